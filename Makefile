@@ -1,0 +1,44 @@
+# Everything a newcomer needs: python3, make and a C++ compiler.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help venv test test-full check format bench clean
+
+help:
+	@echo "make test       all tests that run in minutes (what CI runs)"
+	@echo "make test-full  the long matrices too"
+	@echo "make check      what a reviewer runs: format, lint, types, tests"
+	@echo "make bench      the quick benchmark"
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt src/polyphase/version.py
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch setuptools
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e ".[cli,dev]"
+	@touch $@
+
+test: venv
+	$(BIN)/python -m pytest -n 2 -m "not full"
+
+test-full: venv
+	$(BIN)/python -m pytest -n 2
+
+check: venv
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(MAKE) test
+
+format: venv
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: venv
+	@echo "make bench: there are no kernels to measure yet; the benchmark comes with the command line tools."
+	@echo "Until then, how the decompositions fare under Inductor: $(BIN)/python benchmarks/decompositions.py"
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

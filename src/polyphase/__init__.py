@@ -1,0 +1,5 @@
+"""Polyphase: a compiler for image resampling in PyTorch."""
+
+from polyphase.version import __version__
+
+__all__ = ["__version__"]
