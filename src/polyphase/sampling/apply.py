@@ -1,0 +1,36 @@
+"""Taps applied to an image with plain torch operations, for the reference and for the decompositions to trace."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from polyphase.sampling.taps import Taps
+
+
+def apply_taps(image: Tensor, taps: Taps, dim: int) -> Tensor:
+    """One axis mapped, `dim >= 0`. Floats come back in the weights' dtype, quantised uint8 rounded to uint8.
+
+    Taps of weight 0 are masked, not multiplied: 0 * NaN is NaN.
+    """
+    if taps.weight is None:
+        return take(image, taps.index[0], dim)
+    weight = taps.weight.reshape([*taps.weight.shape, *[1] * (image.dim() - dim - 1)])
+    values = take(image, taps.index, dim).to(weight.dtype)
+    total = torch.where(weight != 0, values * weight, 0).sum(dim, dtype=weight.dtype)
+    return total if taps.one is None else _to_uint8(total, taps.one)
+
+
+def take(image: Tensor, index: Tensor, dim: int) -> Tensor:
+    """`image` with axis `dim` replaced by the axes of `index`."""
+    return torch.ops.aten.index.Tensor(image, [None] * dim + [index])  # type: ignore[no-any-return]
+
+
+def _to_uint8(total: Tensor, one: Tensor) -> Tensor:
+    """floor(total / one + 1/2), saturated, without a shift, which is no core ATen operator.
+
+    `one` is at least 2**14, because no weight reaches 2: with the bits after the point cleared, at most 31 - 14
+    significant ones are left, and the division is exact in float32.
+    """
+    whole = (total + torch.div(one, 2, rounding_mode="floor")) & -one
+    return torch.clamp(whole.to(torch.float32) / one, 0, 255).to(torch.uint8)

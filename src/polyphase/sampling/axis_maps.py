@@ -1,0 +1,135 @@
+"""Axis maps: chains of steps in the normal form, and how they compose.
+
+Normal form: crops and flips, at most one weighted step, then any index-only steps. Every output pixel then reads one
+window of neighbouring input pixels, which is what a kernel can do in one pass. What does not fit is `NotMerged`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+
+from polyphase.errors import NotNormalFormError
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, Slice, Step, is_weighted, output_size
+
+
+class Reason(Enum):
+    """Why two steps stay separate."""
+
+    TWO_WEIGHTED = "eager rounds or stores between two weighted steps, and their product needs many more taps"
+    PAD_BEFORE_WEIGHTED = (
+        "a border before a weighted step: folding it changes the weights (beyond 16 bits for replicate), "
+        "a constant border makes the sum affine, and reflected or circular windows are not contiguous"
+    )
+    STEP_BEFORE_WEIGHTED = "a slice with a step before a weighted step: its windows are not contiguous"
+    NEAREST_BEFORE_WEIGHTED = "nearest before a weighted step: its windows are not contiguous"
+
+
+@dataclass(frozen=True)
+class NotMerged:
+    """`second` cannot follow `first` in one axis map."""
+
+    reason: Reason
+    first: Step
+    second: Step
+
+    def __str__(self) -> str:
+        return f"{self.second} not merged after {self.first}: {self.reason.value}"
+
+
+@dataclass(frozen=True)
+class AxisMap:
+    """A chain of steps in the normal form, tidied without knowing the axis's size. No steps: the identity."""
+
+    steps: tuple[Step, ...] = ()
+
+    def __post_init__(self) -> None:
+        conflict = _conflict(self.steps)
+        if conflict is not None:
+            raise NotNormalFormError(conflict)
+        object.__setattr__(self, "steps", _tidy(self.steps))
+
+    @property
+    def weighted(self) -> Step | None:
+        return next(filter(is_weighted, self.steps), None)
+
+    def output_size(self, in_size: Size) -> Size:
+        for step in self.steps:
+            in_size = output_size(step, in_size)
+        return in_size
+
+
+def compose(first: AxisMap, second: AxisMap) -> AxisMap | NotMerged:
+    """`first`, then `second`, as one map; or why not."""
+    steps = first.steps + second.steps
+    return _conflict(steps) or AxisMap(steps)
+
+
+def drop_identities(axis_map: AxisMap, in_size: int) -> AxisMap:
+    """The map without the steps that leave an axis of `in_size` pixels as it is."""
+    kept = []
+    for step in axis_map.steps:
+        if not _is_identity(step, in_size):
+            kept.append(step)
+        in_size = int(output_size(step, in_size))
+    return AxisMap(tuple(kept))
+
+
+def _conflict(steps: tuple[Step, ...]) -> NotMerged | None:
+    weighted = [i for i, step in enumerate(steps) if is_weighted(step)]
+    if not weighted:
+        return None
+    if len(weighted) > 1:
+        return NotMerged(Reason.TWO_WEIGHTED, steps[weighted[0]], steps[weighted[1]])
+    after = steps[weighted[0]]
+    for before in steps[: weighted[0]]:
+        reason = _why_not_before_weighted(before)
+        if reason is not None:
+            return NotMerged(reason, before, after)
+    return None
+
+
+def _why_not_before_weighted(step: Step) -> Reason | None:
+    match step:
+        case Pad():
+            return Reason.PAD_BEFORE_WEIGHTED
+        case Nearest():
+            return Reason.NEAREST_BEFORE_WEIGHTED
+        case Slice(step=stride) if stride != 1:
+            return Reason.STEP_BEFORE_WEIGHTED
+    return None
+
+
+def _tidy(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Joins neighbours that are one step: flip flip -> nothing, slice slice -> slice, an empty pad -> nothing."""
+    done: list[Step] = []
+    for step in steps:
+        match done[-1:], step:
+            case _, Pad(0, 0):
+                pass
+            case [Flip()], Flip():
+                done.pop()
+            case [Slice() as first], Slice() as second:
+                done[-1] = _slice_of_slice(first, second)
+            case _:
+                done.append(step)
+    return tuple(done)
+
+
+def _slice_of_slice(first: Slice, second: Slice) -> Slice:
+    output_size(second, output_size(first, first.stop))  # raises where the second reaches beyond the first
+    start = first.start + second.start * first.step
+    stride = first.step * second.step
+    count = output_size(second, second.stop)
+    return Slice(start, start + torch.sym_max((count - 1) * stride + 1, 0), stride)
+
+
+def _is_identity(step: Step, in_size: int) -> bool:
+    match step:
+        case Slice(0, stop, 1):
+            return stop == in_size
+        case Resize(size, scale=None) | Nearest(size, scale=None) | Area(size):
+            return size == in_size
+    return False

@@ -1,0 +1,78 @@
+"""The resampling filters: a name, a support and a function.
+
+A filter's argument is a distance in units of the filter's own grid: input pixels when enlarging, and output pixels
+when an antialiased resize shrinks. The function keeps the dtype of its argument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Filter:
+    """`weight(x)` is zero for |x| >= support (for box: outside (-support, support])."""
+
+    name: str
+    support: float
+    weight: Callable[[Tensor], Tensor]
+
+
+def box(x: Tensor) -> Tensor:
+    # Half open, as Pillow has it: a pixel on the edge between two boxes belongs to exactly one of them.
+    return ((x > -0.5) & (x <= 0.5)).to(x.dtype)
+
+
+def triangle(x: Tensor) -> Tensor:
+    return torch.clamp(1 - x.abs(), min=0)
+
+
+def hamming(x: Tensor) -> Tensor:
+    x = x.abs()
+    window = 0.54 + 0.46 * torch.cos(math.pi * x)
+    return torch.where(x < 1, _sinc(x) * window, 0.0)
+
+
+def cubic(a: float) -> Callable[[Tensor], Tensor]:
+    """Keys' cubic convolution; `a` is the slope at x = 1."""
+
+    def weight(x: Tensor) -> Tensor:
+        x = x.abs()
+        near = ((a + 2) * x - (a + 3)) * x * x + 1
+        far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        return torch.where(x < 1, near, torch.where(x < 2, far, 0.0))
+
+    return weight
+
+
+def lanczos3(x: Tensor) -> Tensor:
+    return torch.where(x.abs() < 3, _sinc(x) * _sinc(x / 3), 0.0)
+
+
+def _sinc(x: Tensor) -> Tensor:
+    # Not torch.sinc: it is no core ATen operator. The inner where keeps 0 / 0 out of the result and of its derivative.
+    zero = x == 0
+    angle = math.pi * torch.where(zero, 1.0, x)
+    return torch.where(zero, 1.0, torch.sin(angle) / angle)
+
+
+def _table(*filters: Filter) -> dict[str, Filter]:
+    return {f.name: f for f in filters}
+
+
+#: Interpolation between neighbouring pixels: `2 * support` taps, whatever the scale.
+PLAIN = _table(Filter("bilinear", 1.0, triangle), Filter("bicubic", 2.0, cubic(-0.75)))
+
+#: Antialiased: the filter is stretched by the scale when shrinking. PyTorch's cubic has a = -0.5 here, as Pillow's.
+ANTIALIAS = _table(
+    Filter("box", 0.5, box),
+    Filter("bilinear", 1.0, triangle),
+    Filter("hamming", 1.0, hamming),
+    Filter("bicubic", 2.0, cubic(-0.5)),
+    Filter("lanczos", 3.0, lanczos3),
+)

@@ -1,0 +1,186 @@
+"""Pointwise expressions: the arithmetic before and after sampling, as frozen trees.
+
+Each node means the torch operation of its name, type promotion included, so an expression computes exactly what the
+eager code it was read from computes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from polyphase.errors import UnknownNameError, WrongInputError
+
+Scalar: TypeAlias = "float | int | bool"
+
+
+def _with_scalars(op: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    """minimum and maximum know tensors only: a scalar becomes one, of the dtype promotion asks for."""
+
+    def apply(left: Tensor | Scalar, right: Tensor | Scalar) -> Tensor:
+        dtype = torch.result_type(left, right)
+        device = left.device if isinstance(left, Tensor) else right.device  # type: ignore[union-attr]
+        return op(*(torch.as_tensor(side, dtype=dtype, device=device) for side in (left, right)))
+
+    return apply
+
+
+UNARY: dict[str, Callable[[Tensor], Tensor]] = {
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "relu": torch.relu,
+    "round": torch.round,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+}
+BINARY: dict[str, Callable[..., Tensor]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "minimum": _with_scalars(torch.minimum),
+    "maximum": _with_scalars(torch.maximum),
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """What was loaded (prologue) or sampled (epilogue)."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A Python scalar: it does not widen the other side within its kind, as in torch."""
+
+    value: Scalar
+
+
+@dataclass(frozen=True)
+class Channel:
+    """The `slot`-th vector operand, one value per channel."""
+
+    slot: int
+    dtype: torch.dtype = torch.float32
+
+
+@dataclass(frozen=True)
+class Operand:
+    """The `slot`-th tensor operand, of the output's shape."""
+
+    slot: int
+    dtype: torch.dtype = torch.float32
+
+
+@dataclass(frozen=True)
+class Cast:
+    of: Expression
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Unary:
+    op: str
+    of: Expression
+
+    def __post_init__(self) -> None:
+        if self.op not in UNARY:
+            raise UnknownNameError("pointwise operation", self.op, UNARY)
+
+
+@dataclass(frozen=True)
+class Binary:
+    op: str
+    left: Expression
+    right: Expression
+
+    def __post_init__(self) -> None:
+        if self.op not in BINARY:
+            raise UnknownNameError("pointwise operation", self.op, BINARY)
+
+
+Expression: TypeAlias = "Value | Number | Channel | Operand | Cast | Unary | Binary"
+
+VALUE = Value()
+
+
+def clamp(of: Expression, low: float | None = None, high: float | None = None) -> Expression:
+    """torch.clamp: NaN stays NaN, and `high` wins where the bounds cross."""
+    if low is not None:
+        of = Binary("maximum", of, Number(low))
+    return of if high is None else Binary("minimum", of, Number(high))
+
+
+def normalise(of: Expression, mean_slot: int = 0, std_slot: int = 1) -> Expression:
+    """(x - mean) / std, per channel."""
+    return Binary("div", Binary("sub", of, Channel(mean_slot)), Channel(std_slot))
+
+
+def operands_of(expression: Expression) -> list[Channel | Operand]:
+    """The operands the expression reads, from left to right."""
+    match expression:
+        case Channel() | Operand():
+            return [expression]
+        case Cast(of=of) | Unary(of=of):
+            return operands_of(of)
+        case Binary(left=left, right=right):
+            return operands_of(left) + operands_of(right)
+    return []
+
+
+def dtype_of(expression: Expression, value: torch.dtype) -> torch.dtype:
+    """The dtype of the result where the value has dtype `value`."""
+
+    def probe(dtype: torch.dtype) -> Tensor:
+        return torch.empty((1, 1), dtype=dtype, device="meta")  # not 0-dim: it takes part in promotion as an image does
+
+    channels = {leaf.slot: probe(leaf.dtype) for leaf in operands_of(expression) if isinstance(leaf, Channel)}
+    tensors = {leaf.slot: probe(leaf.dtype) for leaf in operands_of(expression) if isinstance(leaf, Operand)}
+    return evaluate(expression, probe(value), channels, tensors).dtype
+
+
+def evaluate(
+    expression: Expression,
+    value: Tensor,
+    channels: Mapping[int, Tensor] | None = None,
+    tensors: Mapping[int, Tensor] | None = None,
+    exact: bool = False,
+) -> Tensor:
+    """The expression on an image (N, C, ...). `exact` keeps every floating value in float64; integers stay integers."""
+
+    def go(node: Expression) -> Any:
+        match node:
+            case Value():
+                return widened(value)
+            case Number(number):
+                return number
+            case Channel():
+                vector = _find("vector", node, channels or {})
+                return widened(vector.reshape([-1] + [1] * (value.dim() - 2)))
+            case Operand():
+                return widened(_find("tensor", node, tensors or {}))
+            case Cast(of, dtype):
+                return widened(go(of).to(torch.float64 if exact and dtype.is_floating_point else dtype))
+            case Unary(op, of):
+                return UNARY[op](go(of))
+            case Binary(op, left, right):
+                return BINARY[op](go(left), go(right))
+
+    def widened(tensor: Tensor) -> Tensor:
+        return tensor.double() if exact and tensor.dtype.is_floating_point else tensor
+
+    result: Tensor = go(expression)
+    return result
+
+
+def _find(kind: str, leaf: Channel | Operand, given: Mapping[int, Tensor]) -> Tensor:
+    if leaf.slot not in given:
+        raise WrongInputError(f"the program reads {kind} operand {leaf.slot}, but only {sorted(given)} were given")
+    if given[leaf.slot].dtype != leaf.dtype:
+        seen = given[leaf.slot].dtype
+        raise WrongInputError(f"{kind} operand {leaf.slot} is {seen}, the program was made for {leaf.dtype}: cast it")
+    return given[leaf.slot]

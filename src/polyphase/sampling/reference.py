@@ -1,0 +1,93 @@
+"""The reference: a program evaluated slowly and obviously, in float64, uint8 in exact integers.
+
+Everything fast is held against this. Weighted axes go from the last to the first, because eager rounds uint8 after
+each; for floats the order does not matter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from polyphase.errors import WrongInputError
+from polyphase.sampling import pointwise, warps
+from polyphase.sampling.apply import apply_taps
+from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.programs import Axes, Border, Program
+from polyphase.sampling.warps import Warp
+from polyphase.sampling.windows import exact_arithmetic
+
+
+def run(
+    program: Program,
+    image: Tensor,
+    *,
+    grid: Tensor | None = None,
+    theta: Tensor | None = None,
+    channels: Mapping[int, Tensor] | None = None,
+    tensors: Mapping[int, Tensor] | None = None,
+) -> Tensor:
+    """The output for an image (N, C, spatial...): float64 where the program's target is floating, else the target."""
+    _check_image(program, image)
+    loaded = pointwise.evaluate(program.prologue, image, channels, exact=True)
+    if isinstance(program.sampler, Axes):
+        sampled, border = _sample_axes(program, loaded)
+    else:
+        sampled, border = _sample_warp(program.sampler, loaded, grid, theta), None
+    if border is not None:
+        sampled = _fill(sampled, border, program.borders, stored=False)
+    result = pointwise.evaluate(program.epilogue, sampled, channels, tensors, exact=True)
+    if border is not None:
+        result = _fill(result, border, program.borders, stored=True)
+    return result.contiguous(memory_format=memory_format(program.order, image))
+
+
+def memory_format(order: str, image: Tensor) -> torch.memory_format:
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(image.dim(), torch.contiguous_format)
+    suggested: torch.memory_format = torch._prims_common.suggest_memory_format(image)
+    return {"preserve": suggested, "contiguous": torch.contiguous_format, "channels_last": last}[order]
+
+
+def _sample_axes(program: Program, image: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The sampled image, and which pixels are constant border: 0 for none, else the greatest number of its axes."""
+    assert isinstance(program.sampler, Axes)
+    arithmetic = exact_arithmetic(program.sampled)
+    border = None
+    for back, axis in enumerate(reversed(program.sampler.maps), start=1):
+        dim = image.dim() - back
+        taps = evaluate(axis, image.shape[dim], arithmetic, image.device)
+        image = apply_taps(image, taps, dim)
+        if taps.border is not None:
+            along = taps.border.reshape([-1] + [1] * (back - 1))
+            border = along if border is None else torch.maximum(border, along)
+    return image, border
+
+
+def _sample_warp(warp: Warp, image: Tensor, grid: Tensor | None, theta: Tensor | None) -> Tensor:
+    if warp.source == "affine":
+        if theta is None:
+            raise WrongInputError("the program warps by an affine matrix; give theta, (N, d, d + 1)")
+        grid = warps.affine_grid(theta.double(), warp.size, warp.align_corners)
+    elif grid is None:
+        raise WrongInputError("the program warps by a grid; give grid, (N, *out, d)")
+    result = warps.sample(image, grid.double(), warp.mode, warp.padding, warp.align_corners)
+    if image.dtype.is_floating_point or warp.mode == "nearest":
+        return result
+    return torch.clamp(torch.round(result), 0, 255).to(image.dtype)
+
+
+def _fill(image: Tensor, border: Tensor, values: tuple[Border, ...], stored: bool) -> Tensor:
+    for number, value in enumerate(values, start=1):
+        if value.stored == stored:
+            image = torch.where(border == number, torch.as_tensor(value.value).to(image.dtype), image)
+    return image
+
+
+def _check_image(program: Program, image: Tensor) -> None:
+    if image.dtype != program.source:
+        raise WrongInputError(f"the image is {image.dtype}, the program was made for {program.source}: cast it")
+    axes = len(program.sampler.maps) if isinstance(program.sampler, Axes) else None
+    if axes is not None and image.dim() != axes + 2:
+        raise WrongInputError(f"the image has {image.dim()} dimensions; (N, C) and {axes} spatial ones are needed")

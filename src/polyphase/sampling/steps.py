@@ -1,0 +1,157 @@
+"""The steps an image axis can go through, as frozen data. A chain of them is an axis map.
+
+Weighted steps mix neighbouring pixels; index-only steps move them. Sizes may be symbolic (`torch.SymInt`), so that one
+traced decomposition serves every size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from polyphase.errors import InvalidStepError, UnknownNameError
+from polyphase.sampling import filters
+
+#: A number of pixels. Also a torch.SymInt, which behaves like an int, wherever a decomposition is traced.
+Size: TypeAlias = int
+
+PAD_MODES = ("constant", "reflect", "replicate", "circular")
+
+
+@dataclass(frozen=True)
+class Resize:
+    """Resample to `size` pixels with a filter.
+
+    `scale` is the user's scale_factor (output over input), used instead of the ratio of the sizes; like PyTorch,
+    align_corners ignores it.
+    """
+
+    size: Size
+    filter: str
+    antialias: bool = False
+    align_corners: bool = False
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        allowed = filters.ANTIALIAS if self.antialias else filters.PLAIN
+        if self.filter not in allowed:
+            kind = "antialias filter" if self.antialias else "filter without antialias"
+            raise UnknownNameError(kind, self.filter, allowed)
+        _check_positive(self.size, self.scale)
+
+
+@dataclass(frozen=True)
+class Area:
+    """The mean of the input pixels each output pixel touches (adaptive average pooling)."""
+
+    size: Size
+
+    def __post_init__(self) -> None:
+        _check_positive(self.size)
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """One input pixel per output pixel. `exact` takes the pixel under the output pixel's centre, not its corner."""
+
+    size: Size
+    exact: bool = False
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_positive(self.size, self.scale)
+
+
+@dataclass(frozen=True)
+class Flip:
+    """Back to front."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Pixels start, start + step, ... below stop; 0 <= start <= stop, step >= 1."""
+
+    start: Size
+    stop: Size
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        if self.step < 1:
+            raise InvalidStepError(f"slice step {self.step}; it must be at least 1: use Flip to go backwards")
+        if _known(self.start, self.stop) and not 0 <= self.start <= self.stop:
+            raise InvalidStepError(f"slice {self.start}:{self.stop}; 0 <= start <= stop: resolve negative bounds first")
+
+
+@dataclass(frozen=True)
+class Pad:
+    """`before` and `after` more pixels; negative numbers crop.
+
+    A constant border is not a value of the axis: `border` numbers the program's list of border values, from 1.
+    """
+
+    before: Size
+    after: Size
+    mode: str = "constant"
+    border: int = 0
+
+    def __post_init__(self) -> None:
+        if self.mode not in PAD_MODES:
+            raise UnknownNameError("pad mode", self.mode, PAD_MODES)
+        if (self.mode == "constant") != (self.border > 0):
+            raise InvalidStepError(
+                f"pad mode {self.mode!r} with border {self.border}; "
+                "a constant border has a number from 1, every other mode has none"
+            )
+
+
+Weighted: TypeAlias = "Resize | Area"
+IndexOnly: TypeAlias = "Nearest | Flip | Slice | Pad"
+Step: TypeAlias = "Weighted | IndexOnly"
+
+
+def is_weighted(step: Step) -> bool:
+    return isinstance(step, (Resize, Area))
+
+
+def output_size(step: Step, in_size: Size) -> Size:
+    """The length of an axis of `in_size` pixels after the step; raises where the step does not fit the axis."""
+    match step:
+        case Resize() | Area() | Nearest():
+            if _known(in_size) and in_size < 1:
+                raise InvalidStepError(f"cannot resize an axis of {in_size} pixels; give it at least one")
+            return step.size
+        case Flip():
+            return in_size
+        case Slice(start, stop, stride):
+            if _known(stop, in_size) and stop > in_size:
+                raise InvalidStepError(f"slice {start}:{stop} of an axis of {in_size} pixels; stop is beyond the end")
+            return (stop - start + stride - 1) // stride
+        case Pad(before, after):
+            _check_pad(step, in_size)
+            return before + in_size + after
+
+
+def _check_pad(step: Pad, in_size: Size) -> None:
+    if not _known(step.before, step.after, in_size):
+        return
+    most = {"constant": None, "reflect": in_size - 1, "replicate": None, "circular": in_size}[step.mode]
+    if most is not None and max(step.before, step.after) > most:
+        raise InvalidStepError(
+            f"{step.mode} pad of ({step.before}, {step.after}) on an axis of {in_size} pixels; at most {most} each side"
+        )
+    if step.mode != "constant" and in_size < 1:
+        raise InvalidStepError(f"{step.mode} pad of an empty axis; only a constant border can be put around nothing")
+    if step.before + in_size + step.after < 0:
+        raise InvalidStepError(f"pad ({step.before}, {step.after}) crops more than the {in_size} pixels there are")
+
+
+def _check_positive(size: Size, scale: float | None = None) -> None:
+    if _known(size) and size < 1:
+        raise InvalidStepError(f"resize to {size} pixels; the output size must be at least 1")
+    if scale is not None and not scale > 0:
+        raise InvalidStepError(f"scale {scale}; a scale factor must be greater than 0")
+
+
+def _known(*sizes: Size) -> bool:
+    """Only plain integers are checked: asking a symbolic size would specialise the trace."""
+    return all(isinstance(size, int) for size in sizes)

@@ -1,0 +1,121 @@
+"""The text form of programs and their parts: printed, and parsed back.
+
+It is Python's call syntax over the dataclasses, fields in order, defaults left out, so the grammar is the dataclasses
+themselves and the parser is Python's own:
+
+    program(uint8, axes([axismap([resize(256, bilinear, antialias=True), slice(16, 240), flip()]), ...]),
+            epilogue=div(sub(div(cast(x, float32), 255.0), channel(0)), channel(1)))
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+from typing import Any, NoReturn
+
+import torch
+
+from polyphase.errors import PolyphaseError, ProgramSyntaxError
+from polyphase.sampling import pointwise
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.programs import Axes, Border, Program
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice
+from polyphase.sampling.warps import Warp
+
+_NODES: dict[str, type[Any]] = {
+    node.__name__.lower(): node
+    for node in (
+        *(Resize, Area, Nearest, Flip, Slice, Pad, AxisMap, Axes, Warp, Border, Program),
+        *(pointwise.Number, pointwise.Channel, pointwise.Operand, pointwise.Cast),
+    )
+}
+_DTYPES: dict[str, torch.dtype] = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+    )
+}
+_CONSTANTS: dict[str, Any] = {"x": pointwise.VALUE, "inf": math.inf, "nan": math.nan, **_DTYPES}
+
+
+def to_text(node: Any) -> str:
+    """Stable: equal data gives equal text, and `from_text` gives the data back."""
+    match node:
+        case pointwise.Value():
+            return "x"
+        case pointwise.Unary(op, of):
+            return f"{op}({to_text(of)})"
+        case pointwise.Binary(op, left, right):
+            return f"{op}({to_text(left)}, {to_text(right)})"
+        case torch.dtype():
+            return str(node).removeprefix("torch.")
+        case tuple():
+            return f"[{', '.join(map(to_text, node))}]"
+        case str() if node.isidentifier():
+            return node
+        case bool() | int() | float() | None:
+            return repr(node)
+    if type(node) not in _NODES.values():
+        raise TypeError(f"{node!r} has no text form")
+    return f"{type(node).__name__.lower()}({', '.join(_arguments(node))})"
+
+
+def from_text(text: str) -> Any:
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ProgramSyntaxError(f"not a program: {error.msg} at column {error.offset} of {text!r}") from None
+    return _build(tree, text)
+
+
+def _arguments(node: Any) -> list[str]:
+    """Required fields by position, others by name where they differ from the default."""
+    arguments = []
+    for field in dataclasses.fields(node):
+        value = getattr(node, field.name)
+        if field.default is dataclasses.MISSING:
+            arguments.append(to_text(value))
+        elif value != field.default:
+            arguments.append(f"{field.name}={to_text(value)}")
+    return arguments
+
+
+def _build(tree: ast.expr, text: str) -> Any:
+    match tree:
+        case ast.Constant(value) if isinstance(value, (bool, int, float)) or value is None:
+            return value
+        case ast.UnaryOp(ast.USub(), operand):
+            return -_build(operand, text)
+        case ast.Name(name):
+            return _CONSTANTS.get(name, name)
+        case ast.List(elements):
+            return tuple(_build(element, text) for element in elements)
+        case ast.Call(ast.Name(name), arguments, keywords):
+            values = [_build(argument, text) for argument in arguments]
+            named = {keyword.arg: _build(keyword.value, text) for keyword in keywords if keyword.arg}
+            return _call(name, values, named, text)
+    return _fail(f"{ast.unparse(tree)!r} is no part of a program", text)
+
+
+def _call(name: str, values: list[Any], named: dict[str, Any], text: str) -> Any:
+    if name in pointwise.UNARY:
+        name, values = "", [pointwise.Unary, name, *values]
+    elif name in pointwise.BINARY:
+        name, values = "", [pointwise.Binary, name, *values]
+    elif name in _NODES:
+        values = [_NODES[name], *values]
+    else:
+        _fail(f"unknown name {name!r}; known are {', '.join([*_NODES, *pointwise.UNARY, *pointwise.BINARY])}", text)
+    make, *arguments = values
+    try:
+        return make(*arguments, **named)
+    except PolyphaseError as error:
+        return _fail(str(error), text)
+    except TypeError as error:
+        return _fail(f"wrong fields for {name or arguments[0]}: {error}", text)
+
+
+def _fail(why: str, text: str) -> NoReturn:
+    raise ProgramSyntaxError(f"{why}, in {text!r}")

@@ -1,0 +1,157 @@
+"""Warps: a coordinate per output pixel, read from a grid or computed from an affine matrix.
+
+Coordinates are PyTorch's: -1 and 1 are the first and last pixel's centres (align_corners) or the image's outer edges;
+the last axis of a grid holds x, y (, z), the reverse of the image's axes. Everything is torch operations on sizes that
+may be symbolic, shared by the reference (in float64) and the decompositions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from polyphase.errors import InvalidProgramError, UnknownNameError
+from polyphase.sampling import filters
+from polyphase.sampling.steps import Size
+
+#: In the order of ATen's integer codes.
+MODES = ("bilinear", "nearest", "bicubic")
+PADDINGS = ("zeros", "border", "reflection")
+SOURCES = ("grid", "affine")
+
+
+@dataclass(frozen=True)
+class Warp:
+    """`size`: the output's spatial size, for an affine source; a grid has its own."""
+
+    source: str
+    mode: str = "bilinear"
+    padding: str = "zeros"
+    align_corners: bool = False
+    size: tuple[Size, ...] = ()
+
+    def __post_init__(self) -> None:
+        for kind, seen, allowed in (
+            ("warp source", self.source, SOURCES),
+            ("warp mode", self.mode, MODES),
+            ("padding mode", self.padding, PADDINGS),
+        ):
+            if seen not in allowed:
+                raise UnknownNameError(kind, seen, allowed)
+        if (self.source == "affine") != bool(self.size):
+            raise InvalidProgramError(
+                f"warp from a {self.source} source with size {self.size}; an affine source needs the output's spatial "
+                "size, a grid has its own"
+            )
+        if self.mode == "bicubic" and len(self.size) == 3:
+            raise InvalidProgramError("a bicubic warp of a volume; bicubic is for images: use bilinear or nearest")
+
+
+def affine_grid(theta: Tensor, size: Sequence[Size], align_corners: bool) -> Tensor:
+    """The grid (N, *size, d) of an affine matrix (N, d, d + 1); `size` is spatial, 2-D or 3-D, in the image's order."""
+    dims = len(size)
+    grid = theta[:, :, dims].reshape(theta.shape[0], *[1] * dims, dims)
+    for axis, n in enumerate(size):
+        place = _base_coordinates(n, align_corners, theta).reshape([n] + [1] * (dims - axis))
+        column = theta[:, :, dims - 1 - axis].reshape(theta.shape[0], *[1] * dims, dims)
+        grid = grid + place * column
+    return grid
+
+
+def sample(image: Tensor, grid: Tensor, mode: str, padding: str, align_corners: bool) -> Tensor:
+    """`image` (N, C, *spatial) at `grid`'s coordinates (N, *out, d): (N, C, *out), in the grid's dtype if weighted.
+
+    A NaN coordinate gives NaN where eager's 2-D kernels do: with zeros padding and for bicubic; border and reflection
+    padding take it for the first pixel. A tap of weight 0 touches no value.
+    """
+    spatial = image.shape[2:]
+    axes = [
+        _axis_taps(grid[..., len(spatial) - 1 - axis], size, mode, padding, align_corners)
+        for axis, size in enumerate(spatial)
+    ]
+    total = None
+    for combination in itertools.product(*axes):
+        indices, weights, insides = zip(*combination, strict=True)
+        touched = reduce(torch.logical_and, insides)
+        values = _take_pixels(image, indices)
+        if mode != "nearest":
+            weight = reduce(torch.mul, weights)
+            touched = touched & (weight != 0)
+            values = values.to(grid.dtype)
+        values = torch.where(touched[:, None], values, 0)
+        term = values if mode == "nearest" else values * weight[:, None]
+        total = term if total is None else total + term
+    assert total is not None
+    return total
+
+
+def _axis_taps(
+    coordinate: Tensor, size: Size, mode: str, padding: str, align_corners: bool
+) -> list[tuple[Tensor, Tensor | None, Tensor]]:
+    """(pixel, weight, inside) of each tap along one axis; no weight means 1."""
+    position = _unnormalise(coordinate, size, align_corners)
+    if mode == "bicubic":  # padding applies to each tap, not to the coordinate
+        first, offsets = torch.floor(position), range(-1, 3)
+        places = [_pad_position(first + offset, size, padding, align_corners) for offset in offsets]
+    else:
+        position = _pad_position(position, size, padding, align_corners)
+        if mode == "nearest":
+            pixel, inside = _pixel(torch.round(position), size)
+            return [(pixel, None, inside)]
+        first, offsets = torch.floor(position), range(2)
+        places = [first + offset for offset in offsets]
+    kernel = filters.PLAIN[mode]
+    fraction = position - first
+    weights = [kernel.weight(fraction - offset) for offset in offsets]
+    pixels = [_pixel(place, size) for place in places]
+    return [(pixel, weight, inside) for weight, (pixel, inside) in zip(weights, pixels, strict=True)]
+
+
+def _unnormalise(coordinate: Tensor, size: Size, align_corners: bool) -> Tensor:
+    """To pixels. Eager fuses the last multiplication and subtraction: one rounding, after both."""
+    if align_corners:
+        return (coordinate + 1) * ((size - 1) / 2)
+    return ((coordinate + 1).double() * (size / 2) - 0.5).to(coordinate.dtype)
+
+
+def _pad_position(position: Tensor, size: Size, padding: str, align_corners: bool) -> Tensor:
+    if padding == "zeros":
+        return position
+    if padding == "reflection":
+        position = _reflect(position, size, align_corners)
+    return torch.clamp(torch.where(torch.isnan(position), 0.0, position), 0, size - 1)
+
+
+def _reflect(position: Tensor, size: Size, align_corners: bool) -> Tensor:
+    """Folded at the centres (align_corners) or the outer edges of the first and last pixel."""
+    low = 0.0 if align_corners else -0.5
+    span = size - 1 if align_corners else size
+    twice = torch.sym_max(2 * span, 1)  # one pixel with align_corners has no span: everything folds onto pixel 0
+    distance = (position - low).abs()
+    rest = distance - torch.trunc(distance / twice) * twice
+    return torch.minimum(rest, 2 * span - rest) + low
+
+
+def _pixel(place: Tensor, size: Size) -> tuple[Tensor, Tensor]:
+    """An index that is safe to read, and whether the place was inside the image (NaN is not)."""
+    inside = (place >= 0) & (place <= size - 1)
+    return torch.where(inside, place, 0.0).to(torch.int64), inside
+
+
+def _take_pixels(image: Tensor, indices: Sequence[Tensor]) -> Tensor:
+    """image[n, c, *indices[n]] for every channel."""
+    lead = [1] * (indices[0].dim() - 1)
+    batch = torch.arange(image.shape[0], device=image.device).reshape(-1, 1, *lead)
+    channel = torch.arange(image.shape[1], device=image.device).reshape(1, -1, *lead)
+    return torch.ops.aten.index.Tensor(image, [batch, channel, *(i[:, None] for i in indices)])  # type: ignore[no-any-return]
+
+
+def _base_coordinates(n: Size, align_corners: bool, like: Tensor) -> Tensor:
+    """n positions from -1 to 1, symmetric to the bit: (2 i + 1 - n) / n, or / (n - 1) with align_corners."""
+    steps = 2 * torch.arange(n, device=like.device) + (1 - n)
+    return (steps.double() / (torch.sym_max(n - 1, 1) if align_corners else n)).to(like.dtype)
