@@ -1,0 +1,46 @@
+"""Memory order and materialisation: what keeps the code that Inductor makes from a decomposition fast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import is_fake
+
+
+def memory_order(image: Tensor) -> list[int]:
+    """The dimensions of the output in memory order, outermost first, as eager lays it out.
+
+    A decomposition works on the image permuted so: buffers between its passes are then channels last where the image
+    is, which is worth 2x under Inductor.
+    """
+    suggested = torch._prims_common.suggest_memory_format(image)
+    if suggested in (torch.channels_last, torch.channels_last_3d):
+        return [0, *range(2, image.dim()), 1]
+    return list(range(image.dim()))
+
+
+def stride_order(image: Tensor) -> list[int]:
+    """Likewise for operators that keep any dense strides, such as flip."""
+    strides = torch._prims_common.compute_elementwise_output_strides(image)
+    return sorted(range(image.dim()), key=lambda dim: (-strides[dim], dim))
+
+
+def dense(image: Tensor, order: Sequence[int]) -> Tensor:
+    """`image`, computed in memory order, back in logical order and dense in memory."""
+    inverse = [order.index(dim) for dim in range(len(order))]
+    return image.contiguous().permute(inverse)
+
+
+def materialised(tensor: Tensor) -> Tensor:
+    """The same tensor, as a buffer of its own under Inductor.
+
+    Inductor inlines pointwise producers: tables would be recomputed for every pixel, and the first pass for every tap
+    of the second. The input of as_strided is always a buffer, with the strides seen while tracing; the clone makes sure
+    that those are its strides. Outside of tracing, and where derivatives or vmap look on, nothing is done.
+    """
+    if not is_fake(tensor) or tensor.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return tensor
+    copy = tensor.clone(memory_format=torch.contiguous_format)
+    return copy.as_strided(copy.size(), copy.stride())
