@@ -1,17 +1,19 @@
 """Portable decompositions: ATen overloads as Python functions of core ATen operators, derived from the axis maps.
 
 They serve where no kernel of ours can run: make_fx, torch.export, AOTInductor, other backends. `table()` goes wherever
-PyTorch takes a decomposition table.
+PyTorch takes a decomposition table; `with preferred():` around the tracing makes sure that it is asked first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch._ops import OpOverload
 
 from polyphase.decompositions import index_only, upsample, warp
+from polyphase.decompositions.precedence import built_ins_replaced
 
 
 def table() -> dict[OpOverload, Callable[..., Any]]:
@@ -19,4 +21,13 @@ def table() -> dict[OpOverload, Callable[..., Any]]:
     return {**upsample.table(), **index_only.table(), **warp.table()}
 
 
-__all__ = ["table"]
+def preferred() -> AbstractContextManager[None]:
+    """While tracing: the operators of `table()` stay whole until a decomposition table is asked, this or another.
+
+    torch decomposes most upsample overloads by itself, before it looks at any table. The block holds for the whole
+    process and one thread at a time.
+    """
+    return built_ins_replaced({**dict.fromkeys(table()), **upsample.vectors_as_default()})
+
+
+__all__ = ["preferred", "table"]

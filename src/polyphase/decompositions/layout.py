@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,14 +24,15 @@ def memory_order(image: Tensor) -> list[int]:
 
 def stride_order(image: Tensor) -> list[int]:
     """Likewise for operators that keep any dense strides, such as flip."""
-    strides = torch._prims_common.compute_elementwise_output_strides(image)
-    return sorted(range(image.dim()), key=lambda dim: (-strides[dim], dim))
+    order: Any = torch._prims_common.compute_elementwise_output_logical_to_physical_perm(image)
+    return list(order[0] if isinstance(order, tuple) else order)  # newer torch adds whether it was ambiguous
 
 
 def dense(image: Tensor, order: Sequence[int]) -> Tensor:
     """`image`, computed in memory order, back in logical order and dense in memory."""
     inverse = [order.index(dim) for dim in range(len(order))]
-    return image.contiguous().permute(inverse)
+    empty = isinstance(image.numel(), int) and image.numel() == 0  # always "contiguous", whatever its strides
+    return (image.new_empty(image.shape) if empty else image.contiguous()).permute(inverse)
 
 
 def materialised(tensor: Tensor) -> Tensor:

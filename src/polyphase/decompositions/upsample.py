@@ -6,13 +6,13 @@ index_put and the same bits on every run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
+from torch._ops import OpOverload, OpOverloadPacket
 
 from polyphase.decompositions.layout import dense, materialised, memory_order
 from polyphase.sampling.apply import apply_taps
@@ -47,13 +47,18 @@ def _families() -> list[Family]:
 
 def table() -> dict[OpOverload, Callable[..., Tensor]]:
     found: dict[OpOverload, Callable[..., Tensor]] = {}
+    for family, forward, backward in _overloads():
+        found[forward.default] = _forward(family, forward.default)
+        found[forward.vec] = _vector(family, forward.vec)
+        found[backward.default] = _backward(family, backward.default)
+    return found
+
+
+def _overloads() -> Iterator[tuple[Family, OpOverloadPacket, OpOverloadPacket]]:
     for family in _families():
         if hasattr(torch.ops.aten, family.name):  # lanczos is newer than the oldest torch we support
             forward, backward = (getattr(torch.ops.aten, family.name + suffix) for suffix in ("", "_backward"))
-            found[forward.default] = _forward(family, forward.default)
-            found[forward.vec] = _vector(family, forward.vec)
-            found[backward.default] = _backward(family, backward.default)
-    return found
+            yield family, forward, backward
 
 
 def _forward(family: Family, op: OpOverload) -> Callable[..., Tensor]:
@@ -69,12 +74,31 @@ def _vector(family: Family, op: OpOverload) -> Callable[..., Tensor]:
 
     def decomposition(*args: Any, **kwargs: Any) -> Tensor:
         call = _bind(op, args, kwargs)
-        image, size, scales = call["input"], call["output_size"], call["scale_factors"]
-        if size is None:
-            size = [torch.sym_int(n * scale) for n, scale in zip(image.shape[2:], scales, strict=True)]
-        return resample(image, _steps(family, call, size, scales))
+        return resample(call["input"], _steps(family, call, _vector_size(call), call["scale_factors"]))
 
     return decomposition
+
+
+def vectors_as_default() -> dict[OpOverload, Callable[..., Tensor]]:
+    """`.vec` overloads as calls of their `.default`, which stays whole. ATen's own do not know symbolic sizes."""
+    return {forward.vec: _vector_as_default(forward.vec, forward.default) for _, forward, _ in _overloads()}
+
+
+def _vector_as_default(op: OpOverload, default: OpOverload) -> Callable[..., Tensor]:
+    def decomposition(*args: Any, **kwargs: Any) -> Tensor:
+        call = _bind(op, args, kwargs)
+        size = _vector_size(call)
+        flags = [call["align_corners"]] if "align_corners" in call else []
+        result: Tensor = default(call["input"], size, *flags, *(call["scale_factors"] or [None] * len(size)))
+        return result
+
+    return decomposition
+
+
+def _vector_size(call: dict[str, Any]) -> list[Size]:
+    if call["output_size"] is not None:
+        return list(call["output_size"])
+    return [torch.sym_int(n * scale) for n, scale in zip(call["input"].shape[2:], call["scale_factors"], strict=True)]
 
 
 def _backward(family: Family, op: OpOverload) -> Callable[..., Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from polyphase.sampling.core_aten import take
 from polyphase.sampling.taps import Taps
 
 
@@ -13,6 +14,8 @@ def apply_taps(image: Tensor, taps: Taps, dim: int) -> Tensor:
 
     Taps of weight 0 are masked, not multiplied: 0 * NaN is NaN.
     """
+    if taps.index.shape[0] == 0:  # a border around an empty axis: nothing is read
+        return image.new_zeros([*image.shape[:dim], taps.out_size, *image.shape[dim + 1 :]])
     if taps.weight is None:
         return take(image, taps.index[0], dim)
     weight = taps.weight.reshape([*taps.weight.shape, *[1] * (image.dim() - dim - 1)])
@@ -21,16 +24,11 @@ def apply_taps(image: Tensor, taps: Taps, dim: int) -> Tensor:
     return total if taps.one is None else _to_uint8(total, taps.one)
 
 
-def take(image: Tensor, index: Tensor, dim: int) -> Tensor:
-    """`image` with axis `dim` replaced by the axes of `index`."""
-    return torch.ops.aten.index.Tensor(image, [None] * dim + [index])  # type: ignore[no-any-return]
-
-
 def _to_uint8(total: Tensor, one: Tensor) -> Tensor:
     """floor(total / one + 1/2), saturated, without a shift, which is no core ATen operator.
 
-    `one` is at least 2**14, because no weight reaches 2: with the bits after the point cleared, at most 31 - 14
-    significant ones are left, and the division is exact in float32.
+    With the bits after the point cleared, `whole` is a multiple of the power of two `one`: exact in float32 where the
+    quotient is below 2**24, and saturated beyond.
     """
     whole = (total + torch.div(one, 2, rounding_mode="floor")) & -one
     return torch.clamp(whole.to(torch.float32) / one, 0, 255).to(torch.uint8)

@@ -43,13 +43,14 @@ class NotMerged:
 class AxisMap:
     """A chain of steps in the normal form, tidied without knowing the axis's size. No steps: the identity."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step, ...]
 
     def __post_init__(self) -> None:
-        conflict = _conflict(self.steps)
+        steps = _tidy(self.steps)
+        conflict = _conflict(steps)
         if conflict is not None:
             raise NotNormalFormError(conflict)
-        object.__setattr__(self, "steps", _tidy(self.steps))
+        object.__setattr__(self, "steps", steps)
 
     @property
     def weighted(self) -> Step | None:
@@ -63,7 +64,7 @@ class AxisMap:
 
 def compose(first: AxisMap, second: AxisMap) -> AxisMap | NotMerged:
     """`first`, then `second`, as one map; or why not."""
-    steps = first.steps + second.steps
+    steps = _tidy(first.steps + second.steps)
     return _conflict(steps) or AxisMap(steps)
 
 
@@ -120,7 +121,7 @@ def _tidy(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 def _slice_of_slice(first: Slice, second: Slice) -> Slice:
     output_size(second, output_size(first, first.stop))  # raises where the second reaches beyond the first
-    start = first.start + second.start * first.step
+    start = torch.sym_min(first.start + second.start * first.step, first.stop)  # beyond it only where nothing is left
     stride = first.step * second.step
     count = output_size(second, second.stop)
     return Slice(start, start + torch.sym_max((count - 1) * stride + 1, 0), stride)

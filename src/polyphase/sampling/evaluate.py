@@ -31,7 +31,7 @@ def evaluate(axis_map: AxisMap, in_size: Size, arithmetic: Arithmetic, device: t
 
 def _follow(taps: Taps, index_only: Taps) -> Taps:
     if index_only.index.shape[0] == 0:  # a border around an empty axis
-        return replace(taps, index=index_only.index, weight=index_only.weight, border=index_only.border)
+        return replace(index_only, in_size=taps.in_size)
     rows = taps.rows(index_only.index[0])
     return replace(rows, border=_outer(rows.border, index_only.border))
 

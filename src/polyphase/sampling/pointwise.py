@@ -14,9 +14,15 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.errors import UnknownNameError, WrongInputError
+from polyphase.errors import InvalidProgramError, UnknownNameError, WrongInputError
 
 Scalar: TypeAlias = "float | int | bool"
+
+
+def scalar_tensor(scalar: Scalar, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Unlike torch.as_tensor alone, wraps a number out of the dtype's range, as torch's operators do."""
+    wide = torch.float64 if isinstance(scalar, float) else torch.int64
+    return torch.as_tensor(scalar, dtype=wide, device=device).to(dtype)
 
 
 def _with_scalars(op: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
@@ -25,7 +31,10 @@ def _with_scalars(op: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tenso
     def apply(left: Tensor | Scalar, right: Tensor | Scalar) -> Tensor:
         dtype = torch.result_type(left, right)
         device = left.device if isinstance(left, Tensor) else right.device  # type: ignore[union-attr]
-        return op(*(torch.as_tensor(side, dtype=dtype, device=device) for side in (left, right)))
+        sides = (
+            side.to(dtype) if isinstance(side, Tensor) else scalar_tensor(side, dtype, device) for side in (left, right)
+        )
+        return op(*sides)
 
     return apply
 
@@ -53,11 +62,20 @@ class Value:
     """What was loaded (prologue) or sampled (epilogue)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Number:
-    """A Python scalar: it does not widen the other side within its kind, as in torch."""
+    """A Python scalar: it does not widen the other side within its kind, as in torch.
+
+    1, 1.0 and True are three numbers (they promote differently), NaN is equal to itself.
+    """
 
     value: Scalar
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Number) and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
 
 
 @dataclass(frozen=True)
@@ -90,6 +108,7 @@ class Unary:
     def __post_init__(self) -> None:
         if self.op not in UNARY:
             raise UnknownNameError("pointwise operation", self.op, UNARY)
+        _check_not_only_numbers(self.op, self.of)
 
 
 @dataclass(frozen=True)
@@ -101,11 +120,17 @@ class Binary:
     def __post_init__(self) -> None:
         if self.op not in BINARY:
             raise UnknownNameError("pointwise operation", self.op, BINARY)
+        _check_not_only_numbers(self.op, self.left, self.right)
 
 
-Expression: TypeAlias = "Value | Number | Channel | Operand | Cast | Unary | Binary"
+Expression: TypeAlias = Value | Number | Channel | Operand | Cast | Unary | Binary
 
 VALUE = Value()
+
+
+def _check_not_only_numbers(op: str, *sides: Expression) -> None:
+    if all(isinstance(side, Number) for side in sides):
+        raise InvalidProgramError(f"{op} of numbers alone; compute the number beforehand")
 
 
 def clamp(of: Expression, low: float | None = None, high: float | None = None) -> Expression:
@@ -140,7 +165,10 @@ def dtype_of(expression: Expression, value: torch.dtype) -> torch.dtype:
 
     channels = {leaf.slot: probe(leaf.dtype) for leaf in operands_of(expression) if isinstance(leaf, Channel)}
     tensors = {leaf.slot: probe(leaf.dtype) for leaf in operands_of(expression) if isinstance(leaf, Operand)}
-    return evaluate(expression, probe(value), channels, tensors).dtype
+    try:
+        return evaluate(expression, probe(value), channels, tensors).dtype
+    except (AttributeError, RuntimeError, TypeError) as error:
+        raise InvalidProgramError(f"{expression} computes no image from {value}: {error}") from None
 
 
 def evaluate(
@@ -168,12 +196,20 @@ def evaluate(
             case Unary(op, of):
                 return UNARY[op](go(of))
             case Binary(op, left, right):
-                return BINARY[op](go(left), go(right))
+                return BINARY[op](*wide_pair(op, go(left), go(right)))
+
+    def wide_pair(op: str, *sides: Any) -> Any:
+        """What an operation would turn into a float is a float64 before."""
+        if not exact or (op != "div" and not torch.result_type(*sides).is_floating_point):
+            return sides
+        return [side.double() if isinstance(side, Tensor) else side for side in sides]
 
     def widened(tensor: Tensor) -> Tensor:
         return tensor.double() if exact and tensor.dtype.is_floating_point else tensor
 
-    result: Tensor = go(expression)
+    result = go(expression)
+    if not isinstance(result, Tensor):
+        raise TypeError("it is a number")
     return result
 
 

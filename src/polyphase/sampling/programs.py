@@ -38,8 +38,11 @@ class Border:
     value: float
     stored: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", float(self.value))  # 0 and 0.0 are one value, with one text
 
-Sampler: TypeAlias = "Axes | Warp"
+
+Sampler: TypeAlias = Axes | Warp
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,10 @@ class Program:
             raise InvalidProgramError("the prologue reads a tensor of the output's shape; only the epilogue can")
         if isinstance(self.sampler, Axes):
             _check_axes(self.sampler, self.borders, self.sampled)
-        elif self.borders:
-            raise InvalidProgramError("a warp with constant borders; a warp's outside is its padding mode's")
+        else:
+            _check_warp(self.sampler, self.borders, self.sampled)
         _check_border_order(self.borders)
+        dtype_of(self.epilogue, self.sampled)  # raises where it computes no image
 
     @property
     def sampled(self) -> torch.dtype:
@@ -70,6 +74,15 @@ class Program:
     @property
     def target(self) -> torch.dtype:
         return dtype_of(self.epilogue, self.sampled)
+
+
+def _check_warp(warp: Warp, borders: tuple[Border, ...], sampled: torch.dtype) -> None:
+    if borders:
+        raise InvalidProgramError("a warp with constant borders; a warp's outside is its padding mode's")
+    if warp.mode != "nearest" and not (sampled.is_floating_point or sampled == torch.uint8):
+        raise InvalidProgramError(
+            f"a {warp.mode} warp of {sampled}; cast to a float dtype in the prologue, or use uint8"
+        )
 
 
 def _check_axes(axes: Axes, borders: tuple[Border, ...], sampled: torch.dtype) -> None:

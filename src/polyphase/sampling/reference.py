@@ -15,6 +15,7 @@ from polyphase.errors import WrongInputError
 from polyphase.sampling import pointwise, warps
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.pointwise import scalar_tensor
 from polyphase.sampling.programs import Axes, Border, Program
 from polyphase.sampling.warps import Warp
 from polyphase.sampling.windows import exact_arithmetic
@@ -30,7 +31,7 @@ def run(
     tensors: Mapping[int, Tensor] | None = None,
 ) -> Tensor:
     """The output for an image (N, C, spatial...): float64 where the program's target is floating, else the target."""
-    _check_image(program, image)
+    _check_image(program, image, channels or {})
     loaded = pointwise.evaluate(program.prologue, image, channels, exact=True)
     if isinstance(program.sampler, Axes):
         sampled, border = _sample_axes(program, loaded)
@@ -38,6 +39,7 @@ def run(
         sampled, border = _sample_warp(program.sampler, loaded, grid, theta), None
     if border is not None:
         sampled = _fill(sampled, border, program.borders, stored=False)
+    _check_tensors(sampled, tensors or {})
     result = pointwise.evaluate(program.epilogue, sampled, channels, tensors, exact=True)
     if border is not None:
         result = _fill(result, border, program.borders, stored=True)
@@ -66,12 +68,18 @@ def _sample_axes(program: Program, image: Tensor) -> tuple[Tensor, Tensor | None
 
 
 def _sample_warp(warp: Warp, image: Tensor, grid: Tensor | None, theta: Tensor | None) -> Tensor:
+    batch, axes = image.shape[0], image.dim() - 2
+    if warp.mode == "bicubic" and axes == 3:
+        raise WrongInputError("a bicubic warp of a volume; bicubic is for images: use bilinear or nearest")
     if warp.source == "affine":
-        if theta is None:
-            raise WrongInputError("the program warps by an affine matrix; give theta, (N, d, d + 1)")
+        if theta is None or theta.shape != (batch, axes, axes + 1) or len(warp.size) != axes:
+            raise WrongInputError(
+                f"the program warps to size {warp.size} by an affine matrix; theta is {_shape(theta)}, "
+                f"needed is {(batch, axes, axes + 1)} and a size of {axes} numbers for this image"
+            )
         grid = warps.affine_grid(theta.double(), warp.size, warp.align_corners)
-    elif grid is None:
-        raise WrongInputError("the program warps by a grid; give grid, (N, *out, d)")
+    elif grid is None or grid.dim() != axes + 2 or grid.shape[0] != batch or grid.shape[-1] != axes:
+        raise WrongInputError(f"the program warps by a grid; it is {_shape(grid)}, needed is ({batch}, *out, {axes})")
     result = warps.sample(image, grid.double(), warp.mode, warp.padding, warp.align_corners)
     if image.dtype.is_floating_point or warp.mode == "nearest":
         return result
@@ -81,13 +89,26 @@ def _sample_warp(warp: Warp, image: Tensor, grid: Tensor | None, theta: Tensor |
 def _fill(image: Tensor, border: Tensor, values: tuple[Border, ...], stored: bool) -> Tensor:
     for number, value in enumerate(values, start=1):
         if value.stored == stored:
-            image = torch.where(border == number, torch.as_tensor(value.value).to(image.dtype), image)
+            image = torch.where(border == number, scalar_tensor(value.value, image.dtype, image.device), image)
     return image
 
 
-def _check_image(program: Program, image: Tensor) -> None:
+def _shape(tensor: Tensor | None) -> object:
+    return None if tensor is None else tuple(tensor.shape)
+
+
+def _check_tensors(sampled: Tensor, tensors: Mapping[int, Tensor]) -> None:
+    for slot, tensor in tensors.items():
+        if tensor.shape != sampled.shape:
+            raise WrongInputError(f"tensor operand {slot} is {_shape(tensor)}; the output's shape is {_shape(sampled)}")
+
+
+def _check_image(program: Program, image: Tensor, channels: Mapping[int, Tensor]) -> None:
     if image.dtype != program.source:
         raise WrongInputError(f"the image is {image.dtype}, the program was made for {program.source}: cast it")
-    axes = len(program.sampler.maps) if isinstance(program.sampler, Axes) else None
-    if axes is not None and image.dim() != axes + 2:
-        raise WrongInputError(f"the image has {image.dim()} dimensions; (N, C) and {axes} spatial ones are needed")
+    axes = (len(program.sampler.maps),) if isinstance(program.sampler, Axes) else (2, 3)
+    if image.dim() - 2 not in axes:
+        raise WrongInputError(f"the image is {_shape(image)}; it needs (N, C) and {axes[0]} spatial dimensions")
+    for slot, vector in channels.items():
+        if vector.shape != image.shape[1:2]:
+            raise WrongInputError(f"vector operand {slot} is {_shape(vector)}; the image has {image.shape[1]} channels")

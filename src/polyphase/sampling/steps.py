@@ -6,6 +6,7 @@ traced decomposition serves every size.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -33,6 +34,7 @@ class Resize:
     scale: float | None = None
 
     def __post_init__(self) -> None:
+        _scale_as_float(self)
         allowed = filters.ANTIALIAS if self.antialias else filters.PLAIN
         if self.filter not in allowed:
             kind = "antialias filter" if self.antialias else "filter without antialias"
@@ -59,6 +61,7 @@ class Nearest:
     scale: float | None = None
 
     def __post_init__(self) -> None:
+        _scale_as_float(self)
         _check_positive(self.size, self.scale)
 
 
@@ -97,16 +100,16 @@ class Pad:
     def __post_init__(self) -> None:
         if self.mode not in PAD_MODES:
             raise UnknownNameError("pad mode", self.mode, PAD_MODES)
-        if (self.mode == "constant") != (self.border > 0):
+        if self.border < 0 or (self.mode == "constant") != (self.border > 0):
             raise InvalidStepError(
                 f"pad mode {self.mode!r} with border {self.border}; "
                 "a constant border has a number from 1, every other mode has none"
             )
 
 
-Weighted: TypeAlias = "Resize | Area"
-IndexOnly: TypeAlias = "Nearest | Flip | Slice | Pad"
-Step: TypeAlias = "Weighted | IndexOnly"
+Weighted: TypeAlias = Resize | Area
+IndexOnly: TypeAlias = Nearest | Flip | Slice | Pad
+Step: TypeAlias = Weighted | IndexOnly
 
 
 def is_weighted(step: Step) -> bool:
@@ -148,8 +151,14 @@ def _check_pad(step: Pad, in_size: Size) -> None:
 def _check_positive(size: Size, scale: float | None = None) -> None:
     if _known(size) and size < 1:
         raise InvalidStepError(f"resize to {size} pixels; the output size must be at least 1")
-    if scale is not None and not scale > 0:
-        raise InvalidStepError(f"scale {scale}; a scale factor must be greater than 0")
+    if scale is not None and not 0 < scale < math.inf:
+        raise InvalidStepError(f"scale {scale}; a scale factor must be finite and greater than 0")
+
+
+def _scale_as_float(step: Resize | Nearest) -> None:
+    """2 and 2.0 are one scale, with one text."""
+    if isinstance(step.scale, int):
+        object.__setattr__(step, "scale", float(step.scale))
 
 
 def _known(*sizes: Size) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from polyphase.sampling.core_aten import arange
 from polyphase.sampling.steps import Size
 
 #: ATen's limit for the number of bits after the binary point of a 16 bit weight.
@@ -61,12 +62,12 @@ class Taps:
         if self.border is not None:
             weight = weight * (self.border == 0)
         matrix = weight.new_zeros(int(self.out_size), int(self.in_size))
-        output = torch.arange(matrix.shape[0]).expand_as(self.index)
+        output = arange(matrix.shape[0]).expand_as(self.index)
         return matrix.index_put_((output, self.index), weight, accumulate=True)
 
 
 def identity(size: Size, device: torch.device | None = None) -> Taps:
-    return Taps(size, torch.arange(size, device=device)[None])
+    return Taps(size, arange(size, device=device)[None])
 
 
 def quantise(taps: Taps) -> Taps:
@@ -74,9 +75,9 @@ def quantise(taps: Taps) -> Taps:
     point that its largest weight allows. So this comes before any crop or flip: the rows left would allow another."""
     assert taps.weight is not None
     assert taps.weight.dtype == torch.float64
-    bits = torch.arange(1, MAX_PRECISION + 1, dtype=torch.float64, device=taps.weight.device)
+    bits = arange(MAX_PRECISION, start=1, dtype=torch.float64, device=taps.weight.device)
     fits = torch.floor(0.5 + taps.weight.amax() * torch.pow(2.0, bits)) < 2**15
-    one = torch.pow(2.0, fits.sum().double())
+    one = torch.pow(2.0, fits.sum(0).double())
     scaled = taps.weight * one
     rounded = torch.where(scaled < 0, scaled - 0.5, scaled + 0.5).to(torch.int32)  # half away from zero
     return replace(taps, weight=rounded, one=one.to(torch.int32))

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import math
+import types
+import typing
 from typing import Any, NoReturn
 
 import torch
@@ -27,7 +30,7 @@ _NODES: dict[str, type[Any]] = {
     node.__name__.lower(): node
     for node in (
         *(Resize, Area, Nearest, Flip, Slice, Pad, AxisMap, Axes, Warp, Border, Program),
-        *(pointwise.Number, pointwise.Channel, pointwise.Operand, pointwise.Cast),
+        *(pointwise.Channel, pointwise.Operand, pointwise.Cast),
     )
 }
 _DTYPES: dict[str, torch.dtype] = {
@@ -37,6 +40,10 @@ _DTYPES: dict[str, torch.dtype] = {
         *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
     )
 }
+#: What the fields of each node hold: the grammar.
+_TYPES: dict[type[Any], dict[str, Any]] = {
+    node: typing.get_type_hints(node) for node in (*_NODES.values(), pointwise.Unary, pointwise.Binary)
+}
 _CONSTANTS: dict[str, Any] = {"x": pointwise.VALUE, "inf": math.inf, "nan": math.nan, **_DTYPES}
 
 
@@ -45,6 +52,8 @@ def to_text(node: Any) -> str:
     match node:
         case pointwise.Value():
             return "x"
+        case pointwise.Number(value):
+            return repr(value)
         case pointwise.Unary(op, of):
             return f"{op}({to_text(of)})"
         case pointwise.Binary(op, left, right):
@@ -64,10 +73,11 @@ def to_text(node: Any) -> str:
 
 def from_text(text: str) -> Any:
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        return _build(ast.parse(text.strip(), mode="eval").body, text)
     except SyntaxError as error:
         raise ProgramSyntaxError(f"not a program: {error.msg} at column {error.offset} of {text!r}") from None
-    return _build(tree, text)
+    except (MemoryError, RecursionError):
+        raise ProgramSyntaxError(f"not a program: nested too deeply, in {text[:80]!r}...") from None
 
 
 def _arguments(node: Any) -> list[str]:
@@ -86,35 +96,55 @@ def _build(tree: ast.expr, text: str) -> Any:
     match tree:
         case ast.Constant(value) if isinstance(value, (bool, int, float)) or value is None:
             return value
-        case ast.UnaryOp(ast.USub(), operand):
-            return -_build(operand, text)
+        case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)) if not isinstance(value, bool):
+            return -value
+        case ast.UnaryOp(ast.USub(), ast.Name("inf")):
+            return -math.inf
         case ast.Name(name):
             return _CONSTANTS.get(name, name)
         case ast.List(elements):
             return tuple(_build(element, text) for element in elements)
-        case ast.Call(ast.Name(name), arguments, keywords):
+        case ast.Call(ast.Name(name), arguments, keywords) if all(keyword.arg for keyword in keywords):
             values = [_build(argument, text) for argument in arguments]
-            named = {keyword.arg: _build(keyword.value, text) for keyword in keywords if keyword.arg}
+            named = {str(keyword.arg): _build(keyword.value, text) for keyword in keywords}
             return _call(name, values, named, text)
     return _fail(f"{ast.unparse(tree)!r} is no part of a program", text)
 
 
 def _call(name: str, values: list[Any], named: dict[str, Any], text: str) -> Any:
     if name in pointwise.UNARY:
-        name, values = "", [pointwise.Unary, name, *values]
+        node: type[Any] = pointwise.Unary
+        values = [name, *values]
     elif name in pointwise.BINARY:
-        name, values = "", [pointwise.Binary, name, *values]
+        node, values = pointwise.Binary, [name, *values]
     elif name in _NODES:
-        values = [_NODES[name], *values]
+        node = _NODES[name]
     else:
         _fail(f"unknown name {name!r}; known are {', '.join([*_NODES, *pointwise.UNARY, *pointwise.BINARY])}", text)
-    make, *arguments = values
     try:
-        return make(*arguments, **named)
-    except PolyphaseError as error:
-        return _fail(str(error), text)
-    except TypeError as error:
-        return _fail(f"wrong fields for {name or arguments[0]}: {error}", text)
+        fields = inspect.signature(node).bind(*values, **named).arguments
+        return node(**{field: _fitted(value, _TYPES[node][field]) for field, value in fields.items()})
+    except (PolyphaseError, TypeError) as error:
+        return _fail(f"wrong fields for {name}: {error}", text)
+
+
+def _fitted(value: Any, expected: Any) -> Any:
+    """The value, if a field of that type can hold it; a bare number where an expression is expected becomes one."""
+    options = typing.get_args(expected) if _is_union(expected) else (expected,)
+    if pointwise.Number in options and isinstance(value, (bool, int, float)):
+        return pointwise.Number(value)
+    for option in options:
+        if typing.get_origin(option) is tuple and isinstance(value, tuple):
+            return tuple(_fitted(item, typing.get_args(option)[0]) for item in value)
+        if option is float and type(value) in (int, float):
+            return value
+        if isinstance(option, type) and type(value) is option:
+            return value
+    raise TypeError(f"{value!r} is no {expected}")
+
+
+def _is_union(expected: Any) -> bool:
+    return typing.get_origin(expected) in (typing.Union, types.UnionType)
 
 
 def _fail(why: str, text: str) -> NoReturn:

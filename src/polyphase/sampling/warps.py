@@ -17,6 +17,7 @@ from torch import Tensor
 
 from polyphase.errors import InvalidProgramError, UnknownNameError
 from polyphase.sampling import filters
+from polyphase.sampling.core_aten import arange
 from polyphase.sampling.steps import Size
 
 #: In the order of ATen's integer codes.
@@ -66,8 +67,8 @@ def affine_grid(theta: Tensor, size: Sequence[Size], align_corners: bool) -> Ten
 def sample(image: Tensor, grid: Tensor, mode: str, padding: str, align_corners: bool) -> Tensor:
     """`image` (N, C, *spatial) at `grid`'s coordinates (N, *out, d): (N, C, *out), in the grid's dtype if weighted.
 
-    A NaN coordinate gives NaN where eager's 2-D kernels do: with zeros padding and for bicubic; border and reflection
-    padding take it for the first pixel. A tap of weight 0 touches no value.
+    A NaN coordinate is what it is to eager's 2-D kernels: for nearest outside the image, for bicubic NaN, for bilinear
+    NaN with zeros padding; otherwise padding takes it for the first pixel. A tap of weight 0 touches no value.
     """
     spatial = image.shape[2:]
     axes = [
@@ -83,7 +84,7 @@ def sample(image: Tensor, grid: Tensor, mode: str, padding: str, align_corners: 
             weight = reduce(torch.mul, weights)
             touched = touched & (weight != 0)
             values = values.to(grid.dtype)
-        values = torch.where(touched[:, None], values, 0)
+        values = torch.where(touched[:, None], values, torch.scalar_tensor(0, dtype=values.dtype, device=values.device))
         term = values if mode == "nearest" else values * weight[:, None]
         total = term if total is None else total + term
     assert total is not None
@@ -134,7 +135,7 @@ def _reflect(position: Tensor, size: Size, align_corners: bool) -> Tensor:
     twice = torch.sym_max(2 * span, 1)  # one pixel with align_corners has no span: everything folds onto pixel 0
     distance = (position - low).abs()
     rest = distance - torch.trunc(distance / twice) * twice
-    return torch.minimum(rest, 2 * span - rest) + low
+    return torch.minimum(rest, -rest + 2 * span) + low
 
 
 def _pixel(place: Tensor, size: Size) -> tuple[Tensor, Tensor]:
@@ -146,12 +147,12 @@ def _pixel(place: Tensor, size: Size) -> tuple[Tensor, Tensor]:
 def _take_pixels(image: Tensor, indices: Sequence[Tensor]) -> Tensor:
     """image[n, c, *indices[n]] for every channel."""
     lead = [1] * (indices[0].dim() - 1)
-    batch = torch.arange(image.shape[0], device=image.device).reshape(-1, 1, *lead)
-    channel = torch.arange(image.shape[1], device=image.device).reshape(1, -1, *lead)
+    batch = arange(image.shape[0], device=image.device).reshape(-1, 1, *lead)
+    channel = arange(image.shape[1], device=image.device).reshape(1, -1, *lead)
     return torch.ops.aten.index.Tensor(image, [batch, channel, *(i[:, None] for i in indices)])  # type: ignore[no-any-return]
 
 
 def _base_coordinates(n: Size, align_corners: bool, like: Tensor) -> Tensor:
     """n positions from -1 to 1, symmetric to the bit: (2 i + 1 - n) / n, or / (n - 1) with align_corners."""
-    steps = 2 * torch.arange(n, device=like.device) + (1 - n)
+    steps = 2 * arange(n, device=like.device) + (1 - n)
     return (steps.double() / (torch.sym_max(n - 1, 1) if align_corners else n)).to(like.dtype)

@@ -4,19 +4,20 @@ Everything here is torch operations on sizes that may be symbolic, so the same f
 and, traced, the portable decompositions. No branch may depend on a symbolic size.
 
 Float32 results equal eager's only if coordinates are rounded where eager's fused multiply-adds round, which is once,
-after the whole expression. Hence the float64 detours that end in `.to(dtype)`. Given those coordinates, weights are
-computed in float64 and rounded once, which is closer to the truth than eager's own.
+after the whole expression. Hence the float64 detours that end in `.to(dtype)`, here and in the cubic filter.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from polyphase.sampling import filters
+from polyphase.sampling.core_aten import arange
 from polyphase.sampling.steps import Area, Flip, IndexOnly, Nearest, Pad, Resize, Size, Slice, Weighted
 from polyphase.sampling.taps import Taps
 
@@ -25,7 +26,7 @@ from polyphase.sampling.taps import Taps
 class Arithmetic:
     """How coefficients are computed, for an image's dtype as eager does or exactly.
 
-    weights: the dtype that coordinates and weights are rounded to; nearest: likewise for nearest's coordinates;
+    weights: the dtype that coordinates and weights are rounded to; nearest: what nearest's ratio is rounded to;
     quantised: weights become 16 bit integers.
     """
 
@@ -50,22 +51,16 @@ def exact_arithmetic(dtype: torch.dtype) -> Arithmetic:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Output i reads input start[i] + k with weight[k, i].
-
-    ratio, origin and radius say where: output i lies at `origin + ratio * i` on the input axis, and reads pixels less
-    than `radius` away.
-    """
+    """Output i reads input start[i] + k with weight[k, i]. `ratio` is 0-dim: input pixels per output pixel."""
 
     start: Tensor
     weight: Tensor
     ratio: Tensor
-    origin: Tensor
-    radius: Tensor
 
 
 def weighted_taps(step: Weighted, in_size: Size, arithmetic: Arithmetic, device: torch.device | None = None) -> Taps:
     window = _window(step, in_size, arithmetic, device)
-    k = torch.arange(window.weight.shape[0], device=device)[:, None]
+    k = arange(window.weight.shape[0], device=device)[:, None]
     return Taps(in_size, torch.clamp(window.start + k, max=in_size - 1), window.weight)
 
 
@@ -75,7 +70,7 @@ def index_taps(step: IndexOnly, in_size: Size, arithmetic: Arithmetic, device: t
         case Nearest():
             return Taps(in_size, _nearest(step, in_size, arithmetic, device)[0][None])
         case Flip():
-            return Taps(in_size, (in_size - 1 - torch.arange(in_size, device=device))[None])
+            return Taps(in_size, (-arange(in_size, device=device) + (in_size - 1))[None])
         case Slice(start, stop, stride):
             return Taps(in_size, torch.arange(start, stop, stride, device=device)[None])
         case Pad():
@@ -91,10 +86,10 @@ def transposed_taps(
     """
     out_size = step.size
     window = _window(step, in_size, arithmetic, device)
-    pixel = torch.arange(in_size, device=device)
+    pixel = arange(in_size, device=device)
     ratio = torch.clamp(window.ratio.double(), min=1.0 / out_size)  # 0 for align_corners with one pixel: all outputs
-    first = torch.floor((pixel - window.radius - window.origin) / ratio).to(torch.int64) - 1
-    output = torch.clamp(first, min=0) + torch.arange(_most_rows(step, in_size), device=device)[:, None]
+    first = torch.floor((pixel - _radius(step, ratio) - _origin(step, ratio)) / ratio).to(torch.int64) - 1
+    output = torch.clamp(first, min=0) + arange(_most_rows(step, in_size), device=device)[:, None]
     within = torch.clamp(output, max=out_size - 1)
     k = pixel - window.start[within]
     length = window.weight.shape[0]
@@ -113,9 +108,7 @@ def _window(step: Weighted | Nearest, in_size: Size, arithmetic: Arithmetic, dev
             return _area(step, in_size, arithmetic, device)
         case Nearest():
             index, ratio = _nearest(step, in_size, arithmetic, device)
-            weight = torch.ones_like(index, dtype=arithmetic.weights)[None]
-            origin = (0.5 if step.exact else 0.0) * ratio
-            return Window(index, weight, ratio, origin, torch.ones_like(ratio))
+            return Window(index, torch.ones_like(index, dtype=arithmetic.weights)[None], ratio)
 
 
 def _interpolated(step: Resize, in_size: Size, arithmetic: Arithmetic, device: torch.device | None) -> Window:
@@ -124,7 +117,7 @@ def _interpolated(step: Resize, in_size: Size, arithmetic: Arithmetic, device: t
     kernel = filters.PLAIN[step.filter]
     # Eager's float bicubic resamples an axis even if only its scale, not its size, changes; its uint8 one does not.
     ratio = _ratio(step, in_size, dtype, device, keep_equal=linear or arithmetic.quantised)
-    i = torch.arange(step.size, dtype=torch.float64, device=device)
+    i = arange(step.size, dtype=torch.float64, device=device)
     source = (ratio.double() * i if step.align_corners else ratio.double() * (i + 0.5) - 0.5).to(dtype)
     if linear:
         source = torch.clamp(source, min=0)
@@ -132,16 +125,15 @@ def _interpolated(step: Resize, in_size: Size, arithmetic: Arithmetic, device: t
     fraction = torch.clamp(source - left, 0, 1)
 
     reach = int(kernel.support)
-    offset = torch.arange(1 - reach, 1 + reach, device=device)[:, None]
+    offset = arange(2 * reach, start=1 - reach, device=device)[:, None]
     pixel = torch.clamp(left.to(torch.int64) + offset, min=0, max=in_size - 1)
-    weight = kernel.weight(fraction.double() - offset)
+    # Distances as eager rounds them: from the left neighbour, and from the right one at 1 - fraction.
+    distance = torch.where(offset > 0, (-fraction + 1) + (offset - 1).to(dtype), fraction - offset.to(dtype))
+    weight = kernel.weight(distance)
     start = pixel[0]
-    slot = torch.arange(2 * reach, device=device)[:, None, None]
-    folded = torch.where(pixel - start == slot, weight, 0.0).sum(1).to(dtype)
-
-    origin = torch.zeros_like(ratio) if step.align_corners else 0.5 * ratio - 0.5
-    radius = torch.full_like(ratio, kernel.support)
-    return Window(start, folded, ratio, origin, radius)
+    slot = arange(2 * reach, device=device)[:, None, None]
+    folded = torch.where(pixel - start == slot, weight, 0.0).sum(1)
+    return Window(start, folded, ratio)
 
 
 def _antialiased(step: Resize, in_size: Size, arithmetic: Arithmetic, device: torch.device | None) -> Window:
@@ -151,43 +143,46 @@ def _antialiased(step: Resize, in_size: Size, arithmetic: Arithmetic, device: to
     stretch = torch.clamp(ratio, min=1).double()
     support = (kernel.support * stretch).to(dtype)
     inverse = (1 / stretch).to(dtype)
-    i = torch.arange(step.size, dtype=torch.float64, device=device)
+    i = arange(step.size, dtype=torch.float64, device=device)
     centre = (ratio.double() * (i + 0.5)).to(dtype)
     start = torch.clamp(((centre - support).double() + 0.5).to(torch.int64), min=0)
     stop = torch.clamp(((centre + support).double() + 0.5).to(torch.int64), max=in_size)
 
     widest = kernel.support * _at_least_one(_ratio_bounds(step, in_size)[1])
-    pixel = start + torch.arange(2 * math.ceil(widest) + 1, device=device)[:, None]
+    pixel = start + arange(2 * math.ceil(widest) + 1, device=device)[:, None]
     distance = (((pixel.to(dtype) - centre).double() + 0.5) * inverse.double()).to(dtype)
-    weight = torch.where(pixel < stop, kernel.weight(distance.double()), 0.0)
+    weight = torch.where(pixel < stop, kernel.weight(distance), 0.0).double()
     total = weight.sum(0)
-    weight = (weight / torch.where(total == 0, 1.0, total)).to(dtype)
-    return Window(start, weight, ratio, 0.5 * ratio - 0.5, support)
+    weight = weight / torch.where(total == 0, 1.0, total)
+    return Window(start, weight.to(dtype), ratio)
 
 
 def _area(step: Area, in_size: Size, arithmetic: Arithmetic, device: torch.device | None) -> Window:
-    i = torch.arange(step.size, device=device)
+    i = arange(step.size, device=device)
     start = torch.div(i * in_size, step.size, rounding_mode="floor")
     stop = torch.div((i + 1) * in_size + step.size - 1, step.size, rounding_mode="floor")
-    pixel = start + torch.arange((in_size + step.size - 1) // step.size + 1, device=device)[:, None]
+    pixel = start + arange((in_size + step.size - 1) // step.size + 1, device=device)[:, None]
     inside = (pixel < stop).to(arithmetic.weights)
     ratio = _scalar(in_size, torch.float64, device) / _scalar(step.size, torch.float64, device)
-    radius = 0.5 * ratio + 1
-    return Window(start, inside / inside.sum(0), ratio, 0.5 * ratio - 0.5, radius)
+    return Window(start, inside / inside.sum(0), ratio)
 
 
 def _nearest(
     step: Nearest, in_size: Size, arithmetic: Arithmetic, device: torch.device | None
 ) -> tuple[Tensor, Tensor]:
-    """The pixel each output takes, and the ratio; in float32 except for float64 images, as eager."""
+    """The pixel each output takes, and the ratio. The ratio of a float64 image is a double, its positions are not."""
     ratio = _ratio(step, in_size, arithmetic.nearest, device, keep_equal=False)
-    i = torch.arange(step.size, dtype=arithmetic.nearest, device=device)
-    position = (i + 0.5 if step.exact else i) * ratio
+    i = arange(step.size, dtype=torch.float64, device=device)
+    if step.exact:
+        source = (ratio.double() * (i + 0.5) - 0.5).float()
+        position = torch.clamp(source, min=0) + 0.5
+    else:
+        position = (ratio.double() * i).float()
     return torch.clamp(position.to(torch.int64), max=in_size - 1), ratio
 
 
 def _pad(step: Pad, in_size: Size, device: torch.device | None) -> Taps:
-    place = torch.arange(step.before + in_size + step.after, device=device) - step.before
+    place = arange(step.before + in_size + step.after, device=device) - step.before
     border = None
     match step.mode:
         case "constant":
@@ -195,12 +190,14 @@ def _pad(step: Pad, in_size: Size, device: torch.device | None) -> Taps:
             place = torch.clamp(place, min=0, max=in_size - 1)
         case "replicate":
             place = torch.clamp(place, min=0, max=in_size - 1)
-        case "circular":
-            place = torch.remainder(place, in_size)
+        case "circular":  # what is left after a crop is what repeats
+            first = torch.sym_max(-step.before, 0)
+            length = in_size - first - torch.sym_max(-step.after, 0)
+            place = torch.remainder(place - first, length) + first
         case "reflect":
-            place = (in_size - 1) - ((in_size - 1) - place.abs()).abs()
+            place = -(place.abs() - (in_size - 1)).abs() + (in_size - 1)
     if isinstance(in_size, int) and in_size == 0:  # nothing to point at: no tap at all
-        return Taps(in_size, place[None][:0], place[None][:0], border=border)
+        return Taps(in_size, place[None][:0], border=border)
     return Taps(in_size, place[None], border=border)
 
 
@@ -247,25 +244,38 @@ def _most_rows(step: Weighted | Nearest, in_size: Size) -> Size:
     the rest beyond the image, where they all fold onto its last pixel.
     """
     low, high = _ratio_bounds(step, in_size)
-    match step:
-        case Resize(antialias=True):
-            reach = filters.ANTIALIAS[step.filter].support * _at_least_one(high)
-        case Resize():
-            reach = filters.PLAIN[step.filter].support
-        case Area():
-            reach = 0.5 * high + 1
-        case Nearest():
-            reach = 1.0
-    rows = math.ceil(2 * reach / torch.sym_max(low, 1.0 / step.size)) + 4
+    rows = math.ceil(2 * _radius(step, high) / torch.sym_max(low, 1.0 / step.size)) + 4
     if _scale(step) is not None:
         rows = rows + torch.sym_max(step.size - math.floor(in_size / high), 0)
     most: Size = torch.sym_min(rows, step.size)
     return most
 
 
-def _at_least_one(ratio: float) -> float:
-    stretch: float = torch.sym_max(ratio, 1.0)
-    return stretch
+def _origin(step: Weighted | Nearest, ratio: Tensor) -> Tensor | float:
+    """Where output 0 lies on the input axis, in pixels between pixel centres; output i lies `ratio * i` further."""
+    match step:
+        case Resize(align_corners=True, antialias=False):
+            return 0.0
+        case Nearest(exact=exact):
+            return ratio * 0.5 if exact else 0.0
+    return ratio * 0.5 - 0.5
+
+
+def _radius(step: Weighted | Nearest, ratio: Any) -> Any:
+    """How far from its place an output can read, in pixels. For a ratio that is a tensor, or a number."""
+    match step:
+        case Resize(antialias=True):
+            return _at_least_one(ratio) * filters.ANTIALIAS[step.filter].support
+        case Resize():
+            return filters.PLAIN[step.filter].support
+        case Area():
+            return ratio * 0.5 + 1
+        case Nearest():
+            return 1.0
+
+
+def _at_least_one(ratio: Any) -> Any:
+    return torch.clamp(ratio, min=1) if isinstance(ratio, Tensor) else torch.sym_max(ratio, 1.0)
 
 
 def _scalar(value: Size | float, dtype: torch.dtype, device: torch.device | None) -> Tensor:

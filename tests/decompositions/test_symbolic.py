@@ -1,0 +1,99 @@
+"""One symbolic trace serves every size, from core ATen operators only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from polyphase.decompositions import preferred
+from tests.decompositions.calls import TABLE, Call, calls
+
+SIZES = [(11, 13, 8), (20, 9, 7), (31, 57, 12), (4, 6, 5)]
+BOTH = [*calls(torch.float32), *calls(torch.uint8)]
+
+
+def trace(function: Any, *tensors: Tensor) -> torch.fx.GraphModule:
+    with preferred():
+        return make_fx(function, decomposition_table=TABLE, tracing_mode="symbolic")(*tensors)
+
+
+def foreign_operators(graph: torch.fx.GraphModule) -> set[str]:
+    """What is neither core ATen nor arithmetic on sizes."""
+    targets = {node.target for node in graph.graph.nodes if node.op == "call_function"}
+    overloads = {target for target in targets if isinstance(target, torch._ops.OpOverload)}
+    on_sizes = {"aten.sym_size.int", "aten.sym_stride.int"}
+    return {str(op) for op in overloads if torch.Tag.core not in op.tags} - on_sizes
+
+
+def broken_guards(graph: torch.fx.GraphModule, arguments: Sequence[Any]) -> list[str]:
+    """The assumptions of a trace that do not hold for these other arguments: a specialisation."""
+    values = {}
+    for node, argument in zip(graph.graph.find_nodes(op="placeholder"), arguments, strict=True):
+        seen = node.meta["val"]
+        pairs = zip(seen.shape, argument.shape, strict=True) if isinstance(argument, Tensor) else [(seen, argument)]
+        values.update({size.node.expr: n for size, n in pairs if isinstance(size, torch.SymInt)})
+    shape_env: Any = graph.shape_env
+    return [str(guard.expr) for guard in shape_env.guards if guard.expr.subs(values) != True]  # noqa: E712
+
+
+def same(call: Call, got: Tensor, want: Tensor) -> None:
+    if want.dtype == torch.uint8 or "nearest" in call.op.name():
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+    else:
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("call", BOTH, ids=str)
+def test_one_trace_serves_every_size(call: Call) -> None:
+    graph = trace(call.eager, *call.tensors(SIZES[0]))
+    assert not foreign_operators(graph)
+    for sizes in SIZES:
+        tensors = call.tensors(sizes)
+        assert not broken_guards(graph, tensors)
+        same(call, graph(*tensors), call.eager(*tensors))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_interpolate_by_size_and_by_scale(mode: str, antialias: bool) -> None:
+    if antialias and "nearest" in mode:
+        pytest.skip("no such operator")
+
+    def by_size(image: Tensor, height: int, width: int) -> Tensor:
+        return F.interpolate(image, (height, width), mode=mode, antialias=antialias)
+
+    def by_scale(image: Tensor) -> Tensor:
+        return F.interpolate(image, scale_factor=(1.3, 0.7), mode=mode, antialias=antialias)
+
+    image = torch.rand(2, 3, 11, 13)
+    graph = trace(by_size, image, 7, 20)  # type: ignore[arg-type]
+    scaled = trace(by_scale, image)
+    for height, width in ((20, 30), (11, 50), (64, 6)):
+        image = torch.rand(3, 4, height, width)
+        assert not broken_guards(graph, (image, 9, 21))
+        assert not broken_guards(scaled, (image,))
+        torch.testing.assert_close(graph(image, 9, 21), by_size(image, 9, 21))
+        torch.testing.assert_close(scaled(image), by_scale(image))
+
+
+def test_without_preferred_torch_decides() -> None:
+    """Why `preferred` exists. When this fails, torch asks the table by itself and `preferred` can go."""
+    graph = make_fx(
+        lambda x: F.interpolate(x, (5, 6), mode="bilinear"), decomposition_table=TABLE, tracing_mode="symbolic"
+    )(torch.rand(1, 1, 7, 8))
+    assert "aten._unsafe_index.Tensor" in foreign_operators(graph)
+
+
+def test_the_backward_gathers() -> None:
+    """No index_put with accumulate: the same bits on every run, on every device."""
+    for call in calls(torch.float32):
+        if "backward" in call.op.name():
+            graph = trace(call.eager, *call.tensors(SIZES[0]))
+            names = {str(node.target) for node in graph.graph.nodes if node.op == "call_function"}
+            assert not {name for name in names if "put" in name or "scatter" in name}, call
