@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -14,17 +14,20 @@ from polyphase.decompositions import table
 
 TABLE = table()
 
-#: Distinct from each other and from the numbers of axes: symbolic tracing takes equal sizes for the same size.
-BATCH, CHANNELS = 5, 6
+#: Batch and channels, distinct from each other and from the numbers of axes: symbolic tracing takes equal sizes for the
+#: same size.
+LEAD = (5, 6)
+
+Maker: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
 class Call:
-    """`run(decompose=...)` takes the tensors that `tensors(sizes)` makes; `sizes` are the image's spatial ones."""
+    """`decomposed` and `eager` take the tensors that `tensors(sizes)` makes; `sizes` are the image's spatial ones."""
 
     op: OpOverload
     label: str
-    tensors: Callable[[Sequence[int]], tuple[Tensor, ...]]
+    tensors: Maker
     call: Callable[..., Tensor]
 
     def __str__(self) -> str:
@@ -37,10 +40,10 @@ class Call:
         return self.call(self.op, *tensors)
 
 
-def _image(axes: int, dtype: torch.dtype) -> Callable[[Sequence[int]], tuple[Tensor, ...]]:
-    def make(sizes: Sequence[int]) -> tuple[Tensor, ...]:
+def _image(axes: int, dtype: torch.dtype) -> Maker:
+    def make(sizes: Sequence[int], lead: Sequence[int] = LEAD) -> tuple[Tensor, ...]:
         generator = torch.Generator().manual_seed(sum(sizes))
-        image = torch.randint(0, 256, (BATCH, CHANNELS, *sizes[:axes]), generator=generator)
+        image = torch.randint(0, 256, (*lead, *sizes[:axes]), generator=generator)
         return (image.to(dtype) if dtype == torch.uint8 else image.to(dtype) / 255,)
 
     return make
@@ -97,19 +100,22 @@ def _others(dtype: torch.dtype) -> list[Call]:
     return calls
 
 
-def _with_grid(axes: int, dtype: torch.dtype) -> Callable[[Sequence[int]], tuple[Tensor, ...]]:
-    def make(sizes: Sequence[int]) -> tuple[Tensor, ...]:
+def _with_grid(axes: int, dtype: torch.dtype) -> Maker:
+    def make(sizes: Sequence[int], lead: Sequence[int] = LEAD) -> tuple[Tensor, ...]:
         generator = torch.Generator().manual_seed(sum(sizes))
-        grid = torch.rand(BATCH, *(n + 1 for n in sizes[:axes]), axes, generator=generator, dtype=dtype)
-        return (*_image(axes, dtype)(sizes), grid * 2.4 - 1.2)
+        grid = torch.rand(lead[0], *(n + 1 for n in sizes[:axes]), axes, generator=generator, dtype=dtype)
+        return (*_image(axes, dtype)(sizes, lead), grid * 2.4 - 1.2)
 
     return make
 
 
-def _with_matrix(axes: int, dtype: torch.dtype) -> Callable[[Sequence[int]], tuple[Tensor, ...]]:
-    def make(sizes: Sequence[int]) -> tuple[Tensor, ...]:
+def _with_matrix(axes: int, dtype: torch.dtype) -> Maker:
+    def make(sizes: Sequence[int], lead: Sequence[int] = LEAD) -> tuple[Tensor, ...]:
         generator = torch.Generator().manual_seed(7)
-        return (*_image(axes, dtype)(sizes), torch.rand(BATCH, axes, axes + 1, generator=generator, dtype=dtype))
+        return (
+            *_image(axes, dtype)(sizes, lead),
+            torch.rand(lead[0], axes, axes + 1, generator=generator, dtype=dtype),
+        )
 
     return make
 

@@ -52,7 +52,7 @@ TRANSFORMS: dict[str, Callable[[Function], Function]] = {
 @pytest.mark.parametrize("call", DIFFERENTIABLE, ids=str)
 def test_vmap(call: Call, transform: str) -> None:
     function = TRANSFORMS[transform](call.decomposed)
-    tensors = call.tensors((5, 7, 4))
+    tensors = call.tensors((5, 7, 4), (2, 2))
     batches = [torch.stack([t, t * 0.5, t.flip(-1)]) for t in tensors]
     one_by_one = torch.stack([function(*(batch[i] for batch in batches)) for i in range(3)])
     torch.testing.assert_close(vmap(function)(*batches), one_by_one)
@@ -61,7 +61,7 @@ def test_vmap(call: Call, transform: str) -> None:
 @pytest.mark.parametrize("call", DIFFERENTIABLE, ids=str)
 def test_gradcheck(call: Call) -> None:
     """Reverse and forward mode against finite differences."""
-    tensors = [t.requires_grad_() for t in call.tensors((4, 4, 3))]
+    tensors = [t.requires_grad_() for t in call.tensors((4, 4, 3), (1, 1))]
     assert torch.autograd.gradcheck(call.decomposed, tensors, check_forward_ad=True)
 
 

@@ -56,11 +56,11 @@ class Warp:
 def affine_grid(theta: Tensor, size: Sequence[Size], align_corners: bool) -> Tensor:
     """The grid (N, *size, d) of an affine matrix (N, d, d + 1); `size` is spatial, 2-D or 3-D, in the image's order."""
     dims = len(size)
-    grid = theta[:, :, dims].reshape(theta.shape[0], *[1] * dims, dims)
+    columns = theta.reshape(theta.shape[0], *[1] * dims, *theta.shape[1:])
+    grid = columns[..., dims]
     for axis, n in enumerate(size):
         place = _base_coordinates(n, align_corners, theta).reshape([n] + [1] * (dims - axis))
-        column = theta[:, :, dims - 1 - axis].reshape(theta.shape[0], *[1] * dims, dims)
-        grid = grid + place * column
+        grid = grid + place * columns[..., dims - 1 - axis]
     return grid
 
 

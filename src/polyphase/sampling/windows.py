@@ -108,7 +108,7 @@ def _window(step: Weighted | Nearest, in_size: Size, arithmetic: Arithmetic, dev
             return _area(step, in_size, arithmetic, device)
         case Nearest():
             index, ratio = _nearest(step, in_size, arithmetic, device)
-            return Window(index, torch.ones_like(index, dtype=arithmetic.weights)[None], ratio)
+            return Window(index, torch.full((1, step.size), 1.0, dtype=arithmetic.weights, device=device), ratio)
 
 
 def _interpolated(step: Resize, in_size: Size, arithmetic: Arithmetic, device: torch.device | None) -> Window:
