@@ -21,6 +21,8 @@ RESIZES: dict[str, Callable[[Tensor], Tensor]] = {
     "nearest": lambda x: F.interpolate(x, scale_factor=2),
     "nearest-exact": lambda x: F.interpolate(x, size=(7, x.shape[-1] + 3), mode="nearest-exact"),
 }
+if not hasattr(torch.ops.aten, "_upsample_lanczos2d_aa"):  # newer than torch 2.11
+    del RESIZES["antialiased lanczos"]
 SHAPES = [(2, 3, 7, 9), (4, 3, 20, 11), (3, 5, 8, 30)]
 
 

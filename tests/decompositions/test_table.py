@@ -16,6 +16,7 @@ FORWARD = [
     *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
 ]
+FORWARD = [name for name in FORWARD if name in dir(torch.ops.aten) or "lanczos" not in name]  # newer than torch 2.11
 OTHERS = [
     *("flip", "grid_sampler_2d", "grid_sampler_3d", "affine_grid_generator"),
     *(f"{kind}_pad{axes}d" for kind in ("reflection", "replication") for axes in (1, 2, 3)),

@@ -148,8 +148,7 @@ def _antialiased(step: Resize, in_size: Size, arithmetic: Arithmetic, device: to
     start = torch.clamp(((centre - support).double() + 0.5).to(torch.int64), min=0)
     stop = torch.clamp(((centre + support).double() + 0.5).to(torch.int64), max=in_size)
 
-    widest = kernel.support * _at_least_one(_ratio_bounds(step, in_size)[1])
-    pixel = start + arange(2 * math.ceil(widest) + 1, device=device)[:, None]
+    pixel = start + arange(_most_taps(step, in_size), device=device)[:, None]
     distance = (((pixel.to(dtype) - centre).double() + 0.5) * inverse.double()).to(dtype)
     weight = torch.where(pixel < stop, kernel.weight(distance), 0.0).double()
     total = weight.sum(0)
@@ -161,7 +160,7 @@ def _area(step: Area, in_size: Size, arithmetic: Arithmetic, device: torch.devic
     i = arange(step.size, device=device)
     start = torch.div(i * in_size, step.size, rounding_mode="floor")
     stop = torch.div((i + 1) * in_size + step.size - 1, step.size, rounding_mode="floor")
-    pixel = start + arange((in_size + step.size - 1) // step.size + 1, device=device)[:, None]
+    pixel = start + arange(_ceiling(in_size, step.size) + 1, device=device)[:, None]
     inside = (pixel < stop).to(arithmetic.weights)
     ratio = _scalar(in_size, torch.float64, device) / _scalar(step.size, torch.float64, device)
     return Window(start, inside / inside.sum(0), ratio)
@@ -219,15 +218,14 @@ def _ratio(
     return torch.where(torch.eq(_scalar(in_size, torch.int64, device), step.size), 1.0, ratio)
 
 
-def _ratio_bounds(step: Weighted | Nearest, in_size: Size) -> tuple[float, float]:
-    """The least and the greatest the ratio can be, as numbers to size tables with."""
+def _fraction(step: Weighted | Nearest, in_size: Size) -> tuple[Size, Size]:
+    """The ratio as two integers, where the sizes give it.
+
+    Table sizes are made from integers alone: torch 2.11 prints the maximum of two symbolic floats as one of integers.
+    """
     if isinstance(step, Resize) and step.align_corners:
-        ratio = (in_size - 1) / torch.sym_max(step.size - 1, 1)
-        return ratio, ratio
-    scale = _scale(step)
-    if scale is None:
-        return in_size / step.size, in_size / step.size
-    return min(1.0 / scale, 1.0), max(1.0 / scale, 1.0)  # 1 where the size stays as it is
+        return in_size - 1, torch.sym_max(step.size - 1, 1)
+    return in_size, step.size
 
 
 def _scale(step: Weighted | Nearest) -> float | None:
@@ -237,18 +235,49 @@ def _scale(step: Weighted | Nearest) -> float | None:
     return step.scale
 
 
-def _most_rows(step: Weighted | Nearest, in_size: Size) -> Size:
-    """How many outputs can read one input pixel, with room for a candidate too many on either side.
+def _most_taps(step: Resize, in_size: Size) -> Size:
+    """How many pixels an antialiased filter can reach: 2 * ceil(support * max(ratio, 1)) + 1."""
+    support, scale = filters.ANTIALIAS[step.filter].support, _scale(step)
+    if scale is not None:
+        return 2 * math.ceil(support * max(1.0 / scale, 1.0)) + 1  # a ratio of 1 where the size stays as it is
+    over, under = _fraction(step, in_size)
+    return 2 * _ceiling(int(2 * support) * torch.sym_max(over, under), 2 * under) + 1
 
-    An output closer than the stretched support reads it. A scale that promises fewer outputs than there are leaves
-    the rest beyond the image, where they all fold onto its last pixel.
+
+def _most_rows(step: Weighted | Nearest, in_size: Size) -> Size:
+    """How many outputs can read one input pixel: 2 * radius / ratio, with room for a candidate too many on either side.
+
+    A scale that promises fewer outputs than there are leaves the rest beyond the image, where they all fold onto its
+    last pixel.
     """
-    low, high = _ratio_bounds(step, in_size)
-    rows = math.ceil(2 * _radius(step, high) / torch.sym_max(low, 1.0 / step.size)) + 4
-    if _scale(step) is not None:
-        rows = rows + torch.sym_max(step.size - math.floor(in_size / high), 0)
+    scale = _scale(step)
+    if scale is not None:
+        low, high = min(1.0 / scale, 1.0), max(1.0 / scale, 1.0)  # 1 where the size stays as it is
+        beyond = torch.sym_max(step.size - math.floor(in_size / high), 0)
+        rows = math.ceil(2 * _radius(step, high) / low) + 4 + beyond
+    else:
+        over, under = _fraction(step, in_size)
+        rows = _ceiling(_diameter(step, over, under), torch.sym_max(over, 1)) + 4
     most: Size = torch.sym_min(rows, step.size)
     return most
+
+
+def _diameter(step: Weighted | Nearest, over: Size, under: Size) -> Size:
+    """2 * radius for a ratio of over / under, times under."""
+    match step:
+        case Resize(antialias=True):
+            stretched: Size = torch.sym_max(over, under)
+            return int(2 * filters.ANTIALIAS[step.filter].support) * stretched
+        case Resize():
+            return int(2 * filters.PLAIN[step.filter].support) * under
+        case Area():
+            return over + 2 * under
+        case Nearest():
+            return 2 * under
+
+
+def _ceiling(over: Size, under: Size) -> Size:
+    return (over + under - 1) // under
 
 
 def _origin(step: Weighted | Nearest, ratio: Tensor) -> Tensor | float:
@@ -262,20 +291,17 @@ def _origin(step: Weighted | Nearest, ratio: Tensor) -> Tensor | float:
 
 
 def _radius(step: Weighted | Nearest, ratio: Any) -> Any:
-    """How far from its place an output can read, in pixels. For a ratio that is a tensor, or a number."""
+    """How far from its place an output can read, in pixels. For a ratio that is a tensor, or a float."""
     match step:
         case Resize(antialias=True):
-            return _at_least_one(ratio) * filters.ANTIALIAS[step.filter].support
+            stretch = torch.clamp(ratio, min=1) if isinstance(ratio, Tensor) else max(ratio, 1.0)
+            return stretch * filters.ANTIALIAS[step.filter].support
         case Resize():
             return filters.PLAIN[step.filter].support
         case Area():
             return ratio * 0.5 + 1
         case Nearest():
             return 1.0
-
-
-def _at_least_one(ratio: Any) -> Any:
-    return torch.clamp(ratio, min=1) if isinstance(ratio, Tensor) else torch.sym_max(ratio, 1.0)
 
 
 def _scalar(value: Size | float, dtype: torch.dtype, device: torch.device | None) -> Tensor:
