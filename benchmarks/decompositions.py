@@ -1,14 +1,14 @@
 """Antialiased bilinear, (N, 3, 345, 456) -> (270, 270), compiled by Inductor with our decompositions, against eager.
 
-One CPU thread, both sides interleaved in one process, medians. Prints a Markdown table:
+One CPU thread, both sides interleaved in one process, medians. Prints the Markdown that `decompositions.md` holds:
 
-    python benchmarks/decompositions.py [--dynamic]
+    python benchmarks/decompositions.py > benchmarks/decompositions.md
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
+import platform
 import statistics
 import sys
 import time
@@ -51,11 +51,17 @@ def measure(image: Tensor, dynamic: bool, rounds: int = 15) -> tuple[float, floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dynamic", action="store_true", help="compile with dynamic shapes")
-    dynamic = parser.parse_args().dynamic
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    print("# Antialiased bilinear (N, 3, 345, 456) -> (270, 270): Inductor with our decompositions, against eager\n")
+    print(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {platform.machine()}, one thread.\n")
+    for dynamic in (False, True):
+        print(f"## {'Dynamic' if dynamic else 'Static'} shapes\n")
+        print_table(dynamic)
+        print()
+
+
+def print_table(dynamic: bool) -> None:
     print("| case | eager us | decomposition us | decomposition / eager | equal |\n| --- | --- | --- | --- | --- |")
     for n, dtype, layout in itertools.product((1, 4), (torch.float32, torch.uint8), FORMATS):
         image = torch.randint(0, 256, (n, 3, 345, 456), dtype=torch.uint8)

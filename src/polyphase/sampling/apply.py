@@ -19,9 +19,10 @@ def apply_taps(image: Tensor, taps: Taps, dim: int) -> Tensor:
     if taps.weight is None:
         return take(image, taps.index[0], dim)
     weight = taps.weight.reshape([*taps.weight.shape, *[1] * (image.dim() - dim - 1)])
-    values = take(image, taps.index, dim).to(weight.dtype)
-    total = torch.where(weight != 0, values * weight, 0).sum(dim, dtype=weight.dtype)
-    return total if taps.one is None else _to_uint8(total, taps.one)
+    products = take(image, taps.index, dim).to(weight.dtype) * weight
+    if taps.one is not None:
+        return _to_uint8(products.sum(dim, dtype=weight.dtype), taps.one)
+    return torch.where(weight != 0, products, 0).sum(dim)
 
 
 def _to_uint8(total: Tensor, one: Tensor) -> Tensor:
@@ -31,4 +32,4 @@ def _to_uint8(total: Tensor, one: Tensor) -> Tensor:
     quotient is below 2**24, and saturated beyond.
     """
     whole = (total + torch.div(one, 2, rounding_mode="floor")) & -one
-    return torch.clamp(whole.to(torch.float32) / one, 0, 255).to(torch.uint8)
+    return torch.clamp(whole.to(torch.float32) * (1.0 / one), 0, 255).to(torch.uint8)
