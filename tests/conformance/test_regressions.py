@@ -55,3 +55,20 @@ def test_float32_antialiased_weights_add_up_to_one() -> None:
     assert mode.forward is not None
     truth = expected_forward(mode.forward)
     assert (got.double() - truth).abs().mean() <= 1.05 * (eager.double() - truth).abs().mean()
+
+
+@pytest.mark.parametrize(
+    ("mode", "before", "after", "scale"),
+    [
+        ("bicubic", 520, 519, None),  # a weight near 1 that its folded neighbour makes smaller decides the precision
+        ("bicubic", 70, 48, 0.6834701706492368),
+        ("bilinear", 1468, 1333, 0.9728902819593748),  # floorf finds a neighbour with weight 1, not 0.99996
+        ("bilinear", 1343, 785, 0.6283442019166758),
+    ],
+)
+def test_precision_of_uint8_weights(mode: str, before: int, after: int, scale: float | None) -> None:
+    image = torch.randint(0, 256, (1, 3, 40, before), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    resize = getattr(torch.ops.aten, f"upsample_{mode}2d").default
+    assert torch.equal(
+        ours(resize, image, [40, after], False, None, scale), resize(image, [40, after], False, None, scale)
+    )

@@ -351,6 +351,20 @@ def test_antialias_with_align_corners() -> None:
         ours_gives([0, 0.25, 0.75, 1.25, 1.75], lambda t: function(t)[0, -1], image, atol=1e-6)
 
 
+def test_left_neighbour_in_float32() -> None:
+    """Ours is eager's, by choice. On a ramp the right value is the coordinate itself."""
+    x, scale = torch.arange(1468.0, dtype=torch.float64).view(1, 1, 1468), 0.9728902819593748
+    right = 1112.5 / scale - 0.5
+    assert 1142.9999 < right < 1143
+
+    def run(image: Tensor) -> Tensor:
+        return F.interpolate(image, scale_factor=scale, mode="linear")[0, 0, 1112]
+
+    eager_gives(lambda: run(x), [1143])
+    ours_gives([1143], run, x)
+    assert same(reference_of(x, Resize(1428, "bilinear", scale=scale))[0, 0, 1112], [right], 1e-9)
+
+
 def test_scales_that_contradict_the_size() -> None:
     """Ours is eager's, by choice."""
     aten, x = torch.ops.aten, torch.ones(1, 1, 1, 5)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.steps import Size, is_weighted, output_size
-from polyphase.sampling.taps import Taps, identity, quantise
+from polyphase.sampling.taps import Taps, identity
 from polyphase.sampling.windows import Arithmetic, index_taps, weighted_taps
 
 
@@ -20,7 +20,6 @@ def evaluate(axis_map: AxisMap, in_size: Size, arithmetic: Arithmetic, device: t
         size_after = output_size(step, size)
         if is_weighted(step):
             own = weighted_taps(step, size, arithmetic, device)  # type: ignore[arg-type]
-            own = quantise(own) if arithmetic.quantised else own
             taps = own.reading(taps.index[0], in_size)  # what comes before is crops and flips: one tap each
         else:
             own = index_taps(step, size, arithmetic, device)  # type: ignore[arg-type]

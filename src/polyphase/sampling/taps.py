@@ -70,13 +70,15 @@ def identity(size: Size, device: torch.device | None = None) -> Taps:
     return Taps(size, arange(size, device=device)[None])
 
 
-def quantise(taps: Taps) -> Taps:
+def quantise(taps: Taps, peak: Tensor | None = None) -> Taps:
     """16 bit weights as ATen makes them for uint8: one precision for the whole axis, the most bits after the binary
-    point that its largest weight allows. So this comes before any crop or flip: the rows left would allow another."""
+    point that its largest weight, `peak`, allows. So this comes before any crop or flip: the rows left would allow
+    another. ATen's largest weight may be one that later taps, folded onto the same pixel, made smaller again."""
     assert taps.weight is not None
     assert taps.weight.dtype == torch.float64
     bits = arange(MAX_PRECISION, start=1, dtype=torch.float64, device=taps.weight.device)
-    fits = torch.floor(0.5 + taps.weight.amax() * torch.pow(2.0, bits)) < 2**15
+    peak = taps.weight.amax() if peak is None else peak
+    fits = torch.floor(0.5 + peak * torch.pow(2.0, bits)) < 2**15
     one = torch.pow(2.0, fits.sum(0).double())
     scaled = taps.weight * one
     rounded = torch.where(scaled < 0, scaled - 0.5, scaled + 0.5).to(torch.int32)  # half away from zero

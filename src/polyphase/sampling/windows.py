@@ -19,7 +19,7 @@ from torch import Tensor
 from polyphase.sampling import filters
 from polyphase.sampling.core_aten import arange
 from polyphase.sampling.steps import Area, Flip, IndexOnly, Nearest, Pad, Resize, Size, Slice, Weighted
-from polyphase.sampling.taps import Taps
+from polyphase.sampling.taps import Taps, quantise
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,14 @@ class Arithmetic:
     """How coefficients are computed, for an image's dtype as eager does or exactly.
 
     weights: the dtype that coordinates and weights are rounded to; nearest: what nearest's ratio is rounded to;
-    quantised: weights become 16 bit integers.
+    quantised: weights become 16 bit integers; floor: what a coordinate is rounded to before its left neighbour is
+    taken (ATen calls floorf, for doubles too).
     """
 
     weights: torch.dtype
     nearest: torch.dtype
     quantised: bool = False
+    floor: torch.dtype = torch.float32
 
 
 def eager_arithmetic(dtype: torch.dtype) -> Arithmetic:
@@ -44,24 +46,31 @@ def eager_arithmetic(dtype: torch.dtype) -> Arithmetic:
 
 
 def exact_arithmetic(dtype: torch.dtype) -> Arithmetic:
-    """The truth: weights in float64. Which pixel is nearest, and 16 bit weights, are definitions, not roundings."""
+    """The truth: weights in float64. Which pixel is nearest, and all of uint8, are definitions, not roundings."""
     eager = eager_arithmetic(dtype)
-    return Arithmetic(torch.float64, eager.nearest, eager.quantised)
+    if eager.quantised:
+        return eager
+    return Arithmetic(torch.float64, eager.nearest, floor=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Output i reads input start[i] + k with weight[k, i]. `ratio` is 0-dim: input pixels per output pixel."""
+    """Output i reads input start[i] + k with weight[k, i].
+
+    ratio: 0-dim, input pixels per output pixel. peak: the largest weight there was while taps were folded, if any were.
+    """
 
     start: Tensor
     weight: Tensor
     ratio: Tensor
+    peak: Tensor | None = None
 
 
 def weighted_taps(step: Weighted, in_size: Size, arithmetic: Arithmetic, device: torch.device | None = None) -> Taps:
     window = _window(step, in_size, arithmetic, device)
     k = arange(window.weight.shape[0], device=device)[:, None]
-    return Taps(in_size, torch.clamp(window.start + k, max=in_size - 1), window.weight)
+    taps = Taps(in_size, torch.clamp(window.start + k, max=in_size - 1), window.weight)
+    return quantise(taps, window.peak) if arithmetic.quantised else taps
 
 
 def index_taps(step: IndexOnly, in_size: Size, arithmetic: Arithmetic, device: torch.device | None = None) -> Taps:
@@ -118,10 +127,10 @@ def _interpolated(step: Resize, in_size: Size, arithmetic: Arithmetic, device: t
     # Eager's float bicubic resamples an axis even if only its scale, not its size, changes; its uint8 one does not.
     ratio = _ratio(step, in_size, dtype, device, keep_equal=linear or arithmetic.quantised)
     i = arange(step.size, dtype=torch.float64, device=device)
-    source = (ratio.double() * i if step.align_corners else ratio.double() * (i + 0.5) - 0.5).to(dtype)
+    source = (ratio.double() * i if step.align_corners else _half_pixel_source(ratio, i)).to(dtype)
     if linear:
         source = torch.clamp(source, min=0)
-    left = torch.clamp(torch.floor(source), max=in_size - 1)
+    left = torch.clamp(torch.floor(source.to(arithmetic.floor)).to(dtype), max=in_size - 1)
     fraction = torch.clamp(source - left, 0, 1)
 
     reach = int(kernel.support)
@@ -133,7 +142,10 @@ def _interpolated(step: Resize, in_size: Size, arithmetic: Arithmetic, device: t
     start = pixel[0]
     slot = arange(2 * reach, device=device)[:, None, None]
     folded = torch.where(pixel - start == slot, weight, 0.0).sum(1)
-    return Window(start, folded, ratio)
+    if not arithmetic.quantised:
+        return Window(start, folded, ratio)
+    so_far = (pixel[:, None] == pixel) & (slot >= slot[:, 0])  # [k, j, i]: tap j, up to k, folded onto k's pixel
+    return Window(start, folded, ratio, torch.where(so_far, weight, 0.0).sum(1).amax())
 
 
 def _antialiased(step: Resize, in_size: Size, arithmetic: Arithmetic, device: torch.device | None) -> Window:
@@ -173,11 +185,20 @@ def _nearest(
     ratio = _ratio(step, in_size, arithmetic.nearest, device, keep_equal=False)
     i = arange(step.size, dtype=torch.float64, device=device)
     if step.exact:
-        source = (ratio.double() * (i + 0.5) - 0.5).float()
-        position = torch.clamp(source, min=0) + 0.5
+        position = torch.clamp(_half_pixel_source(ratio, i).float(), min=0) + 0.5
     else:
         position = (ratio.double() * i).float()
     return torch.clamp(position.to(torch.int64), max=in_size - 1), ratio
+
+
+def _half_pixel_source(ratio: Tensor, i: Tensor) -> Tensor:
+    """ratio * (i + 0.5) - 0.5 in float64 with one rounding, as a fused multiply-add has it.
+
+    The ratio in two parts of at most 29 bits: both products are exact for any size below 2**24.
+    """
+    high = ratio.float().double()
+    low = ratio.double() - high
+    return (high * (i + 0.5) - 0.5) + low * (i + 0.5)
 
 
 def _pad(step: Pad, in_size: Size, device: torch.device | None) -> Taps:
