@@ -8,24 +8,24 @@ import torch
 from torch import Tensor
 
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.steps import Size, is_weighted, output_size
+from polyphase.sampling.steps import Size, Weighted, output_size
 from polyphase.sampling.taps import Taps, identity
 from polyphase.sampling.windows import Arithmetic, index_taps, weighted_taps
 
 
 def evaluate(axis_map: AxisMap, in_size: Size, arithmetic: Arithmetic, device: torch.device | None = None) -> Taps:
     """The taps of a whole map. Weights are quantised before any later step selects among them."""
-    taps, size = identity(in_size, device), in_size
+    taps, size = None, in_size
     for step in axis_map.steps:
-        size_after = output_size(step, size)
-        if is_weighted(step):
-            own = weighted_taps(step, size, arithmetic, device)  # type: ignore[arg-type]
-            taps = own.reading(taps.index[0], in_size)  # what comes before is crops and flips: one tap each
+        size_after = output_size(step, size)  # raises where the step does not fit
+        if isinstance(step, Weighted):
+            own = weighted_taps(step, size, arithmetic, device)
+            taps = own if taps is None else own.reading(taps.index[0], in_size)  # after crops and flips: one tap each
         else:
-            own = index_taps(step, size, arithmetic, device)  # type: ignore[arg-type]
-            taps = _follow(taps, own)
+            own = index_taps(step, size, arithmetic, device)
+            taps = own if taps is None else _follow(taps, own)
         size = size_after
-    return taps
+    return identity(in_size, device) if taps is None else taps
 
 
 def _follow(taps: Taps, index_only: Taps) -> Taps:
