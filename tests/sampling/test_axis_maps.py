@@ -10,7 +10,7 @@ from polyphase.errors import InvalidStepError, NotNormalFormError
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap, NotMerged, Reason, compose, drop_identities
 from polyphase.sampling.evaluate import evaluate
-from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step, is_weighted
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step, Weighted
 from polyphase.sampling.windows import Arithmetic, eager_arithmetic
 from tests.sampling.eager import TRUTH, dense
 from tests.sampling.strategies import axis_maps, fitting_maps, index_steps, quick, sizes, steps, weighted_steps
@@ -64,7 +64,7 @@ def test_nested_borders() -> None:
 
 def expected_reason(chain: tuple[Step, ...]) -> Reason | None:
     """The rule, said once more: of the steps before the last weighted one, the first that does not fit it."""
-    weighted = [number for number, step in enumerate(chain) if is_weighted(step)]
+    weighted = [number for number, step in enumerate(chain) if isinstance(step, Weighted)]
     if len(weighted) > 1:
         return Reason.TWO_WEIGHTED
     for step in chain[: weighted[0]] if weighted else ():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyphase.errors import InvalidStepError, PolyphaseError, UnknownNameError
-from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step, is_weighted, output_size
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step, Weighted, output_size
 from polyphase.sampling.windows import index_taps, weighted_taps
 from tests.sampling.eager import TRUTH
 from tests.sampling.strategies import index_steps, quick, sizes, weighted_steps
@@ -95,9 +95,9 @@ def test_output_size_is_that_of_the_taps(data: st.DataObject) -> None:
     in_size = data.draw(sizes())
     index_only = data.draw(index_steps(in_size, border=1))
     weighted = data.draw(weighted_steps())
-    assert not is_weighted(index_only)
-    assert is_weighted(weighted)
-    assert index_taps(index_only, in_size, TRUTH).out_size == output_size(index_only, in_size)  # type: ignore[arg-type]
+    assert not isinstance(index_only, Weighted)
+    assert isinstance(weighted, Weighted)
+    assert index_taps(index_only, in_size, TRUTH).out_size == output_size(index_only, in_size)
     assert weighted_taps(weighted, in_size, TRUTH).out_size == output_size(weighted, in_size)
 
 

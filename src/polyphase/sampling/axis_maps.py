@@ -12,7 +12,7 @@ from enum import Enum
 import torch
 
 from polyphase.errors import NotNormalFormError
-from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, Slice, Step, is_weighted, output_size
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, Slice, Step, Weighted, output_size
 
 
 class Reason(Enum):
@@ -53,8 +53,8 @@ class AxisMap:
         object.__setattr__(self, "steps", steps)
 
     @property
-    def weighted(self) -> Step | None:
-        return next(filter(is_weighted, self.steps), None)
+    def weighted(self) -> Weighted | None:
+        return next((step for step in self.steps if isinstance(step, Weighted)), None)
 
     def output_size(self, in_size: Size) -> Size:
         for step in self.steps:
@@ -79,7 +79,7 @@ def drop_identities(axis_map: AxisMap, in_size: int) -> AxisMap:
 
 
 def _conflict(steps: tuple[Step, ...]) -> NotMerged | None:
-    weighted = [i for i, step in enumerate(steps) if is_weighted(step)]
+    weighted = [i for i, step in enumerate(steps) if isinstance(step, Weighted)]
     if not weighted:
         return None
     if len(weighted) > 1:

@@ -112,10 +112,6 @@ IndexOnly: TypeAlias = Nearest | Flip | Slice | Pad
 Step: TypeAlias = Weighted | IndexOnly
 
 
-def is_weighted(step: Step) -> bool:
-    return isinstance(step, (Resize, Area))
-
-
 def output_size(step: Step, in_size: Size) -> Size:
     """The length of an axis of `in_size` pixels after the step; raises where the step does not fit the axis."""
     match step:
