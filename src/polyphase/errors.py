@@ -39,3 +39,46 @@ class ProgramSyntaxError(PolyphaseError, ValueError):
 
 class WrongInputError(PolyphaseError, ValueError):
     """Tensors that do not fit the program they are given to."""
+
+
+class MissingCpuFeaturesError(PolyphaseError, RuntimeError):
+    """An instruction set was forced that this CPU does not have."""
+
+
+class CompilerMissingError(PolyphaseError, RuntimeError):
+    """There is no C++ compiler to build kernels with."""
+
+
+class BuildFailedError(PolyphaseError, RuntimeError):
+    """The C++ compiler did not make a library of the source it was given."""
+
+
+# Mistakes in a call of `polyphase.functional`: each is also the exception eager raises for the same call.
+
+
+class WrongArgumentError(PolyphaseError, ValueError):
+    """An argument that no call can have, or arguments that contradict each other."""
+
+
+class WrongArgumentTypeError(PolyphaseError, TypeError):
+    """An argument of another type than the function takes."""
+
+
+class NotATensorError(PolyphaseError, TypeError, AttributeError):
+    """No tensor where the image should be. Eager raises the one type or the other, by function."""
+
+
+class WrongSizeError(PolyphaseError, RuntimeError):
+    """Numbers that do not fit the image: its sizes, its dimensions or its dtype."""
+
+
+class WrongDimensionError(PolyphaseError, IndexError):
+    """A dimension the image does not have."""
+
+
+class NotSupportedError(PolyphaseError, NotImplementedError):
+    """A mode, rank, dtype or device that has no kernel, neither ours nor PyTorch's."""
+
+
+class NoKernelsWarning(UserWarning):
+    """Nothing can be built on this machine; plain PyTorch operations do the work."""

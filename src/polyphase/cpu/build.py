@@ -1,0 +1,127 @@
+"""Generated C++ becomes a shared library, built once and found in the cache from then on."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from polyphase import settings
+from polyphase.cpu import cache, isa
+from polyphase.errors import BuildFailedError
+from polyphase.version import __version__
+
+INCLUDE = Path(__file__).parent / "include"
+FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
+COMPILERS_AT_ONCE = 2
+COMPILER_SECONDS = 120.0
+LINES_SHOWN = 30
+
+
+class Request(NamedTuple):
+    """A library to be had. `stem` begins its file name, `options` are more compiler flags."""
+
+    source: str
+    isa: str
+    stem: str = "kernel"
+    options: tuple[str, ...] = ()
+    include: Path = INCLUDE
+
+
+def library(
+    source: str, isa: str, *, stem: str = "kernel", options: tuple[str, ...] = (), include: Path = INCLUDE
+) -> Path:
+    return _obtain(Request(source, isa, stem, options, include))
+
+
+def libraries(requests: Iterable[Request]) -> list[Path]:
+    """As `library`, those that are missing built side by side."""
+    with ThreadPoolExecutor(COMPILERS_AT_ONCE) as pool:
+        return list(pool.map(_obtain, requests))
+
+
+def _obtain(request: Request) -> Path:
+    compiler = settings.compiler()
+    flags = (*FLAGS, *isa.flags(request.isa), *request.options)
+    name = f"{request.stem}-{_key(request, compiler, flags)}.so"
+    return cache.obtain(name, lambda scratch: _compile(request, (*compiler, *flags), scratch / name))
+
+
+def _key(request: Request, compiler: tuple[str, ...], flags: tuple[str, ...]) -> str:
+    # The CPU's features matter where CXX brings flags of its own, such as -march=native.
+    machine = (os.uname().machine, sorted(isa.features()))
+    facts = (request.source, _headers(request.include), compiler, _identity(compiler), flags, machine, __version__)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[: cache.KEY_DIGITS]
+
+
+def _identity(compiler: tuple[str, ...]) -> list[tuple[str, int, int]]:
+    """Tells a compiler from its next version without running it; of `ccache g++`, both programs."""
+    programs = [os.path.realpath(found) for word in compiler if (found := shutil.which(word))]
+    return [(program, os.stat(program).st_size, os.stat(program).st_mtime_ns) for program in programs]
+
+
+@functools.cache
+def _headers(include: Path) -> str:
+    paths = sorted(include.rglob("*.h"))
+    contents = [(str(path.relative_to(include)), path.read_bytes()) for path in paths]
+    return hashlib.sha256(repr(contents).encode()).hexdigest()
+
+
+def _compile(request: Request, compiler: tuple[str, ...], library: Path) -> Path:
+    source = library.with_suffix(".cpp")
+    source.write_text(request.source, encoding="utf-8")
+    command = (*compiler, "-I", str(request.include), "-o", str(library), str(source))
+    failure = _run(command)
+    if failure is None and not (library.is_file() and library.stat().st_size):
+        failure = "it made no library"
+    if failure is not None:
+        kept = source.replace(library.parents[1] / source.name)
+        raise BuildFailedError(
+            f"the C++ compiler failed: {failure}\n"
+            f"The command was: {shlex.join(command)}\n"
+            f"The source is kept in {kept}. Another compiler can be named with CXX"
+        )
+    return library
+
+
+def _run(command: tuple[str, ...]) -> str | None:
+    """What went wrong, if something did."""
+    try:
+        # A session of its own, for the driver's children to end with it.
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        return str(error)
+    with process:
+        try:
+            output, _ = process.communicate(timeout=COMPILER_SECONDS)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            return f"no end after {COMPILER_SECONDS:g} s"
+        except BaseException:
+            _kill(process)
+            raise
+    if process.returncode == 0:
+        return None
+    return "\n".join([f"exit status {process.returncode}", *output.splitlines()[-LINES_SHOWN:]])
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

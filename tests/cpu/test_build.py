@@ -1,0 +1,429 @@
+"""Every way a build or a cached library can go wrong ends in a sound library or an error that says what to do."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+
+from polyphase.cpu import build, cache, isa
+from polyphase.errors import BuildFailedError, CompilerMissingError, PolyphaseError
+
+SOURCE = """
+#include "answer.h"
+extern "C" __attribute__((visibility("default"))) int answer() { return ANSWER; }
+"""
+SOMEBODY_ELSE = 54321  # a user id
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+fork = multiprocessing.get_context("fork")
+Counting = Callable[[], int]
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "cache"
+    monkeypatch.setenv("POLYPHASE_CACHE_DIR", str(directory))
+    monkeypatch.delenv("CXX", raising=False)
+    cache._warn_not_used.cache_clear()
+    return directory
+
+
+@pytest.fixture
+def include(tmp_path: Path) -> Path:
+    return make_include(tmp_path / "include", 42)
+
+
+@pytest.fixture
+def compilations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counting:
+    """How often the compiler ran so far."""
+    log = tmp_path / "log"
+    log.touch()
+    use_compiler(monkeypatch, tmp_path, f'echo >> {log}; exec g++ "$@"')
+    return lambda: len(log.read_text())
+
+
+def make_include(folder: Path, answer: int) -> Path:
+    folder.mkdir()
+    (folder / "answer.h").write_text(f"#define ANSWER {answer}\n")
+    return folder
+
+
+def use_compiler(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """`$output` is the file the compiler is to make."""
+    program = folder / "compiler"
+    find_output = 'for word; do test "$last" = -o && output="$word"; last="$word"; done\n'
+    program.write_text(f"#!/bin/sh\n{find_output}{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("CXX", str(program))
+
+
+def have(include: Path, source: str = SOURCE) -> Path:
+    return build.library(source, "portable", stem="answer", options=("-O0",), include=include)
+
+
+def answer(library: Path) -> int:
+    return int(ctypes.CDLL(str(library)).answer())
+
+
+def run_without_torch(program: str) -> str:
+    """What a fresh interpreter prints. The package's __init__ imports torch, so an empty one stands in for it."""
+    package = str(Path(build.__file__).parents[1])
+    stand_in = (
+        f"import sys, types; sys.modules['polyphase'] = p = types.ModuleType('polyphase'); p.__path__ = [{package!r}]"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", f"{stand_in}\n{program}"], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return result.stdout
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.suffix != ".lock")
+
+
+def test_builds_once_into_a_private_place(directory: Path, include: Path, compilations: Counting) -> None:
+    library = have(include)
+    assert answer(library) == 42
+    assert compilations() == 1
+    assert have(include) == library
+    assert compilations() == 1
+    assert library.name.startswith("answer-")
+    assert names(directory) == [library.name]
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE(library.stat().st_mode) == 0o600
+
+
+def test_an_open_umask_does_not_spoil_entries(include: Path, compilations: Counting) -> None:
+    before = os.umask(0)
+    try:
+        assert have(include) == have(include)
+    finally:
+        os.umask(before)
+    assert compilations() == 1
+
+
+def test_warm_start_runs_no_compiler(include: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = have(include)
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", forbidden)
+    assert have(include) == library
+
+
+def test_our_own_headers_are_found() -> None:
+    source = '#include "polyphase/abi.h"\nint size() { return sizeof(polyphase::Step); }'
+    assert build.library(source, "portable").exists()
+
+
+def test_side_by_side(include: Path, directory: Path) -> None:
+    sources = [SOURCE.replace("ANSWER", str(number)) for number in (1, 2, 2, 3)]
+    requests = [build.Request(source, "portable", "answer", ("-O0",), include) for source in sources]
+    assert [answer(library) for library in build.libraries(requests)] == [1, 2, 2, 3]
+    assert len(cache.entries()) == 3
+
+
+def test_what_changes_the_key(tmp_path: Path, include: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = build.Request(SOURCE, "portable", include=include)
+    compiler, flags = ("g++",), ("-O3",)
+
+    def key(
+        request: build.Request = request, compiler: tuple[str, ...] = compiler, flags: tuple[str, ...] = flags
+    ) -> str:
+        return build._key(request, compiler, flags)
+
+    keys = [key(), key(request._replace(source="")), key(flags=("-O2",)), key(compiler=("g++", "-B/"))]
+    keys.append(key(request._replace(include=make_include(tmp_path / "changed", 43))))
+    use_compiler(monkeypatch, tmp_path, "exit 0")
+    keys.append(key(compiler=(os.environ["CXX"],)))
+    use_compiler(monkeypatch, tmp_path, "exit 10")
+    keys.append(key(compiler=(os.environ["CXX"],)))
+    keys.append(key(compiler=("env", os.environ["CXX"])))
+    use_compiler(monkeypatch, tmp_path, "exit 100")
+    keys.append(key(compiler=("env", os.environ["CXX"])))
+    monkeypatch.setattr(isa, "features", lambda: frozenset({"another"}))
+    keys.append(key())
+    monkeypatch.setattr(build, "__version__", "another")
+    keys.append(key())
+    assert len(set(keys)) == len(keys)
+    assert key(request._replace(include=shutil.copytree(include, tmp_path / "same"))) == key()
+
+
+def test_options_and_instruction_set_reach_the_compiler(include: Path) -> None:
+    source = 'extern "C" __attribute__((visibility("default"))) int answer() { return ANSWER + AVX; }'
+    options = ("-DANSWER=1", "-DAVX=__AVX2__")
+    assert answer(build.library(source, "avx2", options=options, include=include)) == 2
+
+
+def truncate(entry: Path) -> None:
+    os.truncate(entry, entry.stat().st_size // 2)
+
+
+def empty(entry: Path) -> None:
+    os.truncate(entry, 0)
+
+
+def cut_the_seal(entry: Path) -> None:
+    os.truncate(entry, entry.stat().st_size - cache.SEAL_BYTES)
+
+
+def flip_a_bit(entry: Path) -> None:
+    content = bytearray(entry.read_bytes())
+    content[len(content) // 2] ^= 1
+    entry.write_bytes(content)
+
+
+def fill_with_garbage(entry: Path) -> None:
+    entry.write_bytes(os.urandom(entry.stat().st_size))
+
+
+def replace_by_a_link(entry: Path) -> None:
+    target = entry.parent.parent / "target.so"
+    entry.rename(target)
+    entry.symlink_to(target)
+
+
+def replace_by_a_pipe(entry: Path) -> None:
+    entry.unlink()
+    os.mkfifo(entry)
+
+
+def let_others_write(entry: Path) -> None:
+    entry.chmod(0o620)
+
+
+def give_away(entry: Path) -> None:
+    os.chown(entry, SOMEBODY_ELSE, -1)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        truncate,
+        empty,
+        cut_the_seal,
+        flip_a_bit,
+        fill_with_garbage,
+        replace_by_a_link,
+        replace_by_a_pipe,
+        let_others_write,
+        pytest.param(give_away, marks=as_root),
+    ],
+)
+def test_a_bad_entry_is_built_again(damage: Callable[[Path], None], include: Path, compilations: Counting) -> None:
+    entry = have(include)
+    damage(entry)
+    assert not cache.is_sound(entry)
+    assert have(include) == entry
+    assert cache.is_sound(entry)
+    assert not entry.is_symlink()
+    assert compilations() == 2
+    assert answer(entry) == 42
+
+
+def test_an_entry_that_cannot_be_replaced(include: Path, directory: Path) -> None:
+    entry = have(include)
+    entry.unlink()
+    entry.mkdir()
+    with pytest.warns(UserWarning, match=r"does not keep kernels in .*: Is a directory.*The fix: "):
+        library = have(include)
+    assert library.parent != directory
+    assert answer(library) == 42
+    assert have(include) == library  # built once, warned once
+    assert names(directory) == [entry.name]
+
+
+@pytest.mark.parametrize("place", ["file", "below a file", "proc"])
+def test_a_cache_directory_that_cannot_be(
+    place: str, include: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    where = {"file": file, "below a file": file / "cache", "proc": Path("/proc/polyphase")}[place]
+    monkeypatch.setenv("POLYPHASE_CACHE_DIR", str(where))
+    with pytest.warns(UserWarning, match="set POLYPHASE_CACHE_DIR to a directory of your own"):
+        library = have(include)
+    assert stat.S_IMODE(library.parent.stat().st_mode) == 0o700
+    assert have(include) == library
+    assert cache.entries() == []
+    cache.clear()
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+def test_a_cache_directory_others_can_write(mode: int, include: Path, directory: Path) -> None:
+    directory.mkdir()
+    directory.chmod(mode)
+    with pytest.warns(UserWarning, match=r"other users can write to it.*chmod go-w"):
+        assert have(include).parent != directory
+    assert names(directory) == []
+
+
+@as_root
+def test_a_cache_directory_of_somebody_else(include: Path, directory: Path) -> None:
+    directory.mkdir(mode=0o755)
+    os.chown(directory, SOMEBODY_ELSE, -1)
+    with pytest.warns(UserWarning, match=f"belongs to user {SOMEBODY_ELSE}.*chown"):
+        assert have(include).parent != directory
+    assert names(directory) == []
+
+
+def test_a_linked_cache_directory_is_followed(include: Path, directory: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    directory.symlink_to(elsewhere)
+    assert have(include).parent == elsewhere
+
+
+def test_the_private_directory_ends_with_its_process(include: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = """
+import os, warnings
+from pathlib import Path
+from polyphase.cpu import build
+warnings.simplefilter("ignore")
+def directory():
+    return build.library("int x;", "portable", options=("-O0",)).parent
+parents = directory()
+if os.fork() == 0:
+    assert directory() != parents
+    print(directory(), flush=True)
+    sys.exit()
+os.wait()
+assert parents.is_dir()
+print(parents)
+"""
+    monkeypatch.setenv("POLYPHASE_CACHE_DIR", "/proc/polyphase")
+    directories = run_without_torch(program).split()
+    assert len(set(directories)) == 2
+    assert not any(map(os.path.exists, directories))
+
+
+def build_in_a_worker(include: Path, barrier: Barrier | None, results: Path) -> None:
+    if barrier is not None:
+        barrier.wait()
+    library = have(include)
+    (results / str(os.getpid())).write_text(f"{library} {answer(library)}")
+
+
+def test_killed_half_way(include: Path, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as killing:
+        use_compiler(killing, tmp_path, 'printf half > "$output"; kill -KILL $PPID')
+        worker = fork.Process(target=build_in_a_worker, args=(include, None, tmp_path))
+        worker.start()
+        worker.join()
+    assert worker.exitcode == -9
+    (abandoned,) = names(directory)
+    assert cache.entries() == []
+    library = have(include)
+    assert answer(library) == 42
+    assert names(directory) == [abandoned, library.name]
+
+    os.utime(directory / abandoned, (0, 0))
+    library.unlink()
+    assert have(include) == library
+    assert names(directory) == [library.name]
+
+
+def test_sixteen_processes_start_cold(include: Path, tmp_path: Path, compilations: Counting) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    barrier = fork.Barrier(16)
+    workers = [fork.Process(target=build_in_a_worker, args=(include, barrier, results)) for _ in range(16)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    seen = [result.read_text() for result in results.iterdir()]
+    assert len(seen) == 16
+    assert set(seen) == {f"{have(include)} 42"}
+    assert compilations() == 1
+
+
+def test_a_stuck_holder_of_the_lock_is_not_waited_for(include: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from filelock import FileLock
+
+    entry = have(include)
+    entry.unlink()
+    monkeypatch.setattr(cache, "LOCK_SECONDS", 0.1)
+    with FileLock(entry.with_suffix(".lock")):
+        assert have(include) == entry
+
+
+def test_no_compiler(include: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CompilerMissingError, match=r"looked for g\+\+, c\+\+, clang\+\+; install g\+\+"):
+        have(include)
+    assert issubclass(CompilerMissingError, PolyphaseError)
+
+
+def test_an_error_in_the_source(include: Path, directory: Path) -> None:
+    with pytest.raises(BuildFailedError) as caught:
+        have(include, "int x = no_such_name;")
+    message = str(caught.value)
+    assert "no_such_name" in message
+    assert "g++ -std=c++17 -O3 -fPIC" in message
+    (kept,) = directory.glob("*.cpp")
+    assert f"The source is kept in {kept}" in message
+    assert kept.read_text() == "int x = no_such_name;"
+    assert cache.entries() == []
+
+
+@pytest.mark.parametrize(
+    ("script", "complaint"),
+    [
+        ('printf half > "$output"; seq 1 100 >&2; exit 3', "exit status 3\n71\n"),
+        ("exit 0", "it made no library"),
+        (': > "$output"', "it made no library"),
+        ("kill -KILL $$", "exit status -9"),
+        ("sleep 60 & sleep 60", "no end after 0.3 s"),
+    ],
+)
+def test_a_failing_compiler(
+    script: str, complaint: str, include: Path, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "COMPILER_SECONDS", 0.3)
+    use_compiler(monkeypatch, tmp_path, script)
+    with pytest.raises(BuildFailedError, match=complaint):
+        have(include)
+    assert [Path(name).suffix for name in names(directory)] == [".cpp"]
+
+
+def test_a_compiler_that_does_not_start(include: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "compiler"
+    program.write_bytes(b"\0")
+    program.chmod(0o755)
+    monkeypatch.setenv("CXX", str(program))
+    with pytest.raises(BuildFailedError, match="Exec format error"):
+        have(include)
+
+
+def test_cxx_with_arguments(include: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "env LC_ALL=C g++ -DEXTRA=1")
+    assert answer(have(include, SOURCE.replace("ANSWER", "ANSWER + EXTRA"))) == 43
+
+
+def test_clear_leaves_what_is_not_ours(include: Path, directory: Path) -> None:
+    library = have(include)
+    (directory / ".building-abandoned").mkdir()
+    (directory / "notes.so").touch()
+    assert cache.entries() == [(library, library.stat().st_size)]
+    cache.clear()
+    assert [path.name for path in directory.iterdir()] == ["notes.so"]
+
+
+def test_importing_loads_the_standard_library_alone() -> None:
+    program = """
+import polyphase.settings, polyphase.cpu.isa, polyphase.cpu.cache, polyphase.cpu.build
+print(*{name.partition(".")[0] for name in sys.modules} & {"torch", "filelock", "multiprocessing"})
+"""
+    assert run_without_torch(program).split() == []

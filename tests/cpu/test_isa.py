@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import platform
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from polyphase import settings
+from polyphase.cpu import isa
+from polyphase.errors import MissingCpuFeaturesError, PolyphaseError
+
+AVX2 = frozenset(isa.NEEDED["avx2"])
+AVX512 = frozenset(isa.NEEDED["avx512"])
+
+
+@pytest.fixture(autouse=True)
+def _nothing_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POLYPHASE_ISA", raising=False)
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, features: frozenset[str]) -> None:
+    monkeypatch.setattr(isa, "features", lambda: features)
+
+
+@pytest.mark.parametrize(
+    ("features", "best"),
+    [
+        (frozenset(), "portable"),
+        (AVX2 - {"f16c"}, "portable"),
+        (AVX2, "avx2"),
+        (AVX512 - {"avx512vbmi"}, "avx2"),
+        (AVX512 - {"avx512_vnni"}, "avx2"),
+        (AVX512, "avx512"),
+        (AVX512 - {"fma"}, "portable"),
+        (frozenset({"asimd", "neon"}), "portable"),
+    ],
+)
+def test_the_best_is_chosen(monkeypatch: pytest.MonkeyPatch, features: frozenset[str], best: str) -> None:
+    pretend(monkeypatch, features)
+    assert isa.chosen() == best
+
+
+def test_a_lesser_one_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, AVX512)
+    for forced in settings.ISAS:
+        monkeypatch.setenv("POLYPHASE_ISA", forced)
+        assert isa.chosen() == forced
+
+
+def test_forcing_what_the_cpu_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, AVX512 - {"avx512vbmi", "avx512_vnni"})
+    monkeypatch.setenv("POLYPHASE_ISA", "avx512")
+    with pytest.raises(MissingCpuFeaturesError, match="lacks avx512vbmi, avx512_vnni; choose one of: portable, avx2,"):
+        isa.chosen()
+    assert issubclass(MissingCpuFeaturesError, PolyphaseError)
+
+
+def test_every_level_has_its_features() -> None:
+    assert tuple(isa.NEEDED) == settings.ISAS
+    assert isa.flags("portable") == ()
+    assert isa.flags("avx2") == ("-mavx2", "-mfma", "-mf16c")
+    assert isa.flags("avx512")[-2:] == ("-mavx512vbmi", "-mavx512vnni")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags are for x86-64")
+@pytest.mark.parametrize("name", settings.ISAS)
+def test_the_compiler_knows_the_flags(name: str, tmp_path: Path) -> None:
+    command = [*settings.compiler(), *isa.flags(name), "-fsyntax-only", "-x", "c++", "/dev/null"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="features are read on Linux only")
+def test_agrees_with_torch() -> None:
+    capability = torch.backends.cpu.get_cpu_capability()
+    if capability == "AVX512":
+        assert "avx2" in isa.available()
+    if "avx512" in isa.available():
+        assert capability == "AVX512"

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from polyphase import settings
+from polyphase.errors import CompilerMissingError, PolyphaseError, UnknownNameError
+
+VARIABLES = ("POLYPHASE_CACHE_DIR", "XDG_CACHE_HOME", "POLYPHASE_ISA", "CXX")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+
+
+def make_program(path: Path) -> Path:
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_cache_dir(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert settings.cache_dir() == Path("/home/somebody/.cache/polyphase")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert settings.cache_dir() == Path("/home/somebody/.cache/polyphase")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert settings.cache_dir() == Path("/xdg/polyphase")
+    monkeypatch.setenv("POLYPHASE_CACHE_DIR", "~/kernels")
+    assert settings.cache_dir() == Path("/home/somebody/kernels")
+    monkeypatch.setenv("POLYPHASE_CACHE_DIR", "kernels")
+    assert settings.cache_dir() == Path.cwd() / "kernels"
+
+
+def test_cache_dir_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    assert settings.cache_dir().parent == Path(tempfile.gettempdir())
+
+
+def test_forced_isa(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.forced_isa() is None
+    monkeypatch.setenv("POLYPHASE_ISA", "")
+    assert settings.forced_isa() is None
+    monkeypatch.setenv("POLYPHASE_ISA", "avx2")
+    assert settings.forced_isa() == "avx2"
+    monkeypatch.setenv("POLYPHASE_ISA", "sse2")
+    with pytest.raises(UnknownNameError, match=r"POLYPHASE_ISA 'sse2'; choose one of: avx2, avx512, portable"):
+        settings.forced_isa()
+
+
+def test_compilers_are_looked_for_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in reversed(settings.COMPILERS):
+        program = make_program(tmp_path / name)
+        assert settings.compiler() == (str(program),)
+
+
+def test_cxx_may_have_arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    make_program(tmp_path / "ccache")
+    monkeypatch.setenv("CXX", "ccache g++ -B '/a b'")
+    assert settings.compiler() == (str(tmp_path / "ccache"), "g++", "-B", "/a b")
+
+
+def test_relative_cxx_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_program(tmp_path / "mine")
+    monkeypatch.setenv("CXX", "./mine")
+    assert settings.compiler() == (str(tmp_path / "mine"),)
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CompilerMissingError, match=r"looked for g\+\+, c\+\+, clang\+\+; install g\+\+, or set CXX"):
+        settings.compiler()
+
+
+@pytest.mark.parametrize("cxx", ["no-such-compiler", "no such 'quotation"])
+def test_cxx_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, cxx: str) -> None:
+    monkeypatch.setenv("CXX", cxx)
+    with pytest.raises(PolyphaseError, match=f"looked for CXX={cxx};"):
+        settings.compiler()
