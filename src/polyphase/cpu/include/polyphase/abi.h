@@ -1,0 +1,104 @@
+// What Python, the launcher and the kernels hand to each other: plain data, no ownership.
+#pragma once
+
+#include <cstdint>
+
+namespace polyphase {
+
+// One step of an axis map, as `recipes.py` packs it: five int64 and a double, 48 bytes.
+struct Step {
+  enum Kind : int64_t { kResize, kArea, kNearest, kFlip, kSlice, kPad };
+  int64_t kind;
+  int64_t a;     // kResize, kArea, kNearest: size      kSlice: start   kPad: before
+  int64_t b;     // kResize: Filter   kNearest: exact   kSlice: stop    kPad: after
+  int64_t c;     // kResize: antialias                  kSlice: step    kPad: PadMode
+  int64_t d;     // kResize: align_corners                              kPad: border number
+  double scale;  // kResize, kNearest: the user's scale factor, NaN for none
+};
+static_assert(sizeof(Step) == 48);
+
+enum Filter : int64_t { kBilinear, kBicubic, kBox, kHamming, kLanczos };
+enum PadMode : int64_t { kConstant, kReflect, kReplicate, kCircular };
+
+// The arithmetic coefficients are made in: `windows.eager_arithmetic` of float32, float64 and uint8 images.
+enum class Arithmetic : int32_t { kFloat32, kFloat64, kQuantised };
+
+// The banded matrix of one axis, row by row: output i is the sum over t in [begin[i], begin[i + 1]) of
+// weight[t] * input[index[t]]. Within a row indices ascend. No weight is 0: what is not there is not read.
+struct Taps {
+  int64_t in_size;
+  int64_t out_size;
+  const int32_t* begin;   // out_size + 1
+  const int32_t* index;
+  const double* weight;   // float32 and float64 weights exactly; integers over 2^precision where quantised
+  const int32_t* border;  // null, or per output: 0 sampled, n the program's n-th constant border (then no taps)
+  int32_t precision;      // 0 where not quantised
+  int32_t index_only;     // every output that is no border has one tap of weight 1
+};
+
+// One axis of the image. Strides are in elements of the source and of the target.
+struct Axis {
+  int64_t in_size;
+  int64_t out_size;
+  int64_t in_stride;
+  int64_t out_stride;
+  const Taps* taps;  // null for the identity
+  int64_t most_taps;  // of an output
+};
+
+constexpr int kMaxOuter = 8;
+constexpr int kMaxOperands = 8;
+
+// A tensor the epilogue reads: per channel (then only `data` counts) or of the output's shape.
+struct Operand {
+  const void* data;
+  int64_t element_bytes;
+  int64_t outer_strides[kMaxOuter];
+  int64_t z_stride, y_stride, x_stride, channel_stride;
+};
+
+// body(context, begin, end) over [0, count), split among threads.
+using Body = void (*)(void* context, int64_t begin, int64_t end);
+using Parallel = void (*)(int64_t count, int64_t threads, Body body, void* context);
+
+// Everything one run of a kernel needs.
+//
+// A row is x.out_size pixels of `channels` elements each. y and z are the other weighted axes (or, of no weighted axis,
+// some other one); every other axis is outer, its map index-only or the identity.
+struct Call {
+  const void* source;
+  void* target;
+  Axis outer[kMaxOuter];
+  Axis z, y, x;
+  int64_t outer_count;
+  int64_t channels;
+  int64_t in_channel_stride;
+  int64_t out_channel_stride;
+  const void* lanes;  // the kernel's `prepare` of x.taps; null for the identity
+
+  const uint8_t* borders;      // border n, from 1: border_bytes from (n - 1) * border_stride on
+  int64_t border_stride;
+  int64_t first_stored;        // borders from this number on are in the target's dtype and go around the epilogue
+  int64_t border_bytes;        // of a border that does not
+  int64_t stored_border_bytes;
+
+  Operand vectors[kMaxOperands];  // per channel
+  Operand tensors[kMaxOperands];
+  int64_t vector_count;
+  int64_t tensor_count;
+  int64_t channel_axis;  // the outer axis that is the channels; -1: the channels are those of a pixel
+
+  int64_t threads;
+  Parallel parallel;
+};
+
+// What a kernel's library exports under the name `polyphase_kernel`.
+struct Kernel {
+  void (*run)(const Call& call);
+  // Tables to read a row of `channels` elements per pixel by these taps; `bytes` is set to their size.
+  const void* (*prepare)(const Taps& taps, int64_t channels, int64_t* bytes);
+  void (*release)(const void* lanes);
+  int32_t arithmetic;  // Arithmetic of the taps
+};
+
+}  // namespace polyphase

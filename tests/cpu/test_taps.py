@@ -1,0 +1,316 @@
+"""The C++ tap tables against Python's, matrix by matrix."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import polyphase.cpu
+from polyphase.cpu.recipes import FILTERS, encode
+from polyphase.sampling import filters
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step, Weighted
+from polyphase.sampling.taps import transpose
+from polyphase.sampling.windows import eager_arithmetic
+from tests.sampling.strategies import fitting_maps, index_steps, quick, scales, sizes, steady
+
+INCLUDE = Path(polyphase.cpu.__file__).parent / "include"
+DTYPES = [torch.float32, torch.float64, torch.uint8]  # in the order of abi.h's `Arithmetic`
+BIG = [(1920, 224), (4096, 17), (64, 1024), (450, 340)]
+
+HARNESS = """
+#include "polyphase/taps.h"
+
+using namespace polyphase;
+
+extern "C" {
+TapTable* make(const Step* steps, int64_t count, int64_t in_size, int32_t arithmetic, bool transposed) {
+  return new TapTable(make_taps(steps, count, in_size, static_cast<Arithmetic>(arithmetic), transposed));
+}
+Taps view(const TapTable* table) { return table->view(); }
+size_t bytes(const TapTable* table) { return table->bytes(); }
+void destroy(TapTable* table) { delete table; }
+}
+"""
+
+
+class View(ctypes.Structure):
+    """abi.h's `Taps`."""
+
+    _fields_ = (
+        ("in_size", ctypes.c_int64),
+        ("out_size", ctypes.c_int64),
+        ("begin", ctypes.POINTER(ctypes.c_int32)),
+        ("index", ctypes.POINTER(ctypes.c_int32)),
+        ("weight", ctypes.POINTER(ctypes.c_double)),
+        ("border", ctypes.POINTER(ctypes.c_int32)),
+        ("precision", ctypes.c_int32),
+        ("index_only", ctypes.c_int32),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A copy of what a view shows."""
+
+    in_size: int
+    begin: list[int]
+    index: list[int]
+    weight: Tensor
+    border: list[int]
+    precision: int
+    index_only: bool
+    bytes: int
+
+    @property
+    def out_size(self) -> int:
+        return len(self.begin) - 1
+
+    def rows(self) -> list[list[int]]:
+        return [self.index[first:stop] for first, stop in zip(self.begin, self.begin[1:], strict=False)]
+
+    def dense(self) -> Tensor:
+        lengths = torch.tensor(self.begin).diff()
+        output = torch.repeat_interleave(torch.arange(self.out_size), lengths)
+        matrix = torch.zeros(self.out_size, self.in_size, dtype=torch.float64)
+        matrix[output, torch.tensor(self.index, dtype=torch.int64)] = self.weight / 2**self.precision
+        return matrix
+
+
+Make = Callable[[AxisMap, int, torch.dtype, bool], Table]
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    library = _compiled(tmp_path_factory.mktemp("taps"))
+
+    def make(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: bool = False) -> Table:
+        recipe = encode(axis_map)
+        table = library.make(recipe, len(axis_map.steps), in_size, DTYPES.index(dtype), transposed)
+        try:
+            return _copied(library.view(table), library.bytes(table))
+        finally:
+            library.destroy(table)
+
+    return make
+
+
+def _compiled(folder: Path) -> Any:
+    source, library = folder / "harness.cpp", folder / "harness.so"
+    source.write_text(HARNESS)
+    options = ["-std=c++17", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run(["c++", *options, f"-I{INCLUDE}", str(source), "-o", str(library)], check=True)
+    functions = ctypes.CDLL(str(library))
+    functions.make.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32, ctypes.c_bool]
+    functions.make.restype = ctypes.c_void_p
+    functions.view.argtypes = functions.bytes.argtypes = functions.destroy.argtypes = [ctypes.c_void_p]
+    functions.view.restype = View
+    functions.bytes.restype = ctypes.c_size_t
+    functions.destroy.restype = None
+    return functions
+
+
+def _copied(view: View, size: int) -> Table:
+    begin = view.begin[: view.out_size + 1]
+    weight = torch.tensor(view.weight[: begin[-1]], dtype=torch.float64)
+    border = view.border[: view.out_size] if view.border else [0] * view.out_size
+    return Table(
+        view.in_size, begin, view.index[: begin[-1]], weight, border, view.precision, bool(view.index_only), size
+    )
+
+
+def assert_well_formed(table: Table) -> None:
+    """What abi.h promises of any table."""
+    assert table.begin[0] == 0
+    assert bool((table.weight != 0).all())
+    assert table.bytes >= 4 * len(table.begin) + 12 * len(table.index)
+    for row, border in zip(table.rows(), table.border, strict=True):
+        assert row == sorted(set(row))
+        assert all(0 <= pixel < table.in_size for pixel in row)
+        assert not (border and row)
+        assert not table.index_only or border or len(row) == 1
+    if table.index_only:
+        assert bool((table.weight == 1).all())
+
+
+def tolerance(step: Weighted | None, dtype: torch.dtype, expected: Tensor, precision: int) -> Tensor:
+    """By how much weights may differ: torch has another sin and cos, and sums doubles up in another order.
+
+    That order can be seen in float64 only: the float32 values it adds are too short, the uint8 weights too coarse.
+    """
+    antialias = isinstance(step, Resize) and step.antialias
+    other_sine = isinstance(step, Resize) and step.filter in ("hamming", "lanczos")
+    if dtype == torch.uint8:
+        return torch.full_like(expected, other_sine * 2.0**-precision)
+    if not (other_sine or (antialias and dtype == torch.float64)):
+        return torch.zeros_like(expected)
+    # Two roundings of what a row adds up to; more where negative weights cancel in the sum that all are divided by.
+    magnitude = expected.abs().sum(1, keepdim=True)
+    return 2 * torch.finfo(dtype).eps * (magnitude * magnitude.clamp(min=1)).expand_as(expected)
+
+
+def assert_equal(make: Make, axis_map: AxisMap, in_size: int, dtype: torch.dtype) -> None:
+    table, expected = make(axis_map, in_size, dtype, False), evaluate(axis_map, in_size, eager_arithmetic(dtype))
+    assert_well_formed(table)
+    assert (table.in_size, table.out_size) == (in_size, expected.out_size)
+    assert table.border == (expected.out_size * [0] if expected.border is None else expected.border.tolist())
+    if not all(table.border):  # else there is nothing to weigh
+        assert table.index_only == (expected.weight is None)
+        assert table.precision == (0 if expected.one is None else int(expected.one).bit_length() - 1)
+    matrix = expected.dense()
+    allowed = tolerance(axis_map.weighted, dtype, matrix, table.precision)
+    assert bool(((table.dense() - matrix).abs() <= allowed).all())
+    if dtype != torch.uint8:
+        adjoint = make(axis_map, in_size, dtype, True)
+        assert_adjoint(table, adjoint)
+        assert bool(((adjoint.dense() - transpose(expected).dense()).abs() <= allowed.T).all())
+
+
+def assert_adjoint(table: Table, transposed: Table) -> None:
+    assert_well_formed(transposed)
+    assert torch.equal(transposed.dense(), table.dense().T)
+    assert (transposed.in_size, transposed.out_size, transposed.precision) == (table.out_size, table.in_size, 0)
+    assert not any(transposed.border)
+    one_each = all(len(row) == 1 for row in transposed.rows())
+    assert transposed.index_only == (table.index_only and one_each)
+
+
+@st.composite
+def scales_for(draw: st.DrawFn, in_size: int, out_size: int) -> float | None:
+    """None, the scale of the sizes, one that `interpolate` would round down to the size, or any."""
+    return draw(st.sampled_from([None, out_size / in_size, (out_size + 0.5) / in_size]) | scales())
+
+
+@dataclass(frozen=True)
+class Sizes:
+    before: int
+    after: int
+    scale: float | None
+
+
+@st.composite
+def resizings(draw: st.DrawFn) -> Sizes:
+    """Also to the size there is, which a scale may still change."""
+    before = draw(sizes(300))
+    after = draw(st.just(before) | sizes(300))
+    return Sizes(before, after, draw(scales_for(before, after)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("name", sorted(filters.PLAIN))
+@given(sizes=resizings())
+@quick
+def test_plain(make: Make, name: str, align_corners: bool, dtype: torch.dtype, sizes: Sizes) -> None:
+    step = Resize(sizes.after, name, align_corners=align_corners, scale=sizes.scale)
+    assert_equal(make, AxisMap((step,)), sizes.before, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("name", FILTERS)
+@given(sizes=resizings())
+@steady
+def test_antialiased(make: Make, name: str, align_corners: bool, dtype: torch.dtype, sizes: Sizes) -> None:
+    step = Resize(sizes.after, name, True, align_corners, sizes.scale)
+    assert_equal(make, AxisMap((step,)), sizes.before, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(sizes=resizings())
+@quick
+def test_area(make: Make, dtype: torch.dtype, sizes: Sizes) -> None:
+    assert_equal(make, AxisMap((Area(sizes.after),)), sizes.before, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("exact", [False, True])
+@given(sizes=resizings())
+@quick
+def test_nearest(make: Make, exact: bool, dtype: torch.dtype, sizes: Sizes) -> None:
+    assert_equal(make, AxisMap((Nearest(sizes.after, exact, sizes.scale),)), sizes.before, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("before", "after"), BIG)
+def test_big(make: Make, before: int, after: int, dtype: torch.dtype) -> None:
+    steps: list[Step] = [Area(after)]
+    steps += [Resize(after, name, antialias=True) for name in FILTERS]
+    steps += [Resize(after, name) for name in filters.PLAIN]
+    for step in steps:
+        assert_equal(make, AxisMap((Slice(0, before), Flip(), step)), before + 3, dtype)
+    for exact in (False, True):
+        assert_equal(make, AxisMap((Nearest(after, exact),)), before, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(data=st.data(), in_size=sizes())
+@quick
+def test_index_only_steps(make: Make, dtype: torch.dtype, data: st.DataObject, in_size: int) -> None:
+    assert_equal(make, AxisMap((data.draw(index_steps(in_size, border=1)),)), in_size, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(fitting=fitting_maps(first_border=1))
+@settings(steady, max_examples=100)
+def test_chains(make: Make, dtype: torch.dtype, fitting: tuple[AxisMap, int]) -> None:
+    assert_equal(make, *fitting, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("in_size", "steps"),
+    [
+        (5, ()),
+        (0, ()),
+        (0, (Flip(),)),
+        (0, (Pad(2, 1, "constant", 1),)),
+        (0, (Pad(2, 1, "constant", 1), Flip(), Pad(-1, 1, "constant", 2), Nearest(5))),
+        (5, (Slice(2, 2),)),
+        (5, (Slice(2, 2), Pad(1, 1, "constant", 1), Slice(0, 2, 2))),
+        (5, (Resize(7, "bicubic"), Slice(3, 3))),
+        (5, (Resize(7, "bicubic"), Slice(3, 3), Pad(1, 1, "constant", 1), Pad(1, 1, "replicate"))),
+        (5, (Pad(1, 1, "constant", 2), Pad(1, 1, "constant", 1))),  # the greater number wins
+        (5, (Pad(-3, 2, "constant", 1), Pad(2, -1, "reflect"))),
+        (5, (Pad(-6, 4, "replicate"),)),
+        (3, (Pad(3, -2, "circular"),)),
+        (9, (Slice(1, 8), Flip(), Slice(2, 6), Resize(3, "bilinear", antialias=True), Flip())),
+        (4, (Resize(6, "bicubic", antialias=True, scale=8.0),)),  # its last outputs lie beyond the image
+        (7, (Resize(40, "box", antialias=True, scale=2.0),)),
+        (520, (Resize(519, "bicubic"),)),  # a weight that its folded neighbour makes smaller decides the precision
+        (70, (Resize(48, "bicubic", scale=0.6834701706492368),)),
+        (1468, (Resize(1333, "bilinear", scale=0.9728902819593748),)),  # floorf finds another left neighbour
+        (4, (Resize(28, "bilinear"),)),
+    ],
+)
+def test_edges(make: Make, in_size: int, steps: tuple[Step, ...], dtype: torch.dtype) -> None:
+    assert_equal(make, AxisMap(steps), in_size, dtype)
+
+
+@given(fitting=fitting_maps())
+@quick
+def test_encode(fitting: tuple[AxisMap, int]) -> None:
+    axis_map, _ = fitting
+    assert len(encode(axis_map)) == 48 * len(axis_map.steps)
+    assert encode(AxisMap(axis_map.steps)) == encode(axis_map)
+
+
+def test_encode_numbers_names_in_order() -> None:
+    records = encode(AxisMap((Resize(7, "lanczos", antialias=True, scale=0.5), Pad(1, -2, "circular"))))
+    resize, pad = struct.iter_unpack("=5qd", records)
+    assert resize == (0, 7, 4, 1, 0, 0.5)
+    assert pad[:5] == (5, 1, -2, 3, 0)
+    assert math.isnan(pad[5])
