@@ -1,0 +1,121 @@
+"""A plan becomes C++: what is done to a row before and after sampling, and which templates do the sampling."""
+
+from __future__ import annotations
+
+import torch
+
+from polyphase.cpu.plan import Plan
+from polyphase.cpu.pointwise import CPP_TYPES, ROUNDED, cpp_expression
+from polyphase.sampling.pointwise import VALUE, Channel, Expression, Operand, operands_of
+
+KERNEL_SYMBOL = "polyphase_kernel"
+
+_FILE = """\
+#include "polyphase/resample.h"
+#include "polyphase/scalar.h"
+
+namespace polyphase {{
+{functions}
+using Run = Resample<{load}, {sampler}, {store}>;
+
+}}  // namespace polyphase
+
+extern "C" __attribute__((visibility("default"))) const polyphase::Kernel {symbol} = polyphase::Run::kernel();
+"""
+
+_FUNCTION = """
+struct {name} {{
+  using From = {stored};
+  using To = {target};
+  static constexpr bool kIdentity = false;
+  static void row(const From* in, To* out, int64_t n, const RowOperands& operands) {{
+{body}
+  }}
+}};
+"""
+
+
+def kernel_source(plan: Plan) -> str:
+    unchanged = f"Unchanged<{'uint8_t' if plan.source is None else CPP_TYPES[plan.work]}>"
+    load = _load(plan)
+    store = _store(plan)
+    return _FILE.format(
+        functions=load + store,
+        load="Load" if load else unchanged,
+        sampler=_sampler(plan),
+        store="Store" if store else unchanged,
+        symbol=KERNEL_SYMBOL,
+    )
+
+
+def slots(kind: type[Channel] | type[Operand], *expressions: Expression) -> list[int]:
+    """Which operands of a kind are read: a kernel is given those, in this order."""
+    return sorted({leaf.slot for one in expressions for leaf in operands_of(one) if isinstance(leaf, kind)})
+
+
+def _sampler(plan: Plan) -> str:
+    if plan.weighted:
+        return "QuantisedSampler" if plan.work == torch.uint8 else f"FloatSampler<{CPP_TYPES[plan.work]}>"
+    moved = "uint8_t" if plan.source is None else CPP_TYPES[plan.work]
+    nearest = "kFloat64" if plan.sampled == torch.float64 else "kFloat32"
+    return f"MovingSampler<{moved}, Arithmetic::{nearest}>"
+
+
+def _load(plan: Plan) -> str:
+    """From what is in memory to what is summed; "" where that is the same."""
+    if plan.source is None or (plan.prologue == VALUE and plan.source == plan.work):
+        return ""
+    if plan.prologue == VALUE:
+        body = "    static_cast<void>(operands);\n    convert(in, out, n);"
+    else:
+        body = _loops(plan, plan.prologue, plan.source, "in[i]")
+    return _FUNCTION.format(name="Load", stored=CPP_TYPES[plan.source], target=CPP_TYPES[plan.work], body=body)
+
+
+def _store(plan: Plan) -> str:
+    """From what was summed to what goes to memory. Sums in half precision are rounded before anything else."""
+    if plan.source is None or (plan.epilogue == VALUE and plan.target == plan.work):
+        return ""
+    if plan.epilogue == VALUE:
+        body = "    static_cast<void>(operands);\n    convert(in, out, n);"
+    else:
+        value = f"rounded<{CPP_TYPES[plan.sampled]}>(in[i])" if plan.sampled in ROUNDED else "in[i]"
+        body = _loops(plan, plan.epilogue, plan.sampled, value)
+    return _FUNCTION.format(name="Store", stored=CPP_TYPES[plan.work], target=CPP_TYPES[plan.target], body=body)
+
+
+def _loops(plan: Plan, expression: Expression, dtype: torch.dtype, value: str) -> str:
+    """One loop for rows of one channel, whose vector operands are constants, and one for interleaved channels."""
+    vectors = _pointers(plan, expression, Channel, "vectors", "channels")
+    tensors = _pointers(plan, expression, Operand, "tensors", "operands")
+    each = [f"const auto operand{slot} = operands{slot}[i];" for slot in slots(Operand, expression)]
+    each += [f"const auto value = {value};", f"out[i] = To({cpp_expression(expression, dtype).text});"]
+    channels = slots(Channel, expression)
+    of_row = [f"const auto channel{slot} = *channels{slot};" for slot in channels]
+    of_element = [f"const auto channel{slot} = channels{slot}[i];" for slot in channels]
+    lines = [*vectors, *tensors]
+    if channels:
+        lines += ["if (operands.planar) {", *_indent(of_row + _loop(each)), "  return;", "}"]
+    elif not tensors:
+        lines.append("static_cast<void>(operands);")
+    return "\n".join(_indent(lines + _loop(of_element + each), "    "))
+
+
+def _pointers(
+    plan: Plan, expression: Expression, kind: type[Channel] | type[Operand], field: str, name: str
+) -> list[str]:
+    """The operands' data, typed. Their places are those among all the program's operands."""
+    places = slots(kind, plan.prologue, plan.epilogue)
+    leaves = {leaf.slot: leaf.dtype for leaf in operands_of(expression) if isinstance(leaf, kind)}
+    return [
+        f"const auto* {name}{slot} = static_cast<const {CPP_TYPES[dtype]}*>(operands.{field}[{places.index(slot)}]);"
+        for slot, dtype in sorted(leaves.items())
+    ]
+
+
+def _loop(body: list[str]) -> list[str]:
+    return ["for (int64_t i = 0; i < n; ++i) {", *_indent(body), "}"]
+
+
+def _indent(lines: list[str], by: str = "  ") -> list[str]:
+    return [by + line for line in lines]

@@ -1,0 +1,287 @@
+// Many taps of uint8 pixels (a 1080p image to 224 pixels has 18): an output is a dot product of neighbouring pixels.
+//
+// A chunk is as many neighbouring taps as one register takes, of two outputs of a plane (AVX2: of one) or of the up to
+// four channels of one output. Four registers of partial sums are added up together.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "polyphase/abi.h"
+#include "polyphase/bytes.h"
+#include "polyphase/unroll.h"
+
+#if defined(POLYPHASE_BYTE_VECTORS)
+
+namespace polyphase {
+
+inline __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+
+// How bytes are picked from a chunk of interleaved pixels, and the results put side by side.
+struct Tables {
+  uint8_t shuffle[64];
+  uint8_t interleave[64];
+};
+
+// The part that depends on the instruction set.
+#if defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
+
+struct Dots {
+  using Register = __m512i;
+  static constexpr int kPlaneOutputs = 2;                  // of a plane in one register
+  static constexpr int kPixels = 16;                       // outputs that are made together, of several channels
+  static constexpr int kPlaneTaps = 16, kPixelTaps = 8;    // of a chunk
+  static constexpr int kPlaneChunk = 64, kPixelChunk = 16;  // bytes of its weights
+  static constexpr int kPixelLoad = 32;                     // bytes that are read for it
+
+  static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
+    Register total = _mm512_setzero_si512();
+    for (int g = 0; g < chunks; ++g, in += kPlaneTaps, weights += kPlaneChunk) {
+      const __m256i first = _mm256_castsi128_si256(load16(in + starts[0]));
+      const Register v = _mm512_cvtepu8_epi16(_mm256_inserti128_si256(first, load16(in + starts[1]), 1));
+      total = _mm512_dpwssd_epi32(total, v, _mm512_loadu_si512(weights));
+    }
+    return total;
+  }
+
+  // The taps of a chunk channel after channel, as 16 bit values.
+  static void put_pixel_weight(uint8_t* chunk, int64_t tap, int16_t weight) { std::memcpy(chunk + 2 * tap, &weight, 2); }
+  static void fill_shuffle(int channels, uint8_t* table) {
+    for (int c = 0; c < 4; ++c) {
+      for (int t = 0; t < 8; ++t) table[16 * c + 2 * t] = static_cast<uint8_t>(t * channels + std::min(c, channels - 1));
+    }
+  }
+  // The pixels of kPixels outputs, or of the first n.
+  template <int kChannels, int kChunks>
+  static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks, int precision,
+                     const Tables& tables, uint8_t* out, int64_t n) {
+    const int chunks = kChunks == 0 ? any_chunks : kChunks;
+    const Register by_channel = _mm512_loadu_si512(tables.shuffle);
+    const Register half = _mm512_maskz_set1_epi32(0x1111, 1 << (precision - 1));  // in one of the four lanes to be added
+    Register sums[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      Register r[4];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j, weights += chunks * kPixelChunk) {
+        r[j] = pixel_sum<kChannels>(in + starts[4 * i + j], weights, chunks, by_channel, half);
+      }
+      sums[i] = _mm512_srai_epi32(added(r), precision);
+    }
+    const Register planes = _mm512_packus_epi16(_mm512_packs_epi32(sums[0], sums[1]), _mm512_packs_epi32(sums[2], sums[3]));
+    Bytes::store_first(out, static_cast<int>(n * kChannels),
+                       _mm512_permutexvar_epi8(_mm512_loadu_si512(tables.interleave), planes));
+  }
+  // Channel after channel, 16 outputs each, to channels side by side.
+  static uint8_t interleaved(int output, int channel) { return static_cast<uint8_t>(16 * channel + output); }
+
+  // Register r holds outputs r and r + 4 of a plane.
+  static __m128i finish_plane(const Register* r, int precision) {
+    const Register s = added(r);
+    const Register pairs = _mm512_add_epi32(s, _mm512_shuffle_i32x4(s, s, _MM_SHUFFLE(2, 3, 0, 1)));
+    const __m256i eight = _mm512_castsi512_si256(_mm512_shuffle_i32x4(pairs, pairs, _MM_SHUFFLE(3, 3, 2, 0)));
+    const __m256i sums = _mm256_srai_epi32(_mm256_add_epi32(eight, _mm256_set1_epi32(1 << (precision - 1))), precision);
+    return _mm256_cvtusepi32_epi8(_mm256_max_epi32(sums, _mm256_setzero_si256()));
+  }
+
+  static void store(uint8_t* out, int64_t n, __m128i bytes) {
+    _mm_mask_storeu_epi8(out, static_cast<__mmask16>((1u << n) - 1), bytes);
+  }
+
+ private:
+  template <int kChannels>
+  static Register pixel_sum(const uint8_t* in, const uint8_t* weights, int chunks, Register by_channel, Register total) {
+    for (int g = 0; g < chunks; ++g, in += kPixelTaps * kChannels, weights += kPixelChunk) {
+      const __m256i window = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in));
+      const Register v = Bytes::shuffle_pairs(_mm512_castsi256_si512(window), by_channel);
+      total = _mm512_dpwssd_epi32(total, v, _mm512_broadcast_i32x4(load16(weights)));
+    }
+    return total;
+  }
+
+  // 32 bit lane 4 * g + r of the result: the sum of the four lanes of 128 bit group g of register r.
+  static Register added(const Register* r) {
+    const Register u = _mm512_add_epi32(_mm512_unpacklo_epi32(r[0], r[1]), _mm512_unpackhi_epi32(r[0], r[1]));
+    const Register v = _mm512_add_epi32(_mm512_unpacklo_epi32(r[2], r[3]), _mm512_unpackhi_epi32(r[2], r[3]));
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(u, v), _mm512_unpackhi_epi64(u, v));
+  }
+};
+
+#else
+
+struct Dots {
+  using Register = __m256i;
+  static constexpr int kPlaneOutputs = 1;
+  static constexpr int kPixels = 1;
+  static constexpr int kPlaneTaps = 16, kPixelTaps = 4;
+  static constexpr int kPlaneChunk = 32, kPixelChunk = 32;
+  static constexpr int kPixelLoad = 16;
+
+  static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
+    Register total = _mm256_setzero_si256();
+    in += starts[0];
+    for (int g = 0; g < chunks; ++g, in += kPlaneTaps, weights += kPlaneChunk) {
+      const Register v = _mm256_cvtepu8_epi16(load16(in));
+      total = _mm256_add_epi32(total, _mm256_madd_epi16(v, Bytes::load(weights)));
+    }
+    return total;
+  }
+
+  // Taps 0 and 1 of each channel in the low half, 2 and 3 in the high one.
+  static void put_pixel_weight(uint8_t* chunk, int64_t tap, int16_t weight) {
+    for (int c = 0; c < 4; ++c) std::memcpy(chunk + 16 * (tap / 2) + 4 * c + 2 * (tap % 2), &weight, 2);
+  }
+  static void fill_shuffle(int channels, uint8_t* table) {
+    for (int i = 0; i < 32; ++i) table[i] = Bytes::kNone;
+    for (int t = 0; t < 4; ++t) {
+      for (int c = 0; c < channels; ++c) {
+        table[16 * (t / 2) + 4 * c + 2 * (t % 2)] = static_cast<uint8_t>(t * channels + c);
+      }
+    }
+  }
+  template <int kChannels, int kChunks>
+  static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks, int precision,
+                     const Tables& tables, uint8_t* out, int64_t) {
+    const int chunks = kChunks == 0 ? any_chunks : kChunks;
+    const Register by_channel = Bytes::load(tables.shuffle);
+    Register total = _mm256_setzero_si256();
+    in += *starts;
+    for (int g = 0; g < chunks; ++g, in += kPixelTaps * kChannels, weights += kPixelChunk) {
+      const Register v = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16(in)), by_channel);
+      total = _mm256_add_epi32(total, _mm256_madd_epi16(v, Bytes::load(weights)));
+    }
+    const __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
+    store(out, kChannels, rounded(sums, precision));
+  }
+  static uint8_t interleaved(int, int channel) { return static_cast<uint8_t>(channel); }
+
+  static __m128i finish_plane(const Register* r, int precision) {
+    const Register h = _mm256_hadd_epi32(_mm256_hadd_epi32(r[0], r[1]), _mm256_hadd_epi32(r[2], r[3]));
+    return rounded(_mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1)), precision);
+  }
+
+  static void store(uint8_t* out, int64_t n, __m128i bytes) {
+    const int32_t four = _mm_cvtsi128_si32(bytes);
+    switch (n) {
+      case 4: std::memcpy(out, &four, 4); break;
+      case 3: std::memcpy(out, &four, 3); break;
+      default: std::memcpy(out, &four, n);
+    }
+  }
+
+ private:
+  static __m128i rounded(__m128i sums, int precision) {
+    const __m128i shifted = _mm_srai_epi32(_mm_add_epi32(sums, _mm_set1_epi32(1 << (precision - 1))), precision);
+    const __m128i words = _mm_packs_epi32(shifted, _mm_setzero_si128());
+    return _mm_packus_epi16(words, words);
+  }
+};
+
+#endif
+
+class ByteDots {
+ public:
+  static constexpr int kMostChannels = 4;
+
+  void build(const Taps& taps, int64_t channels) {
+    channels_ = static_cast<int>(channels);
+    precision_ = taps.precision;
+    out_size_ = taps.out_size;
+    const int64_t chunk = channels_ == 1 ? Dots::kPlaneTaps : Dots::kPixelTaps;
+    int64_t widest = 0;
+    for (int64_t x = 0; x < out_size_; ++x) {
+      if (taps.begin[x] == taps.begin[x + 1]) continue;
+      widest = std::max<int64_t>(widest, taps.index[taps.begin[x + 1] - 1] - taps.index[taps.begin[x]] + 1);
+    }
+    chunks_ = static_cast<int>((widest + chunk - 1) / chunk);
+    // What an output's chunks read: of the last one, more than there is in it.
+    const int64_t spare = channels_ == 1 ? 0 : Dots::kPixelLoad - chunk * channels_;
+    const int64_t pixels = chunks_ * chunk + (spare + channels_ - 1) / channels_;
+    readable_length_ = pixels * channels_;
+    furthest_ = std::max<int64_t>(0, taps.in_size - pixels);
+
+    const int64_t outputs = (out_size_ + kGroup - 1) / kGroup * kGroup;
+    starts_.assign(outputs, 0);
+    weights_.assign(outputs * chunks_ * (channels_ == 1 ? Dots::kPlaneChunk / Dots::kPlaneOutputs : Dots::kPixelChunk), 0);
+    for (int64_t x = 0; x < out_size_; ++x) add_output(taps, x, chunk);
+    Dots::fill_shuffle(channels_, tables_.shuffle);
+    for (int i = 0; i < 64; ++i) tables_.interleave[i] = Dots::interleaved(i / channels_ % 16, i % channels_);
+  }
+
+  int64_t readable_length() const { return readable_length_; }
+  size_t bytes() const { return starts_.capacity() * sizeof(int32_t) + weights_.capacity(); }
+
+  void run(const uint8_t* in, uint8_t* out) const {
+    switch (channels_) {
+      case 1: return with_constant<2>(chunks_, [&](auto chunks) { run_plane<chunks>(in, out); });
+      case 2: return run_pixels<2, 0>(in, out);
+      case 3: return with_constant<5>(chunks_, [&](auto chunks) { run_pixels<3, chunks>(in, out); });
+      default: return run_pixels<4, 0>(in, out);
+    }
+  }
+
+ private:
+  static constexpr int64_t kGroup = 16;  // outputs: a multiple of all that are made together
+
+  // Of a plane, register r of a group of four holds the outputs r, r + 4, ...
+  void add_output(const Taps& taps, int64_t x, int64_t chunk) {
+    constexpr int64_t kFinished = 4 * Dots::kPlaneOutputs;
+    if (taps.begin[x] == taps.begin[x + 1]) return;
+    const int64_t start = std::min<int64_t>(taps.index[taps.begin[x]], furthest_);
+    const int64_t within = x % kFinished, reg = within % 4, lane = within / 4;
+    const int64_t slot = channels_ == 1 ? x - within + reg * Dots::kPlaneOutputs + lane : x;
+    starts_[slot] = static_cast<int32_t>(start * channels_);
+    for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
+      const int64_t tap = taps.index[t] - start;
+      const int16_t weight = static_cast<int16_t>(taps.weight[t]);
+      if (channels_ == 1) {
+        uint8_t* chunks = weights_.data() + slot / Dots::kPlaneOutputs * chunks_ * Dots::kPlaneChunk;
+        std::memcpy(chunks + tap / chunk * Dots::kPlaneChunk + 2 * (lane * chunk + tap % chunk), &weight, 2);
+      } else {
+        uint8_t* chunks = weights_.data() + x * chunks_ * Dots::kPixelChunk;
+        Dots::put_pixel_weight(chunks + tap / chunk * Dots::kPixelChunk, tap % chunk, weight);
+      }
+    }
+  }
+
+  template <int kChunks>
+  void run_plane(const uint8_t* in, uint8_t* out) const {
+    constexpr int64_t kFinished = 4 * Dots::kPlaneOutputs;
+    const int chunks = kChunks == 0 ? chunks_ : kChunks;
+    const int64_t stride = static_cast<int64_t>(chunks) * Dots::kPlaneChunk;
+    const int32_t* starts = starts_.data();
+    const uint8_t* weights = weights_.data();
+    for (int64_t x = 0; x < out_size_; x += kFinished) {
+      Dots::Register r[4];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j, starts += Dots::kPlaneOutputs, weights += stride) {
+        r[j] = Dots::plane_sum(in, starts, weights, chunks);
+      }
+      Dots::store(out + x, std::min(kFinished, out_size_ - x), Dots::finish_plane(r, precision_));
+    }
+  }
+
+  template <int kChannels, int kChunks>
+  void run_pixels(const uint8_t* in, uint8_t* out) const {
+    const int64_t stride = static_cast<int64_t>(chunks_) * Dots::kPixelChunk;
+    for (int64_t x = 0; x < out_size_; x += Dots::kPixels) {
+      const int64_t n = std::min<int64_t>(Dots::kPixels, out_size_ - x);
+      Dots::pixels<kChannels, kChunks>(in, starts_.data() + x, weights_.data() + x * stride, chunks_, precision_, tables_,
+                              out + x * kChannels, n);
+    }
+  }
+
+  int channels_ = 1;
+  int precision_ = 0;
+  int chunks_ = 0;
+  int64_t out_size_ = 0;
+  int64_t readable_length_ = 0;
+  int64_t furthest_ = 0;         // pixel an output's chunks may begin at
+  std::vector<int32_t> starts_;  // where they begin, in bytes
+  std::vector<uint8_t> weights_;
+  Tables tables_ = {};
+};
+
+}  // namespace polyphase
+
+#endif

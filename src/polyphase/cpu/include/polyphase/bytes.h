@@ -1,0 +1,115 @@
+// A vector register of bytes, for each instruction set: the only file of the uint8 kernels that knows one.
+//
+// Products are made of pairs: a 32 bit lane holds two 16 bit values, and `dot` adds value0 * weight0 + value1 * weight1
+// to it. That is exact: |value * weight| < 2^23, and a row of taps adds up to less than 2^24 * 2^7.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX512VBMI__) || defined(__AVX2__)
+#include <immintrin.h>
+#define POLYPHASE_BYTE_VECTORS 1
+#endif
+
+namespace polyphase {
+
+#if defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
+
+struct Bytes {
+  static constexpr int kSize = 64;
+  static constexpr int kSums = 16;    // 32 bit lanes
+  static constexpr int kGroups = 1;   // windows per vector
+  static constexpr int kWindow = 64;  // bytes of a window
+  using Register = __m512i;
+
+  static Register load(const void* p) { return _mm512_loadu_si512(p); }
+  static Register load_first(const void* p, int n) { return _mm512_maskz_loadu_epi8(first(n), p); }
+  static void store_first(void* p, int n, Register v) { _mm512_mask_storeu_epi8(p, first(n), v); }
+  static Register broadcast(int32_t x) { return _mm512_set1_epi32(x); }
+
+  static Register windows(const uint8_t* in, const int32_t* bases) { return load(in + bases[0]); }
+  // A table entry of kNone gives 0.
+  static constexpr uint8_t kNone = 0x80;
+  static Register shuffle(Register window, Register table) {
+    return _mm512_maskz_permutexvar_epi8(_mm512_testn_epi8_mask(table, _mm512_set1_epi8(static_cast<char>(kNone))),
+                                         table, window);
+  }
+  // As shuffle, for a table that is kNone in every odd byte and nowhere else.
+  static Register shuffle_pairs(Register window, Register table) {
+    return _mm512_maskz_permutexvar_epi8(0x5555555555555555ull, table, window);
+  }
+  static Register dot(Register sum, Register values, Register weights) {
+    return _mm512_dpwssd_epi32(sum, values, weights);
+  }
+  static Register interleave_low(Register a, Register b) { return _mm512_unpacklo_epi8(a, b); }
+  static Register interleave_high(Register a, Register b) { return _mm512_unpackhi_epi8(a, b); }
+  static Register shift_right(Register v, int bits) { return _mm512_srai_epi32(v, bits); }
+  // Undoes two levels of interleaving, saturating to 0..255.
+  static Register pack(Register a, Register b, Register c, Register d) {
+    return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+  }
+  static void store_sums(uint8_t* out, int n, Register sums) {
+    _mm_mask_storeu_epi8(out, static_cast<__mmask16>((1u << n) - 1),
+                         _mm512_cvtusepi32_epi8(_mm512_max_epi32(sums, _mm512_setzero_si512())));
+  }
+
+ private:
+  static __mmask64 first(int n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
+};
+
+#elif defined(__AVX2__)
+
+struct Bytes {
+  static constexpr int kSize = 32;
+  static constexpr int kSums = 8;
+  static constexpr int kGroups = 2;  // pshufb stays within 16 bytes
+  static constexpr int kWindow = 16;
+  using Register = __m256i;
+
+  static Register load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+  static Register load_first(const void* p, int n) {
+    if (n >= kSize) return load(p);
+    alignas(32) uint8_t buffer[kSize] = {};
+    std::memcpy(buffer, p, n);
+    return load(buffer);
+  }
+  static void store_first(void* p, int n, Register v) {
+    if (n >= kSize) return _mm256_storeu_si256(static_cast<__m256i*>(p), v);
+    alignas(32) uint8_t buffer[kSize];
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(buffer), v);
+    std::memcpy(p, buffer, n);
+  }
+  static Register broadcast(int32_t x) { return _mm256_set1_epi32(x); }
+
+  static Register windows(const uint8_t* in, const int32_t* bases) {
+    const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + bases[0]));
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low),
+                                   _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + bases[1])), 1);
+  }
+  static constexpr uint8_t kNone = 0x80;
+  static Register shuffle(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }
+  static Register shuffle_pairs(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }
+  static Register dot(Register sum, Register values, Register weights) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(values, weights));
+  }
+  static Register interleave_low(Register a, Register b) { return _mm256_unpacklo_epi8(a, b); }
+  static Register interleave_high(Register a, Register b) { return _mm256_unpackhi_epi8(a, b); }
+  static Register shift_right(Register v, int bits) { return _mm256_srai_epi32(v, bits); }
+  static Register pack(Register a, Register b, Register c, Register d) {
+    return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+  }
+  static void store_sums(uint8_t* out, int n, Register sums) {
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    const int64_t eight = _mm_cvtsi128_si64(_mm_packus_epi16(words, words));
+    if (n == kSums) {
+      std::memcpy(out, &eight, kSums);
+    } else {
+      std::memcpy(out, &eight, n);
+    }
+  }
+};
+
+#endif
+
+}  // namespace polyphase

@@ -1,0 +1,237 @@
+// Weighted sums of float and double rows: the vertical pass, and the horizontal pass with its tables.
+//
+// A tap of weight 0 must not touch a value (0 * NaN is NaN), but rows of taps differ in length and lanes of a vector do
+// not. So short rows are filled up with zeros and summed as if they were long; a sum that came out NaN is done again,
+// with the values under a zero weight taken as zeros. Only images that hold NaN or infinity pay for it.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "polyphase/abi.h"
+#include "polyphase/unroll.h"
+#include "polyphase/vector.h"
+
+namespace polyphase {
+
+// out[i] = sum over k of weights[k] * rows[k][i], in the order of k. No weight is 0.
+template <class T>
+inline void vertical(const T* const* rows, const T* weights, int taps, T* out, int64_t length) {
+  using V = Vec<T>;
+  constexpr int kStep = 4 * V::kLanes;
+  int64_t i = 0;
+  for (; i + kStep <= length; i += kStep) {
+    V sum[4] = {V::zero(), V::zero(), V::zero(), V::zero()};
+    for (int k = 0; k < taps; ++k) {
+      const V weight = V::broadcast(weights[k]);
+      const T* row = rows[k] + i;
+      for (int j = 0; j < 4; ++j) sum[j] = multiply_add(V::load(row + j * V::kLanes), weight, sum[j]);
+    }
+    for (int j = 0; j < 4; ++j) sum[j].store(out + i + j * V::kLanes);
+  }
+  for (; i < length; i += V::kLanes) {
+    const int n = static_cast<int>(std::min<int64_t>(V::kLanes, length - i));
+    V sum = V::zero();
+    for (int k = 0; k < taps; ++k) {
+      sum = multiply_add(V::load_first(rows[k] + i, n), V::broadcast(weights[k]), sum);
+    }
+    sum.store_first(out + i, n);
+  }
+}
+
+// How the horizontal pass reads a row of `channels` interleaved values per pixel: block by block of kLanes outputs.
+template <class T>
+class FloatLanes {
+ public:
+  FloatLanes(const Taps& taps, int64_t channels)
+      : channels_(channels), in_length_(taps.in_size * channels), out_length_(taps.out_size * channels) {
+    if (channels >= V::kLanes) {
+      weights_.assign(taps.weight, taps.weight + taps.begin[taps.out_size]);
+      begin_.assign(taps.begin, taps.begin + taps.out_size + 1);
+      index_.assign(taps.index, taps.index + taps.begin[taps.out_size]);
+      return;
+    }
+    const int64_t count = (out_length_ + V::kLanes - 1) / V::kLanes;
+    blocks_.reserve(count);
+    index_.reserve(count * V::kLanes);
+    for (int64_t b = 0; b < count; ++b) {
+      add_block(taps, b * V::kLanes);
+      all_taps_ = b == 0 || all_taps_ == blocks_[b].taps ? blocks_[b].taps : 0;
+    }
+  }
+
+  // A row to be read must have this many elements, whatever they are.
+  int64_t readable_length() const { return readable_length_; }
+
+  size_t bytes() const {
+    return sizeof(*this) + blocks_.capacity() * sizeof(Block) + weights_.capacity() * sizeof(T) +
+           (index_.capacity() + begin_.capacity()) * sizeof(int32_t);
+  }
+
+  void run(const T* in, T* out) const {
+    if (channels_ >= V::kLanes) return run_many_channels(in, out);
+    with_constant<6>(all_taps_, [&](auto taps) { run_blocks<taps>(in, out); });
+  }
+
+ private:
+  using V = Vec<T>;
+
+  enum Kind : int32_t {
+    kOneWindow,    // all taps of all lanes lie in one window
+    kWindowEach,   // tap k of all lanes lies in the window that is k pixels further on
+    kAnywhere,     // every tap of every lane has an index of its own
+  };
+  struct Block {
+    Kind kind;
+    int32_t taps;
+    int32_t base;      // where the window begins; 0 for kAnywhere
+    uint32_t indices;  // in index_: kLanes of them, for kAnywhere taps * kLanes
+    uint32_t weights;  // in weights_: taps * kLanes
+  };
+
+  // The pixels a block's lanes read, each as one interval.
+  struct Extent {
+    int64_t widest = 0;   // pixels from the first to the last tap of a lane
+    int32_t most = 0;     // taps of a lane
+    int32_t first = INT32_MAX;
+  };
+
+  static Extent extent(const Taps& taps, int64_t first_pixel, int64_t last_pixel) {
+    Extent e;
+    for (int64_t x = first_pixel; x <= last_pixel; ++x) {
+      const int32_t n = taps.begin[x + 1] - taps.begin[x];
+      if (n == 0) continue;
+      const int32_t first = taps.index[taps.begin[x]];
+      e.widest = std::max<int64_t>(e.widest, taps.index[taps.begin[x + 1] - 1] - first + 1);
+      e.most = std::max(e.most, n);
+      e.first = std::min(e.first, first);
+    }
+    return e;
+  }
+
+  void add_block(const Taps& taps, int64_t from) {
+    const int64_t to = std::min<int64_t>(from + V::kLanes, out_length_);
+    const Extent e = extent(taps, from / channels_, (to - 1) / channels_);
+    if (e.most == 0 || e.widest > 2 * e.most || !add_windows(taps, from, to, e)) add_anywhere(taps, from, to, e);
+  }
+
+  // Every lane's taps as `widest` neighbouring pixels. False where the lanes lie too far apart.
+  bool add_windows(const Taps& taps, int64_t from, int64_t to, const Extent& e) {
+    const int64_t furthest = taps.in_size - e.widest;  // no lane reads beyond the end, not even under a zero weight
+    int64_t start[V::kLanes];
+    int64_t low = INT64_MAX, high = 0;
+    for (int64_t l = from; l < to; ++l) {
+      const int64_t x = l / channels_;
+      const int64_t pixel = taps.begin[x] == taps.begin[x + 1] ? e.first : taps.index[taps.begin[x]];
+      start[l - from] = std::min(pixel, furthest);
+      low = std::min(low, start[l - from] * channels_ + l % channels_);
+      high = std::max(high, start[l - from] * channels_ + l % channels_);
+    }
+    if (high - low >= V::kWindow) return false;
+    const int64_t reach = (e.widest - 1) * channels_;
+    const Kind kind = high - low + reach < V::kWindow ? kOneWindow : kWindowEach;
+    const int64_t needs = V::kWindow + (kind == kWindowEach ? reach : 0);
+    if (needs > in_length_) readable_length_ = std::max(readable_length_, needs);
+    const int64_t base = std::max<int64_t>(0, std::min(low, in_length_ - needs));
+
+    Block& block = new_block(kind, static_cast<int32_t>(e.widest), base);
+    for (int64_t l = from; l < from + V::kLanes; ++l) {
+      index_.push_back(l < to ? static_cast<int32_t>(start[l - from] * channels_ + l % channels_ - base) : 0);
+    }
+    weights_.resize(weights_.size() + block.taps * V::kLanes);
+    T* weights = weights_.data() + block.weights;
+    for (int64_t l = from; l < to; ++l) {
+      const int64_t x = l / channels_;
+      for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
+        weights[(taps.index[t] - start[l - from]) * V::kLanes + l - from] = static_cast<T>(taps.weight[t]);
+      }
+    }
+    return true;
+  }
+
+  void add_anywhere(const Taps& taps, int64_t from, int64_t to, const Extent& e) {
+    Block& block = new_block(kAnywhere, e.most, 0);
+    index_.resize(index_.size() + block.taps * V::kLanes);
+    weights_.resize(weights_.size() + block.taps * V::kLanes);
+    for (int64_t l = from; l < to; ++l) {
+      const int64_t x = l / channels_;
+      for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
+        const int64_t place = (t - taps.begin[x]) * V::kLanes + l - from;
+        index_[block.indices + place] = static_cast<int32_t>(taps.index[t] * channels_ + l % channels_);
+        weights_[block.weights + place] = static_cast<T>(taps.weight[t]);
+      }
+    }
+  }
+
+  Block& new_block(Kind kind, int32_t taps, int64_t base) {
+    blocks_.push_back({kind, taps, static_cast<int32_t>(base), static_cast<uint32_t>(index_.size()),
+                       static_cast<uint32_t>(weights_.size())});
+    return blocks_.back();
+  }
+
+  template <int kTaps>
+  void run_blocks(const T* in, T* out) const {
+    const int64_t full = out_length_ / V::kLanes;
+    for (int64_t b = 0; b < full; ++b) sum<kTaps>(blocks_[b], in).store(out + b * V::kLanes);
+    const int rest = static_cast<int>(out_length_ % V::kLanes);
+    if (rest != 0) sum<kTaps>(blocks_[full], in).store_first(out + full * V::kLanes, rest);
+  }
+
+  template <int kTaps>
+  V sum(const Block& block, const T* in) const {
+    const V result = sum_taps<kTaps, false>(block, in);
+    return __builtin_expect(result.has_nan(), 0) ? sum_taps<0, true>(block, in) : result;
+  }
+
+  template <int kTaps, bool kSkipZeros>
+  V sum_taps(const Block& block, const T* in) const {
+    const int taps = kTaps == 0 ? block.taps : kTaps;
+    const T* weights = weights_.data() + block.weights;
+    const int32_t* index = index_.data() + block.indices;
+    const T* window = in + block.base;
+    V total = V::zero();
+    const auto add = [&](V value, int k) {
+      const V weight = V::load(weights + k * V::kLanes);
+      total = multiply_add(kSkipZeros ? value.where_nonzero(weight) : value, weight, total);
+    };
+    const int32_t step = static_cast<int32_t>(channels_);
+    switch (block.kind) {
+      case kOneWindow: {
+        typename V::Index i = V::load_index(index);
+        for (int k = 0; k < taps; ++k, i = V::advance(i, step)) add(V::pick(window, i), k);
+        break;
+      }
+      case kWindowEach: {
+        const typename V::Index i = V::load_index(index);
+        for (int k = 0; k < taps; ++k, window += step) add(V::pick(window, i), k);
+        break;
+      }
+      case kAnywhere:
+        for (int k = 0; k < taps; ++k) add(V::gather(in, V::load_index(index + k * V::kLanes)), k);
+        break;
+    }
+    return total;
+  }
+
+  // A pixel's channels fill a vector: an output pixel is a vertical sum over its neighbours' channels.
+  void run_many_channels(const T* in, T* out) const {
+    std::vector<const T*> pixels;
+    for (int64_t x = 0; x < out_length_ / channels_; ++x) {
+      pixels.clear();
+      for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) pixels.push_back(in + index_[t] * channels_);
+      vertical(pixels.data(), weights_.data() + begin_[x], begin_[x + 1] - begin_[x], out + x * channels_, channels_);
+    }
+  }
+
+  int64_t channels_;
+  int64_t in_length_;
+  int64_t out_length_;
+  int64_t readable_length_ = 0;
+  int all_taps_ = 0;  // of every block, or 0
+  std::vector<Block> blocks_;
+  std::vector<int32_t> index_;  // elements from the window's beginning; many channels: Taps::index
+  std::vector<int32_t> begin_;  // many channels only: Taps::begin
+  std::vector<T> weights_;
+};
+
+}  // namespace polyphase

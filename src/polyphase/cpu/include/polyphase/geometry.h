@@ -1,0 +1,104 @@
+// From a tensor's dimensions to the axes of a Call: which are rows, which are pixels, which are merely walked along.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "polyphase/abi.h"
+
+namespace polyphase {
+
+// One dimension of the tensors. Strides are in elements.
+struct Dimension {
+  int64_t in_size = 1;
+  int64_t out_size = 1;
+  int64_t in_stride = 0;
+  int64_t out_stride = 0;
+  const Step* steps = nullptr;
+  int64_t step_count = 0;  // 0: the identity
+  bool weighted = false;   // outputs may be sums; else each is one input, or a border
+  bool channels = false;   // vectors are per this dimension: it stays a dimension of its own
+  int64_t tensor_strides[kMaxOperands] = {};
+
+  bool mapped() const { return step_count > 0; }
+};
+
+// The dimensions by their part in a Call.
+struct Geometry {
+  Dimension x, y, z, pixel;      // pixel: what lies within a pixel, never mapped
+  std::vector<Dimension> outer;
+};
+
+// In rows of at least so many bytes, an axis before them is better resampled row by row than pixel by pixel.
+constexpr int64_t kLongRow = 256;
+
+inline bool can_join(const Dimension& outer, const Dimension& inner, int64_t tensors) {
+  if (outer.mapped() || inner.mapped() || outer.channels || inner.channels) return false;
+  for (int64_t t = 0; t < tensors; ++t) {
+    if (outer.tensor_strides[t] != inner.tensor_strides[t] * inner.out_size) return false;
+  }
+  return outer.in_stride == inner.in_stride * inner.in_size && outer.out_stride == inner.out_stride * inner.out_size;
+}
+
+// In the order of the target's memory, neighbours that are walked along as one joined, sizes of 1 left out.
+inline std::vector<Dimension> tidy(std::vector<Dimension> dimensions, int64_t tensors) {
+  std::stable_sort(dimensions.begin(), dimensions.end(),
+                   [](const Dimension& a, const Dimension& b) { return a.out_stride > b.out_stride; });
+  std::vector<Dimension> tidied;
+  for (const Dimension& d : dimensions) {
+    if (!d.mapped() && !d.channels && d.in_size == 1) continue;
+    if (!tidied.empty() && can_join(tidied.back(), d, tensors)) {
+      const Dimension outer = tidied.back();
+      tidied.back() = d;
+      tidied.back().in_size *= outer.in_size;
+      tidied.back().out_size *= outer.out_size;
+    } else {
+      tidied.push_back(d);
+    }
+  }
+  return tidied;
+}
+
+inline Dimension take(std::vector<Dimension>& dimensions, int64_t place) {
+  const Dimension taken = dimensions[place];
+  dimensions.erase(dimensions.begin() + place);
+  return taken;
+}
+
+// The last place that `wanted` holds for, or -1.
+template <class Wanted>
+int64_t last_place(const std::vector<Dimension>& dimensions, Wanted wanted) {
+  int64_t place = static_cast<int64_t>(dimensions.size()) - 1;
+  while (place >= 0 && !wanted(dimensions[place])) --place;
+  return place;
+}
+
+// False where more axes are weighted than a kernel has passes, or the tensor has too many dimensions.
+inline bool arrange(std::vector<Dimension> dimensions, int64_t element_bytes, int64_t tensors, Geometry* geometry) {
+  std::vector<Dimension> rest = tidy(std::move(dimensions), tensors);
+  const auto mapped = [](const Dimension& d) { return d.mapped(); };
+  const auto weighted = [](const Dimension& d) { return d.weighted; };
+  geometry->pixel = {};
+  geometry->pixel.in_stride = geometry->pixel.out_stride = 1;
+
+  const int64_t last_mapped = last_place(rest, mapped);
+  const bool tail = !rest.empty() && last_mapped + 1 < static_cast<int64_t>(rest.size());
+  const int64_t sums = std::count_if(rest.begin(), rest.end(), weighted);
+  const bool row_of_tail = tail && !rest.back().channels &&
+                           (last_mapped < 0 || (sums <= 1 && rest.back().in_size * element_bytes >= kLongRow));
+  if (tail && !row_of_tail) {
+    geometry->pixel = rest.back();
+    rest.pop_back();
+  }
+  const int64_t row = row_of_tail ? static_cast<int64_t>(rest.size()) - 1 : last_mapped;
+  if (row >= 0) geometry->x = take(rest, row);
+  int64_t y = last_place(rest, weighted);
+  if (y < 0) y = last_place(rest, [](const Dimension& d) { return !d.channels; });
+  if (y >= 0) geometry->y = take(rest, y);
+  const int64_t z = last_place(rest, weighted);
+  if (z >= 0) geometry->z = take(rest, z);
+  geometry->outer = std::move(rest);
+  return last_place(geometry->outer, weighted) < 0 && geometry->outer.size() <= kMaxOuter;
+}
+
+}  // namespace polyphase

@@ -1,0 +1,305 @@
+// Weighted sums of uint8 rows with 16 bit weights, rounded to uint8 after each pass: ATen's arithmetic to the bit.
+//
+//     out = saturate((half + sum of weight * value) >> precision)     half = 1 << (precision - 1)
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "polyphase/abi.h"
+#include "polyphase/byte_dots.h"
+#include "polyphase/bytes.h"
+#include "polyphase/unroll.h"
+
+namespace polyphase {
+
+// The 16 bit weights of taps 2k and 2k + 1 as one 32 bit lane.
+inline int32_t pair_of(double low, double high) {
+  return static_cast<int32_t>((static_cast<uint32_t>(static_cast<int32_t>(high)) << 16) |
+                              (static_cast<uint32_t>(static_cast<int32_t>(low)) & 0xffff));
+}
+
+// taps weights become (taps + 1) / 2 pairs.
+inline void pack_pairs(const double* weights, int taps, int32_t* pairs) {
+  for (int k = 0; k < taps; k += 2) pairs[k / 2] = pair_of(weights[k], k + 1 < taps ? weights[k + 1] : 0);
+}
+
+inline uint8_t rounded(int32_t sum, int precision) {
+  return static_cast<uint8_t>(std::clamp(sum >> precision, 0, 255));
+}
+
+// The rows are given in pairs too: of an odd number the last is given twice, and weighs 0 the second time.
+inline void vertical_plain(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
+                           int64_t length) {
+  constexpr int kBlock = 256;
+  for (int64_t i = 0; i < length; i += kBlock) {
+    const int n = static_cast<int>(std::min<int64_t>(kBlock, length - i));
+    int32_t sum[kBlock];
+    std::fill_n(sum, n, 1 << (precision - 1));
+    for (int k = 0; k < taps; ++k) {
+      const int16_t weight = static_cast<int16_t>(pairs[k / 2] >> (k % 2 * 16));
+      const uint8_t* row = rows[k] + i;
+      for (int j = 0; j < n; ++j) sum[j] += static_cast<int16_t>(row[j]) * weight;
+    }
+    for (int j = 0; j < n; ++j) out[i + j] = rounded(sum[j], precision);
+  }
+}
+
+#if defined(POLYPHASE_BYTE_VECTORS)
+
+// The Bytes::kSize outputs, or fewer, from one place on.
+inline void vertical_block(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
+                           int64_t i, int n) {
+  using Register = Bytes::Register;
+  const Register half = Bytes::broadcast(1 << (precision - 1)), zero = Bytes::broadcast(0);
+  Register sum[4] = {half, half, half, half};
+  for (int k = 0; k < taps; k += 2) {
+    const Register a = Bytes::load_first(rows[k] + i, n), b = Bytes::load_first(rows[k + 1] + i, n);
+    const Register low = Bytes::interleave_low(a, b), high = Bytes::interleave_high(a, b);
+    const Register weights = Bytes::broadcast(pairs[k / 2]);
+    sum[0] = Bytes::dot(sum[0], Bytes::interleave_low(low, zero), weights);
+    sum[1] = Bytes::dot(sum[1], Bytes::interleave_high(low, zero), weights);
+    sum[2] = Bytes::dot(sum[2], Bytes::interleave_low(high, zero), weights);
+    sum[3] = Bytes::dot(sum[3], Bytes::interleave_high(high, zero), weights);
+  }
+  for (Register& s : sum) s = Bytes::shift_right(s, precision);
+  Bytes::store_first(out + i, n, Bytes::pack(sum[0], sum[1], sum[2], sum[3]));
+}
+
+inline void vertical(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
+                     int64_t length) {
+  if (length < Bytes::kSize) {
+    if (length > 0) vertical_block(rows, pairs, taps, precision, out, 0, static_cast<int>(length));
+    return;
+  }
+  int64_t i = 0;
+  for (; i + Bytes::kSize <= length; i += Bytes::kSize) {
+    vertical_block(rows, pairs, taps, precision, out, i, Bytes::kSize);
+  }
+  // The rest overlaps the block before: the same values once more.
+  if (i < length) vertical_block(rows, pairs, taps, precision, out, length - Bytes::kSize, Bytes::kSize);
+}
+
+// Few taps: the bytes of a pair of taps for all lanes of a block lie in one window (AVX2: one for each half), two
+// pixels further on for the next pair.
+class ByteWindows {
+ public:
+  // False where lanes lie too far apart.
+  bool build(const Taps& taps, int64_t channels) {
+    channels_ = channels;
+    out_length_ = taps.out_size * channels;
+    precision_ = taps.precision;
+    const int64_t count = (out_length_ + Bytes::kSums - 1) / Bytes::kSums;
+    blocks_.reserve(count);
+    shuffles_.reserve(count * Bytes::kSize);
+    for (int64_t b = 0; b < count; ++b) {
+      if (!add_block(taps, b * Bytes::kSums)) return false;
+      all_pairs_ = b == 0 || all_pairs_ == blocks_[b].pairs ? blocks_[b].pairs : 0;
+    }
+    return true;
+  }
+
+  int64_t readable_length() const { return readable_length_; }
+  size_t bytes() const {
+    return blocks_.capacity() * sizeof(Block) + shuffles_.capacity() + weights_.capacity() * sizeof(int16_t);
+  }
+
+  void run(const uint8_t* in, uint8_t* out) const {
+    with_constant<4>(all_pairs_, [&](auto pairs) { run_blocks<pairs>(in, out); });
+  }
+
+ private:
+  static constexpr int kGroupLanes = Bytes::kSums / Bytes::kGroups;
+  struct Block {
+    int32_t bases[Bytes::kGroups];
+    int32_t pairs;
+    uint32_t weights;
+  };
+
+  template <int kPairs>
+  void run_blocks(const uint8_t* in, uint8_t* out) const {
+    const int64_t full = out_length_ / Bytes::kSums;
+    for (int64_t b = 0; b < full; ++b) Bytes::store_sums(out + b * Bytes::kSums, Bytes::kSums, sum<kPairs>(b, in));
+    const int rest = static_cast<int>(out_length_ % Bytes::kSums);
+    if (rest != 0) Bytes::store_sums(out + full * Bytes::kSums, rest, sum<kPairs>(full, in));
+  }
+
+  template <int kPairs>
+  Bytes::Register sum(int64_t b, const uint8_t* in) const {
+    const Block& block = blocks_[b];
+    const int pairs = kPairs == 0 ? block.pairs : kPairs;
+    const Bytes::Register shuffle = Bytes::load(shuffles_.data() + b * Bytes::kSize);
+    const int16_t* weights = weights_.data() + block.weights;
+    Bytes::Register total = Bytes::broadcast(1 << (precision_ - 1));
+    for (int k = 0; k < pairs; ++k) {
+      const Bytes::Register window = Bytes::windows(in + k * 2 * channels_, block.bases);
+      total = Bytes::dot(total, Bytes::shuffle_pairs(window, shuffle), Bytes::load(weights + k * 2 * Bytes::kSums));
+    }
+    return Bytes::shift_right(total, precision_);
+  }
+
+  bool add_block(const Taps& taps, int64_t from) {
+    const int64_t to = std::min<int64_t>(from + Bytes::kSums, out_length_);
+    int64_t widest = 0;
+    for (int64_t x = from / channels_; x <= (to - 1) / channels_; ++x) {
+      if (taps.begin[x] == taps.begin[x + 1]) continue;
+      widest = std::max<int64_t>(widest, taps.index[taps.begin[x + 1] - 1] - taps.index[taps.begin[x]] + 1);
+    }
+    Block block = {};
+    block.pairs = static_cast<int32_t>((widest + 1) / 2);
+    block.weights = static_cast<uint32_t>(weights_.size());
+    const size_t shuffle = shuffles_.size();
+    shuffles_.resize(shuffle + Bytes::kSize, Bytes::kNone);
+    weights_.resize(weights_.size() + block.pairs * 2 * Bytes::kSums);
+    for (int g = 0; g < Bytes::kGroups; ++g) {
+      const int64_t first = from + g * kGroupLanes;
+      const int64_t last = std::min(first + kGroupLanes, to);
+      if (first >= last) continue;
+      if (!add_group(taps, first, last, block, g, shuffle + g * kGroupLanes * 4)) return false;
+    }
+    blocks_.push_back(block);
+    return true;
+  }
+
+  bool add_group(const Taps& taps, int64_t from, int64_t to, Block& block, int g, size_t shuffle) {
+    const int64_t furthest = std::max<int64_t>(0, taps.in_size - 2 * block.pairs);
+    int64_t start[kGroupLanes];
+    int64_t low = INT64_MAX, high = 0;
+    for (int64_t l = from; l < to; ++l) {
+      const int64_t x = l / channels_;
+      const bool empty = taps.begin[x] == taps.begin[x + 1];
+      start[l - from] = std::min<int64_t>(empty ? 0 : taps.index[taps.begin[x]], furthest);
+      if (empty) continue;
+      low = std::min(low, start[l - from] * channels_ + l % channels_);
+      high = std::max(high, start[l - from] * channels_ + l % channels_);
+    }
+    if (low == INT64_MAX) return true;  // nothing but border: all weights are 0
+    if (high - low + channels_ >= Bytes::kWindow) return false;
+    const int64_t in_length = taps.in_size * channels_;
+    const int64_t needs = Bytes::kWindow + (block.pairs - 1) * 2 * channels_;
+    if (needs > in_length) readable_length_ = std::max(readable_length_, needs);
+    const int64_t base = std::max<int64_t>(0, std::min(low, in_length - needs));
+    block.bases[g] = static_cast<int32_t>(base);
+
+    int16_t* weights = weights_.data() + block.weights + 2 * (g * kGroupLanes);
+    for (int64_t l = from; l < to; ++l) {
+      const int64_t x = l / channels_;
+      if (taps.begin[x] == taps.begin[x + 1]) continue;
+      const int64_t place = start[l - from] * channels_ + l % channels_ - base;
+      shuffles_[shuffle + 4 * (l - from)] = static_cast<uint8_t>(place);
+      shuffles_[shuffle + 4 * (l - from) + 2] = static_cast<uint8_t>(place + channels_);
+      for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
+        const int64_t k = taps.index[t] - start[l - from];
+        weights[k / 2 * 2 * Bytes::kSums + 2 * (l - from) + k % 2] = static_cast<int16_t>(taps.weight[t]);
+      }
+    }
+    return true;
+  }
+
+  int64_t channels_ = 0;
+  int64_t out_length_ = 0;
+  int64_t readable_length_ = 0;
+  int precision_ = 0;
+  int all_pairs_ = 0;  // of every block, or 0
+  std::vector<Block> blocks_;
+  std::vector<uint8_t> shuffles_;  // kSize for a block
+  std::vector<int16_t> weights_;   // pairs * 2 * kSums for a block
+};
+
+#else
+
+inline void vertical(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
+                     int64_t length) {
+  vertical_plain(rows, pairs, taps, precision, out, length);
+}
+
+#endif
+
+// The horizontal pass over a row of `channels` interleaved values per pixel.
+class ByteLanes {
+ public:
+  ByteLanes(const Taps& taps, int64_t channels) : channels_(channels), precision_(taps.precision) {
+#if defined(POLYPHASE_BYTE_VECTORS)
+    if (channels < Bytes::kSize / 2 && windows_.build(taps, channels)) {
+      way_ = kWindows;
+      return;
+    }
+    windows_ = ByteWindows();
+    if (channels <= ByteDots::kMostChannels) {
+      way_ = kDots;
+      dots_.build(taps, channels);
+      return;
+    }
+#endif
+    begin_.assign(taps.begin, taps.begin + taps.out_size + 1);
+    index_.assign(taps.index, taps.index + taps.begin[taps.out_size]);
+    weights_.assign(taps.weight, taps.weight + taps.begin[taps.out_size]);
+  }
+
+  int64_t readable_length() const {
+#if defined(POLYPHASE_BYTE_VECTORS)
+    if (way_ == kWindows) return windows_.readable_length();
+    if (way_ == kDots) return dots_.readable_length();
+#endif
+    return 0;
+  }
+
+  size_t bytes() const {
+    size_t own = sizeof(*this) + (begin_.capacity() + index_.capacity()) * 4 + weights_.capacity() * 2;
+#if defined(POLYPHASE_BYTE_VECTORS)
+    own += windows_.bytes() + dots_.bytes();
+#endif
+    return own;
+  }
+
+  void run(const uint8_t* in, uint8_t* out) const {
+#if defined(POLYPHASE_BYTE_VECTORS)
+    if (way_ == kWindows) return windows_.run(in, out);
+    if (way_ == kDots) return dots_.run(in, out);
+#endif
+    if (channels_ > 4) return run_many_channels(in, out);
+    run_plain(in, out);
+  }
+
+ private:
+  void run_plain(const uint8_t* in, uint8_t* out) const {
+    const int64_t pixels = static_cast<int64_t>(begin_.size()) - 1;
+    for (int64_t x = 0; x < pixels; ++x) {
+      for (int64_t c = 0; c < channels_; ++c) {
+        int32_t sum = 1 << (precision_ - 1);
+        for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) sum += in[index_[t] * channels_ + c] * weights_[t];
+        out[x * channels_ + c] = rounded(sum, precision_);
+      }
+    }
+  }
+
+  // An output pixel is a vertical sum over its neighbours' channels.
+  void run_many_channels(const uint8_t* in, uint8_t* out) const {
+    std::vector<const uint8_t*> pixels;
+    std::vector<int32_t> pairs;
+    const int64_t count = static_cast<int64_t>(begin_.size()) - 1;
+    for (int64_t x = 0; x < count; ++x) {
+      const int taps = begin_[x + 1] - begin_[x];
+      pixels.clear();
+      for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) pixels.push_back(in + index_[t] * channels_);
+      if (taps > 0) pixels.push_back(pixels.back());
+      pairs.resize((taps + 1) / 2);
+      const int16_t* w = weights_.data() + begin_[x];
+      for (int k = 0; k < taps; k += 2) pairs[k / 2] = pair_of(w[k], k + 1 < taps ? w[k + 1] : 0);
+      vertical(pixels.data(), pairs.data(), taps, precision_, out + x * channels_, channels_);
+    }
+  }
+
+  enum Way { kTaps, kWindows, kDots };
+  Way way_ = kTaps;
+  int64_t channels_;
+  int precision_;
+#if defined(POLYPHASE_BYTE_VECTORS)
+  ByteWindows windows_;
+  ByteDots dots_;
+#endif
+  std::vector<int32_t> begin_, index_;
+  std::vector<int16_t> weights_;
+};
+
+}  // namespace polyphase

@@ -1,0 +1,409 @@
+// The driver: rows of the output, one after the other, through the passes of a program.
+//
+//     source row -> prologue -> [horizontal] -> vertical -> depth -> [horizontal] -> epilogue -> target row
+//
+// Weighted sums of rows are made from a few rows at hand (RowCache), so there is never an image in between. The
+// horizontal pass comes where it costs least; for uint8 it comes first, as eager rounds.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "polyphase/abi.h"
+#include "polyphase/row_cache.h"
+#include "polyphase/samplers.h"
+
+namespace polyphase {
+
+// What a pointwise row function may read besides its values.
+struct RowOperands {
+  const void* vectors[kMaxOperands];  // planar: at this row's channel; else one element for each element of the row
+  const void* tensors[kMaxOperands];  // one element for each element of the row
+  bool planar;
+};
+
+// No arithmetic around the sampling.
+template <class T>
+struct Unchanged {
+  using From = T;
+  using To = T;
+  static constexpr bool kIdentity = true;
+  static void row(const T*, T*, int64_t, const RowOperands&) {}
+};
+
+inline bool weighted(const Axis& axis) { return axis.taps != nullptr && axis.taps->index_only == 0; }
+
+inline double mean_taps(const Axis& axis) {
+  return weighted(axis) ? static_cast<double>(axis.taps->begin[axis.out_size]) / axis.out_size : 1;
+}
+
+// A tap of the horizontal pass takes about as long as this many of the vertical one (a permutation, an index).
+constexpr double kHorizontalCost = 2.0;
+
+// Whether it is cheaper to resample each input row horizontally than each sum of input rows.
+inline bool horizontal_first_is_cheaper(const Call& call) {
+  if (!weighted(call.x) || !weighted(call.y)) return false;
+  if (weighted(call.z)) return false;  // rows would be resampled again for every y: depth has no memory of planes
+  const double rows_in = call.y.in_size, rows_out = call.y.out_size;
+  const double in_length = call.x.in_size, out_length = call.x.out_size;
+  const double horizontal = kHorizontalCost * mean_taps(call.x) * out_length;
+  const double first = rows_in * horizontal + rows_out * mean_taps(call.y) * out_length;
+  const double last = rows_out * horizontal + rows_out * mean_taps(call.y) * in_length;
+  return first < last;
+}
+
+template <class Prologue, class Sampler, class Epilogue>
+class Worker {
+ public:
+  using S = typename Prologue::From;
+  using T = typename Sampler::Value;
+  using O = typename Epilogue::To;
+
+  explicit Worker(const Call& call)
+      : call_(call),
+        map_(static_cast<const RowMap<Sampler>*>(call.lanes)),
+        in_length_(call.x.in_size * call.channels),
+        out_length_(call.x.out_size * call.channels),
+        readable_length_(std::max(in_length_, map_ ? map_->readable_length() : 0)),
+        source_dense_(dense(call.x.in_stride, call.in_channel_stride, call.x.in_size)),
+        target_dense_(dense(call.x.out_stride, call.out_channel_stride, call.x.out_size)),
+        vertical_(weighted(call.y)),
+        depth_(weighted(call.z)) {
+    const bool sums = vertical_ || depth_;
+    horizontal_first_ = sums && map_ != nullptr && map_->weighted() &&
+                        (!Sampler::kAnyOrder || horizontal_first_is_cheaper(call));
+    in_place_ = Prologue::kIdentity && source_dense_;
+    if (!source_dense_) gathered_.resize(readable_length_);
+    if (!Prologue::kIdentity || (source_dense_ && readable_length_ > in_length_)) loaded_.resize(readable_length_);
+    summed_length_ = horizontal_first_ ? out_length_ : in_length_;
+    const int64_t slot = horizontal_first_ ? out_length_ : readable_length_;
+    const bool made = horizontal_first_ || !in_place_;
+    if (vertical_ && made) base_rows_.resize(call.y.most_taps, slot, call.y.in_size * call.z.in_size);
+    if (depth_ && (vertical_ || made)) vertical_rows_.resize(call.z.most_taps, slot, call.z.in_size);
+    if (sums && !horizontal_first_ && map_ != nullptr) summed_.resize(slot);
+    if (!Epilogue::kIdentity || !target_dense_) sampled_.resize(out_length_);
+    if (!target_dense_) stored_.resize(out_length_);
+    if (sums) {
+      const int64_t taps = std::max(call.y.most_taps, call.z.most_taps);
+      pointers_.resize(taps + 1);  // of an odd number of rows, uint8 takes the last one twice
+      weights_.resize(taps + 1);
+    }
+    expand_vectors();
+  }
+
+  // Output rows begin to end, counted over (outer, y, z).
+  void run(int64_t begin, int64_t end) {
+    const int64_t rows = call_.y.out_size * call_.z.out_size;
+    while (begin < end) {
+      const int64_t outer = begin / rows, stop = std::min(end, (outer + 1) * rows);
+      enter(outer);
+      if (moves_only()) {
+        move_rows(begin - outer * rows, stop - outer * rows);
+      } else {
+        for (int64_t i = begin - outer * rows; i < stop - outer * rows; ++i) {
+          row(i / call_.z.out_size, i % call_.z.out_size);
+        }
+      }
+      begin = stop;
+    }
+  }
+
+ private:
+  static constexpr bool kPlain = Prologue::kIdentity && Epilogue::kIdentity;
+
+  bool dense(int64_t x_stride, int64_t channel_stride, int64_t pixels) const {
+    const bool channels_dense = call_.channels == 1 || channel_stride == 1;
+    return channels_dense && (pixels == 1 || x_stride == call_.channels);
+  }
+
+  // Goes to one place of the outer axes.
+  void enter(int64_t outer) {
+    in_ = static_cast<const S*>(call_.source);
+    out_ = static_cast<O*>(call_.target);
+    border_ = 0;
+    for (int64_t t = 0; t < call_.tensor_count; ++t) tensor_offsets_[t] = 0;
+    for (int64_t a = call_.outer_count - 1; a >= 0; --a) {
+      const Axis& axis = call_.outer[a];
+      const int64_t i = outer % axis.out_size;
+      outer /= axis.out_size;
+      border_ = std::max(border_, border_of(axis, i));
+      in_ += picked(axis, i) * axis.in_stride;
+      out_ += i * axis.out_stride;
+      if (a == call_.channel_axis) select_channel(i);
+      for (int64_t t = 0; t < call_.tensor_count; ++t) tensor_offsets_[t] += i * call_.tensors[t].outer_strides[a];
+    }
+    base_rows_.clear();
+    vertical_rows_.clear();
+  }
+
+  static int32_t border_of(const Axis& axis, int64_t i) {
+    return axis.taps != nullptr && axis.taps->border != nullptr ? axis.taps->border[i] : 0;
+  }
+
+  // The one input an index-only axis takes for output i; of a border, any.
+  static int64_t picked(const Axis& axis, int64_t i) {
+    if (axis.taps == nullptr) return i;
+    return axis.taps->begin[i] == axis.taps->begin[i + 1] ? 0 : axis.taps->index[axis.taps->begin[i]];
+  }
+
+  bool moves_only() const {
+    return kPlain && !vertical_ && !depth_ && in_place_ && target_dense_ && readable_length_ == in_length_ &&
+           border_ == 0 && call_.z.out_size == 1 && call_.z.taps == nullptr &&
+           (call_.y.taps == nullptr || call_.y.taps->border == nullptr) && (map_ == nullptr || map_->borders().empty());
+  }
+
+  // row() for what is only read and written in place: small images are many short rows.
+  void move_rows(int64_t begin, int64_t end) {
+    for (int64_t y = begin; y < end; ++y) {
+      const T* in = reinterpret_cast<const T*>(in_ + picked(call_.y, y) * call_.y.in_stride);
+      T* out = reinterpret_cast<T*>(out_ + y * call_.y.out_stride);
+      if (map_ == nullptr) {
+        std::memcpy(out, in, out_length_ * sizeof(T));
+      } else {
+        map_->run(in, out);
+      }
+    }
+  }
+
+  void row(int64_t y, int64_t z) {
+    O* target = out_ + y * call_.y.out_stride + z * call_.z.out_stride;
+    O* dense = target_dense_ ? target : stored_.data();
+    T* sampled = Epilogue::kIdentity ? reinterpret_cast<T*>(dense) : sampled_.data();
+    const int32_t border = std::max({border_, border_of(call_.y, y), border_of(call_.z, z)});
+    if (border == 0) {
+      const T* values = sample(y, z, sampled);
+      if (values != sampled) std::memcpy(sampled, values, out_length_ * sizeof(T));
+    }
+    put_borders(border, reinterpret_cast<uint8_t*>(sampled), sizeof(T), false);
+    if (!Epilogue::kIdentity) {
+      Epilogue::row(reinterpret_cast<const typename Epilogue::From*>(sampled), dense, out_length_, operands(y, z));
+    }
+    put_borders(border, reinterpret_cast<uint8_t*>(dense), sizeof(O), true);
+    if (!target_dense_) scatter(target);
+  }
+
+  // The row of output (y, z): in `out`, or where it lies in the source.
+  const T* sample(int64_t y, int64_t z, T* out) {
+    const bool horizontal_last = map_ != nullptr && !horizontal_first_;
+    T* summed = horizontal_last ? summed_.data() : out;
+    const T* values;
+    if (depth_) {
+      if (y != depth_y_) vertical_rows_.clear();
+      depth_y_ = y;
+      values = sum(call_.z, z, vertical_rows_, summed, [&](int64_t from, T* into) { return across(y, from, into); });
+    } else {
+      values = across(y, picked(call_.z, z), summed);
+    }
+    if (!horizontal_last) return values;
+    map_->run(values, out);
+    return out;
+  }
+
+  // The vertical pass of input plane z.
+  const T* across(int64_t y, int64_t z, T* out) {
+    const auto base = [&](int64_t from, T* into) { return base_row(from, z, into); };
+    if (vertical_) return sum(call_.y, y, base_rows_, out, base, z * call_.y.in_size);
+    return base(picked(call_.y, y), depth_ ? out : loaded_.data());
+  }
+
+  // A weighted sum of rows. `make(i, into)` makes row i, in `into` or elsewhere.
+  template <class Make>
+  const T* sum(const Axis& axis, int64_t i, RowCache<T>& cache, T* out, Make make, int64_t first_key = 0) {
+    const Taps& taps = *axis.taps;
+    const int begin = taps.begin[i], count = taps.begin[i + 1] - begin;
+    if (cache.slots() > 0) {
+      cache.keep(taps.index + begin, count, first_key);
+    }
+    for (int k = 0; k < count; ++k) {
+      const int64_t from = taps.index[begin + k];
+      if (cache.slots() == 0) {
+        pointers_[k] = make(from, loaded_.data());
+      } else if (T* row = cache.find(first_key + from)) {
+        pointers_[k] = row;
+      } else {
+        T* into = cache.add(first_key + from);
+        const T* made = make_nested(make, from, into);
+        pointers_[k] = into;
+        if (made != into) std::memcpy(into, made, summed_length_ * sizeof(T));
+      }
+    }
+    if (count > 0) pointers_[count] = pointers_[count - 1];
+    Sampler::pack(taps.weight + begin, count, weights_.data());
+    Sampler::sum(pointers_.data(), weights_.data(), count, taps.precision, out, summed_length_);
+    return out;
+  }
+
+  // The depth's sum makes its rows by vertical sums, which use the same list of pointers.
+  template <class Make>
+  const T* make_nested(Make make, int64_t from, T* into) {
+    if (!depth_) return make(from, into);
+    std::vector<const T*> outer_pointers;
+    outer_pointers.swap(pointers_);
+    pointers_.resize(outer_pointers.size());
+    const T* made = make(from, into);
+    outer_pointers.swap(pointers_);
+    return made;
+  }
+
+  // Input row (y, z): loaded, and resampled where that comes first.
+  const T* base_row(int64_t y, int64_t z, T* into) {
+    const S* source = in_ + y * call_.y.in_stride + z * call_.z.in_stride;
+    if (!horizontal_first_) return load(source, into);
+    map_->run(load(source, loaded_.data()), into);
+    return into;
+  }
+
+  // The row as it lies in memory where that will do; else in `into`, which is readable_length_ long.
+  const T* load(const S* source, T* into) {
+    if (!source_dense_) source = gathered(source);
+    if (!Prologue::kIdentity) {
+      Prologue::row(source, reinterpret_cast<typename Prologue::To*>(into), in_length_, row_operands_);
+      return into;
+    }
+    const T* values = reinterpret_cast<const T*>(source);
+    const bool read_in_full = map_ != nullptr && (horizontal_first_ || (!vertical_ && !depth_));
+    if (!source_dense_ || !read_in_full || readable_length_ == in_length_) return values;
+    std::memcpy(into, values, in_length_ * sizeof(T));
+    return into;
+  }
+
+  const S* gathered(const S* source) {
+    S* out = gathered_.data();
+    if (call_.in_channel_stride == 1) {
+      for (int64_t x = 0; x < call_.x.in_size; ++x, out += call_.channels) {
+        std::memcpy(out, source + x * call_.x.in_stride, call_.channels * sizeof(S));
+      }
+      return gathered_.data();
+    }
+    for (int64_t x = 0; x < call_.x.in_size; ++x) {
+      const S* pixel = source + x * call_.x.in_stride;
+      for (int64_t c = 0; c < call_.channels; ++c) *out++ = pixel[c * call_.in_channel_stride];
+    }
+    return gathered_.data();
+  }
+
+  void scatter(O* target) {
+    const O* in = stored_.data();
+    for (int64_t x = 0; x < call_.x.out_size; ++x) {
+      O* pixel = target + x * call_.x.out_stride;
+      for (int64_t c = 0; c < call_.channels; ++c) pixel[c * call_.out_channel_stride] = *in++;
+    }
+  }
+
+  // Fills what is border number `of_row`, or more by the row's own map; `stored`: only those that go around the epilogue.
+  void put_borders(int32_t of_row, uint8_t* row, int64_t element, bool stored) {
+    if (of_row > 0) put_border(of_row, 0, call_.x.out_size, row, element, stored);
+    if (map_ == nullptr) return;
+    for (const auto& run : map_->borders()) {
+      if (run.number > of_row) put_border(run.number, run.begin, run.end, row, element, stored);
+    }
+  }
+
+  void put_border(int32_t number, int64_t begin, int64_t end, uint8_t* row, int64_t element, bool stored) {
+    if ((number >= call_.first_stored) != stored) return;
+    const uint8_t* value = call_.borders + (number - 1) * call_.border_stride;
+    const int64_t bytes = stored ? call_.stored_border_bytes : call_.border_bytes;
+    uint8_t* out = row + begin * call_.channels * element;
+    uint8_t* const stop = row + end * call_.channels * element;
+    if (out == stop) return;
+    std::memcpy(out, value, bytes);
+    for (int64_t done = bytes; out + done < stop; done *= 2) {  // what is filled, doubled
+      std::memcpy(out + done, out, std::min<int64_t>(done, stop - out - done));
+    }
+  }
+
+  // Per-channel vectors of interleaved rows, once for every element of a row.
+  void expand_vectors() {
+    row_operands_ = {};
+    row_operands_.planar = call_.channel_axis >= 0;
+    if (row_operands_.planar) return;
+    for (int64_t v = 0; v < call_.vector_count; ++v) {
+      const int64_t bytes = call_.channels * call_.vectors[v].element_bytes;
+      const int64_t pixels = std::max(call_.x.in_size, call_.x.out_size);
+      expanded_[v].resize(bytes * pixels);
+      for (int64_t x = 0; x < pixels; ++x) std::memcpy(expanded_[v].data() + x * bytes, call_.vectors[v].data, bytes);
+      row_operands_.vectors[v] = expanded_[v].data();
+    }
+  }
+
+  void select_channel(int64_t channel) {
+    for (int64_t v = 0; v < call_.vector_count; ++v) {
+      const Operand& vector = call_.vectors[v];
+      row_operands_.vectors[v] = static_cast<const uint8_t*>(vector.data) + channel * vector.element_bytes;
+    }
+  }
+
+  const RowOperands& operands(int64_t y, int64_t z) {
+    for (int64_t t = 0; t < call_.tensor_count; ++t) {
+      const Operand& tensor = call_.tensors[t];
+      const int64_t offset = tensor_offsets_[t] + y * tensor.y_stride + z * tensor.z_stride;
+      const uint8_t* row = static_cast<const uint8_t*>(tensor.data) + offset * tensor.element_bytes;
+      row_operands_.tensors[t] = dense(tensor.x_stride, tensor.channel_stride, call_.x.out_size) ? row : gather_tensor(t, row);
+    }
+    return row_operands_;
+  }
+
+  const void* gather_tensor(int64_t t, const uint8_t* row) {
+    const Operand& tensor = call_.tensors[t];
+    const int64_t bytes = tensor.element_bytes;
+    tensor_rows_[t].resize(out_length_ * bytes);
+    uint8_t* out = tensor_rows_[t].data();
+    for (int64_t x = 0; x < call_.x.out_size; ++x) {
+      for (int64_t c = 0; c < call_.channels; ++c, out += bytes) {
+        std::memcpy(out, row + (x * tensor.x_stride + c * tensor.channel_stride) * bytes, bytes);
+      }
+    }
+    return tensor_rows_[t].data();
+  }
+
+  const Call& call_;
+  const RowMap<Sampler>* map_;
+  int64_t in_length_;        // elements of a source row
+  int64_t out_length_;       // elements of a target row
+  int64_t readable_length_;  // elements the horizontal pass may read of a row
+  int64_t summed_length_ = 0;  // elements of the rows that are summed
+  bool source_dense_, target_dense_, vertical_, depth_;
+  bool horizontal_first_ = false;
+  bool in_place_ = false;  // source rows are used where they lie
+
+  const S* in_ = nullptr;
+  O* out_ = nullptr;
+  int32_t border_ = 0;
+  int64_t depth_y_ = -1;  // vertical_rows_ are of this y
+  int64_t tensor_offsets_[kMaxOperands] = {};
+  RowOperands row_operands_ = {};
+
+  RowCache<T> base_rows_;      // rows the vertical pass sums
+  RowCache<T> vertical_rows_;  // rows the depth pass sums
+  std::vector<S> gathered_;
+  std::vector<T> loaded_, summed_, sampled_;
+  std::vector<O> stored_;
+  std::vector<const T*> pointers_;
+  std::vector<typename Sampler::Weight> weights_;
+  std::vector<uint8_t> expanded_[kMaxOperands], tensor_rows_[kMaxOperands];
+};
+
+template <class Prologue, class Sampler, class Epilogue>
+struct Resample {
+  static void run(const Call& call) {
+    int64_t rows = call.y.out_size * call.z.out_size;
+    for (int64_t a = 0; a < call.outer_count; ++a) rows *= call.outer[a].out_size;
+    const auto body = [](void* context, int64_t begin, int64_t end) {
+      Worker<Prologue, Sampler, Epilogue>(*static_cast<const Call*>(context)).run(begin, end);
+    };
+    call.parallel(rows, call.threads, body, const_cast<Call*>(&call));
+  }
+
+  static const void* prepare(const Taps& taps, int64_t channels, int64_t* bytes) {
+    const auto* map = new RowMap<Sampler>(taps, channels);
+    *bytes = static_cast<int64_t>(map->bytes());
+    return map;
+  }
+
+  static void release(const void* lanes) { delete static_cast<const RowMap<Sampler>*>(lanes); }
+
+  static constexpr Kernel kernel() { return {run, prepare, release, static_cast<int32_t>(Sampler::kArithmetic)}; }
+};
+
+}  // namespace polyphase

@@ -1,0 +1,100 @@
+// What a kernel does to the values of a row, by dtype: floats, uint8 with 16 bit weights, or moving alone.
+#pragma once
+
+#include <memory>
+
+#include "polyphase/floats.h"
+#include "polyphase/pick.h"
+#include "polyphase/quantised.h"
+
+namespace polyphase {
+
+template <class T>
+struct FloatSampler {
+  using Value = T;
+  using Weight = T;
+  using Lanes = FloatLanes<T>;
+  static constexpr Arithmetic kArithmetic = sizeof(T) == 8 ? Arithmetic::kFloat64 : Arithmetic::kFloat32;
+  static constexpr bool kAnyOrder = true;
+
+  static void pack(const double* weights, int taps, Weight* packed) { std::copy_n(weights, taps, packed); }
+  static void sum(const T* const* rows, const Weight* weights, int taps, int, T* out, int64_t length) {
+    vertical(rows, weights, taps, out, length);
+  }
+};
+
+struct QuantisedSampler {
+  using Value = uint8_t;
+  using Weight = int32_t;  // a pair of them
+  using Lanes = ByteLanes;
+  static constexpr Arithmetic kArithmetic = Arithmetic::kQuantised;
+  static constexpr bool kAnyOrder = false;  // eager rounds after the horizontal pass, then after the vertical one
+
+  static void pack(const double* weights, int taps, Weight* packed) { pack_pairs(weights, taps, packed); }
+  static void sum(const uint8_t* const* rows, const Weight* pairs, int taps, int precision, uint8_t* out, int64_t length) {
+    vertical(rows, pairs, taps, precision, out, length);
+  }
+};
+
+// Values of any dtype, moved. `kNearest` is the arithmetic that finds the nearest pixel.
+template <class T, Arithmetic kNearest>
+struct MovingSampler {
+  using Value = T;
+  using Weight = T;
+  struct Lanes {
+    Lanes(const Taps&, int64_t) {}
+    int64_t readable_length() const { return 0; }
+    size_t bytes() const { return 0; }
+    void run(const T*, T*) const {}
+  };
+  static constexpr Arithmetic kArithmetic = kNearest;
+  static constexpr bool kAnyOrder = true;
+  static void pack(const double*, int, Weight*) {}
+  static void sum(const T* const*, const Weight*, int, int, T*, int64_t) {}
+};
+
+// The tables by which a row is read horizontally.
+template <class Sampler>
+class RowMap {
+ public:
+  using T = typename Sampler::Value;
+  struct BorderRun {
+    int64_t begin, end;  // pixels
+    int32_t number;
+  };
+
+  RowMap(const Taps& taps, int64_t channels) {
+    if (taps.index_only) {
+      picked_ = std::make_unique<PickLanes>(taps, channels * static_cast<int64_t>(sizeof(T)));
+    } else {
+      weighted_ = std::make_unique<typename Sampler::Lanes>(taps, channels);
+    }
+    for (int64_t x = 0; taps.border != nullptr && x < taps.out_size; ++x) {
+      if (taps.border[x] == 0) continue;
+      if (!borders_.empty() && borders_.back().end == x && borders_.back().number == taps.border[x]) {
+        borders_.back().end = x + 1;
+      } else {
+        borders_.push_back({x, x + 1, taps.border[x]});
+      }
+    }
+  }
+
+  bool weighted() const { return weighted_ != nullptr; }
+  int64_t readable_length() const { return weighted_ ? weighted_->readable_length() : 0; }
+  const std::vector<BorderRun>& borders() const { return borders_; }
+  size_t bytes() const {
+    return sizeof(*this) + borders_.capacity() * sizeof(BorderRun) + (weighted_ ? weighted_->bytes() : picked_->bytes());
+  }
+
+  void run(const T* in, T* out) const {
+    if (weighted_) return weighted_->run(in, out);
+    picked_->run(reinterpret_cast<const uint8_t*>(in), reinterpret_cast<uint8_t*>(out));
+  }
+
+ private:
+  std::unique_ptr<typename Sampler::Lanes> weighted_;
+  std::unique_ptr<PickLanes> picked_;
+  std::vector<BorderRun> borders_;
+};
+
+}  // namespace polyphase

@@ -1,0 +1,214 @@
+// A vector register of float or double, for each instruction set: the only file of the float kernels that knows one.
+//
+// `Vec<T>::kWindow` elements from a pointer on are what `window` may read; nothing else reads beyond what it is told.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace polyphase {
+
+template <class T>
+struct Vec;
+
+#if defined(__AVX512F__)
+
+template <>
+struct Vec<float> {
+  static constexpr int kLanes = 16;
+  static constexpr int kWindow = 32;
+  using Index = __m512i;
+
+  __m512 v;
+
+  static Vec zero() { return {_mm512_setzero_ps()}; }
+  static Vec broadcast(float x) { return {_mm512_set1_ps(x)}; }
+  static Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  static Vec load_first(const float* p, int n) { return {_mm512_maskz_loadu_ps(first(n), p)}; }
+  void store(float* p) const { _mm512_storeu_ps(p, v); }
+  void store_first(float* p, int n) const { _mm512_mask_storeu_ps(p, first(n), v); }
+
+  static Index load_index(const int32_t* p) { return _mm512_loadu_si512(p); }
+  static Index advance(Index i, int32_t by) { return _mm512_add_epi32(i, _mm512_set1_epi32(by)); }
+  // Lane l is window[i[l]].
+  static Vec pick(const float* window, Index i) {
+    return {_mm512_permutex2var_ps(_mm512_loadu_ps(window), i, _mm512_loadu_ps(window + 16))};
+  }
+  static Vec gather(const float* p, Index i) { return {_mm512_i32gather_ps(i, p, 4)}; }
+
+  bool has_nan() const { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
+  // This value where `weight` is not 0, else 0.
+  Vec where_nonzero(Vec weight) const {
+    return {_mm512_maskz_mov_ps(_mm512_test_epi32_mask(_mm512_castps_si512(weight.v), _mm512_castps_si512(weight.v)), v)};
+  }
+
+ private:
+  static __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1); }
+};
+
+template <>
+struct Vec<double> {
+  static constexpr int kLanes = 8;
+  static constexpr int kWindow = 16;
+  using Index = __m256i;
+
+  __m512d v;
+
+  static Vec zero() { return {_mm512_setzero_pd()}; }
+  static Vec broadcast(double x) { return {_mm512_set1_pd(x)}; }
+  static Vec load(const double* p) { return {_mm512_loadu_pd(p)}; }
+  static Vec load_first(const double* p, int n) { return {_mm512_maskz_loadu_pd(first(n), p)}; }
+  void store(double* p) const { _mm512_storeu_pd(p, v); }
+  void store_first(double* p, int n) const { _mm512_mask_storeu_pd(p, first(n), v); }
+
+  static Index load_index(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static Index advance(Index i, int32_t by) { return _mm256_add_epi32(i, _mm256_set1_epi32(by)); }
+  static Vec pick(const double* window, Index i) {
+    return {_mm512_permutex2var_pd(_mm512_loadu_pd(window), _mm512_cvtepi32_epi64(i), _mm512_loadu_pd(window + 8))};
+  }
+  static Vec gather(const double* p, Index i) { return {_mm512_i32gather_pd(i, p, 8)}; }
+
+  bool has_nan() const { return _mm512_cmp_pd_mask(v, v, _CMP_UNORD_Q) != 0; }
+  Vec where_nonzero(Vec weight) const {
+    return {_mm512_maskz_mov_pd(_mm512_test_epi64_mask(_mm512_castpd_si512(weight.v), _mm512_castpd_si512(weight.v)), v)};
+  }
+
+ private:
+  static __mmask8 first(int n) { return static_cast<__mmask8>((1u << n) - 1); }
+};
+
+inline Vec<float> multiply_add(Vec<float> a, Vec<float> b, Vec<float> c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }
+
+#elif defined(__AVX2__)
+
+// The first n lanes of eight 32 bit ones.
+inline __m256i first_lanes(int n) {
+  alignas(32) static const int32_t kRamp[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kRamp + 8 - n));
+}
+
+template <>
+struct Vec<float> {
+  static constexpr int kLanes = 8;
+  static constexpr int kWindow = 16;
+  using Index = __m256i;
+
+  __m256 v;
+
+  static Vec zero() { return {_mm256_setzero_ps()}; }
+  static Vec broadcast(float x) { return {_mm256_set1_ps(x)}; }
+  static Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  static Vec load_first(const float* p, int n) { return {_mm256_maskload_ps(p, first_lanes(n))}; }
+  void store(float* p) const { _mm256_storeu_ps(p, v); }
+  void store_first(float* p, int n) const { _mm256_maskstore_ps(p, first_lanes(n), v); }
+
+  static Index load_index(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static Index advance(Index i, int32_t by) { return _mm256_add_epi32(i, _mm256_set1_epi32(by)); }
+  static Vec pick(const float* window, Index i) {
+    const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(window), i);
+    const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(window + 8), i);
+    return {_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)))};  // bit 3 to the sign
+  }
+  static Vec gather(const float* p, Index i) { return {_mm256_i32gather_ps(p, i, 4)}; }
+
+  bool has_nan() const { return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0; }
+  Vec where_nonzero(Vec weight) const {
+    return {_mm256_and_ps(v, _mm256_cmp_ps(weight.v, _mm256_setzero_ps(), _CMP_NEQ_UQ))};
+  }
+};
+
+template <>
+struct Vec<double> {
+  static constexpr int kLanes = 4;
+  static constexpr int kWindow = 8;
+  using Index = __m128i;
+
+  __m256d v;
+
+  static Vec zero() { return {_mm256_setzero_pd()}; }
+  static Vec broadcast(double x) { return {_mm256_set1_pd(x)}; }
+  static Vec load(const double* p) { return {_mm256_loadu_pd(p)}; }
+  static Vec load_first(const double* p, int n) { return {_mm256_maskload_pd(p, first_lanes(2 * n))}; }
+  void store(double* p) const { _mm256_storeu_pd(p, v); }
+  void store_first(double* p, int n) const { _mm256_maskstore_pd(p, first_lanes(2 * n), v); }
+
+  static Index load_index(const int32_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+  static Index advance(Index i, int32_t by) { return _mm_add_epi32(i, _mm_set1_epi32(by)); }
+  static Vec pick(const double* window, Index i) { return gather(window, i); }
+  static Vec gather(const double* p, Index i) { return {_mm256_i32gather_pd(p, i, 8)}; }
+
+  bool has_nan() const { return _mm256_movemask_pd(_mm256_cmp_pd(v, v, _CMP_UNORD_Q)) != 0; }
+  Vec where_nonzero(Vec weight) const {
+    return {_mm256_and_pd(v, _mm256_cmp_pd(weight.v, _mm256_setzero_pd(), _CMP_NEQ_UQ))};
+  }
+};
+
+inline Vec<float> multiply_add(Vec<float> a, Vec<float> b, Vec<float> c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
+
+#else
+
+// 16 bytes by the compiler's vector extension: SSE2, NEON, or plain code.
+template <class T>
+struct Vec {
+  static constexpr int kLanes = 16 / sizeof(T);
+  static constexpr int kWindow = 2 * kLanes;
+  struct Index {
+    int32_t lane[kLanes];
+  };
+  typedef T Register __attribute__((vector_size(16)));
+
+  Register v;
+
+  static Vec zero() { return {Register{}}; }
+  static Vec broadcast(T x) { return {Register{} + x}; }
+  static Vec load(const T* p) { return load_first(p, kLanes); }
+  static Vec load_first(const T* p, int n) {
+    Vec result = zero();
+    std::memcpy(&result.v, p, n * sizeof(T));
+    return result;
+  }
+  void store(T* p) const { std::memcpy(p, &v, sizeof(v)); }
+  void store_first(T* p, int n) const { std::memcpy(p, &v, n * sizeof(T)); }
+
+  static Index load_index(const int32_t* p) {
+    Index i;
+    std::memcpy(&i, p, sizeof(i));
+    return i;
+  }
+  static Index advance(Index i, int32_t by) {
+    for (int32_t& lane : i.lane) lane += by;
+    return i;
+  }
+  static Vec pick(const T* window, Index i) { return gather(window, i); }
+  static Vec gather(const T* p, Index i) {
+    Vec result;
+    for (int l = 0; l < kLanes; ++l) result.v[l] = p[i.lane[l]];
+    return result;
+  }
+
+  bool has_nan() const {
+    bool found = false;
+    for (int l = 0; l < kLanes; ++l) found |= v[l] != v[l];
+    return found;
+  }
+  Vec where_nonzero(Vec weight) const {
+    Vec result;
+    for (int l = 0; l < kLanes; ++l) result.v[l] = weight.v[l] != 0 ? v[l] : T(0);
+    return result;
+  }
+};
+
+template <class T>
+inline Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<T> c) {
+  return {a.v * b.v + c.v};
+}
+
+#endif
+
+}  // namespace polyphase

@@ -1,0 +1,53 @@
+"""Kernels and the launcher, loaded: built when first asked for, found in the cache from then on."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from polyphase.cpu import build, emit, isa
+from polyphase.cpu.plan import Plan
+
+LAUNCHER = Path(__file__).parent / "launcher.cpp"
+
+_lock = threading.RLock()
+_libraries: dict[Path, ctypes.CDLL] = {}  # never unloaded: tables in the launcher's cache point into them
+
+
+class Launcher(NamedTuple):
+    """What launcher.cpp gives Python; its comments say how each is called."""
+
+    bind: Callable[..., object]
+    launch: Callable[..., int]
+    counts: Callable[[], tuple[int, int, int]]
+    forget: Callable[[], int]
+
+
+@functools.cache
+def launcher() -> Launcher:
+    with _lock:
+        library = ctypes.PyDLL(str(build.libraries([_launcher_request()])[0]))
+        library.polyphase_functions.restype = ctypes.py_object
+        return Launcher(*library.polyphase_functions())
+
+
+@functools.cache
+def address(plan: Plan) -> int:
+    """Where the kernel of a plan lies, for the launcher. The launcher, if there is none yet, is built beside it."""
+    with _lock:
+        path, _ = build.libraries([build.Request(emit.kernel_source(plan), plan.isa), _launcher_request()])
+        if path not in _libraries:
+            _libraries[path] = ctypes.CDLL(str(path))
+        return ctypes.addressof(ctypes.c_char.in_dll(_libraries[path], emit.KERNEL_SYMBOL))
+
+
+def loaded() -> int:
+    return len(_libraries)
+
+
+def _launcher_request() -> build.Request:
+    return build.Request(LAUNCHER.read_text(encoding="utf-8"), isa.chosen(), "launcher", ("-pthread",))

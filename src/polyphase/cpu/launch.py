@@ -1,0 +1,197 @@
+"""Axis maps, or a whole program, run on a CPU image by a kernel."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from polyphase.cpu import emit, isa, kernels, plain_torch
+from polyphase.cpu.plan import Plan, plan_move, plan_program, plan_sums
+from polyphase.cpu.recipes import encode
+from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelsWarning
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.pointwise import Channel, Operand, scalar_tensor
+from polyphase.sampling.programs import Axes, Program
+from polyphase.sampling.reference import memory_format
+from polyphase.sampling.steps import Flip, Pad, Weighted
+
+Scalar: TypeAlias = "float | int | bool | complex"
+Sizes: TypeAlias = tuple[int, ...]
+Maps: TypeAlias = tuple[AxisMap, ...]
+# The values of constant borders as bytes, as launcher.cpp's `read_borders` takes them.
+Borders: TypeAlias = "tuple[()] | tuple[bytes, int, int, int, int]"
+# (channel dimension, vectors, tensors), as launcher.cpp's `read_operands` takes them.
+Operands: TypeAlias = "tuple[()] | tuple[int, tuple[object, ...], tuple[object, ...]]"
+
+_CPU = torch.device("cpu")
+
+
+def resample(image: Tensor, maps: Maps, *, transposed: bool = False, in_size: Sizes = (), border: Scalar = 0) -> Tensor:
+    """The maps on the last dimensions, or their adjoint, which goes from the forward's output to its `in_size`."""
+    return bound(image.dtype, image.shape, image.stride(), maps, transposed, in_size, border, repr(border))(image)
+
+
+@functools.lru_cache(maxsize=512)
+def bound(
+    dtype: torch.dtype,
+    shape: Sizes,
+    strides: Sizes,
+    maps: Maps,
+    transposed: bool = False,
+    in_size: Sizes = (),
+    border: Scalar = 0,
+    border_text: str = "",
+) -> Callable[[Tensor], Tensor]:
+    """What `resample` does, for images of one dtype, shape and strides. `border_text` tells -0.0 from 0.0."""
+    try:
+        return Bound(dtype, shape, strides, maps, transposed, in_size, border)
+    except (CompilerMissingError, BuildFailedError) as error:
+        _warn_once(error)
+        return functools.partial(plain_torch.resample, maps=maps, transposed=transposed, in_size=in_size, border=border)
+
+
+class Bound:
+    """A kernel with all it needs but an image."""
+
+    __slots__ = ("_dtype", "_handle", "_launch", "_shape", "_strides")
+
+    def __init__(
+        self,
+        dtype: torch.dtype,
+        shape: Sizes,
+        strides: Sizes,
+        maps: Maps,
+        transposed: bool = False,
+        in_size: Sizes = (),
+        border: Scalar = 0,
+    ) -> None:
+        leading = len(shape) - len(maps)
+        after = in_size if transposed else [one.output_size(n) for one, n in zip(maps, shape[leading:], strict=True)]
+        self._dtype = dtype
+        self._shape = (*shape[:leading], *after)
+        flips_only = all(isinstance(step, Flip) for one in maps for step in one.steps)
+        self._strides = _output_strides(shape, strides, self._shape, flips_only)
+        self._handle = None
+        if 0 in self._shape:
+            return
+        weighted = any(_may_sum(one, transposed) for one in maps)
+        plan = plan_sums(dtype, isa.chosen()) if weighted else plan_move(dtype, isa.chosen())
+        kernel, launcher = kernels.address(plan), kernels.launcher()
+        self._launch = launcher.launch
+        self._handle = launcher.bind(
+            kernel, int(transposed), 0 if weighted else dtype.itemsize,
+            tuple(shape), strides, self._shape, self._strides, (b"",) * leading + tuple(map(encode, maps)),
+            _border(dtype, border) if _has_border(maps) else (), (),
+        )  # fmt: skip
+
+    def __call__(self, image: Tensor) -> Tensor:
+        out = _empty_strided(self._shape, self._strides, self._dtype)
+        if self._handle is not None:
+            self._launch(self._handle, image.data_ptr(), out.data_ptr(), torch.get_num_threads())
+        return out
+
+
+def run(
+    program: Program,
+    image: Tensor,
+    *,
+    channels: Mapping[int, Tensor] | None = None,
+    tensors: Mapping[int, Tensor] | None = None,
+) -> Tensor:
+    """A whole program, arithmetic included, for an image (N, C, spatial...)."""
+    assert isinstance(program.sampler, Axes), "warps have kernels of their own"
+    plan, maps = plan_program(program, isa.chosen()), program.sampler.maps
+    after = [one.output_size(n) for one, n in zip(maps, image.shape[2:], strict=True)]
+    layout = memory_format(program.order, image)
+    out = torch.empty((*image.shape[:2], *after), dtype=program.target, memory_format=layout)
+    if out.numel() == 0:
+        return out
+    vectors = [(channels or {})[slot].contiguous() for slot in emit.slots(Channel, plan.prologue, plan.epilogue)]
+    others = [(tensors or {})[slot] for slot in emit.slots(Operand, plan.epilogue)]
+    handle = kernels.launcher().bind(
+        kernels.address(plan), 0, image.element_size() if plan.source is None else 0,
+        tuple(image.shape), image.stride(), tuple(out.shape), out.stride(), (b"", b"", *map(encode, maps)),
+        _program_borders(program, plan), _operands(vectors, others),
+    )  # fmt: skip
+    kernels.launcher().launch(handle, image.data_ptr(), out.data_ptr(), torch.get_num_threads())
+    return out
+
+
+def _may_sum(axis_map: AxisMap, transposed: bool) -> bool:
+    """Whether an output can be more, or less, than one input. The adjoint of a flip is a flip."""
+    if transposed:
+        return any(not isinstance(step, Flip) for step in axis_map.steps)
+    return any(isinstance(step, Weighted) for step in axis_map.steps)
+
+
+def _has_border(maps: Maps) -> bool:
+    return any(isinstance(step, Pad) and step.border for one in maps for step in one.steps)
+
+
+def _output_strides(shape: Sizes, strides: Sizes, out_shape: Sizes, flips_only: bool) -> Sizes:
+    """Flips keep any dense strides, as torch.flip does; other maps keep channels last."""
+    image = torch.empty_strided(shape, strides, device="meta")
+    if flips_only:
+        return torch.empty_like(image).stride()
+    return torch.empty(out_shape, device="meta", memory_format=memory_format("preserve", image)).stride()
+
+
+def _border(dtype: torch.dtype, value: Scalar) -> Borders:
+    data = _bytes(torch.tensor(value).to(dtype))
+    return data, len(data), 2, len(data), 0
+
+
+def _program_borders(program: Program, plan: Plan) -> Borders:
+    """Borders from before the epilogue as values that are sampled, the others as values that are stored."""
+    if not program.borders:
+        return ()
+    work = program.source if plan.source is None else plan.work
+    values = [
+        _bytes(scalar_tensor(border.value, program.target, _CPU))
+        if border.stored
+        else _bytes(scalar_tensor(border.value, program.sampled, _CPU).to(work))
+        for border in program.borders
+    ]
+    stride = max(map(len, values))
+    first_stored = 1 + sum(not border.stored for border in program.borders)
+    data = b"".join(value.ljust(stride, b"\0") for value in values)
+    return data, stride, first_stored, work.itemsize, program.target.itemsize
+
+
+def _operands(vectors: Sequence[Tensor], tensors: Sequence[Tensor]) -> Operands:
+    if not vectors and not tensors:
+        return ()
+    return (
+        1,
+        tuple((one.data_ptr(), one.element_size()) for one in vectors),
+        tuple((one.data_ptr(), one.element_size(), one.stride()) for one in tensors),
+    )
+
+
+def _bytes(scalar: Tensor) -> bytes:
+    return bytes(scalar.reshape(1).view(torch.uint8).tolist())
+
+
+@functools.cache
+def _warn_once(error: Exception) -> None:
+    warnings.warn(
+        f"Polyphase runs on plain PyTorch operations, correct but slow: {error}", NoKernelsWarning, stacklevel=4
+    )
+
+
+def _find_empty_strided() -> Callable[[Sizes, Sizes, torch.dtype], Tensor]:
+    """Inductor's own way to an output costs a third of torch.empty_strided's. It is private: gone, the public one."""
+    try:
+        from torch._C._dynamo.guards import _empty_strided_cpu
+
+        return _empty_strided_cpu  # type: ignore[no-any-return]
+    except ImportError:
+        return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
+
+
+_empty_strided = _find_empty_strided()

@@ -1,0 +1,298 @@
+// From Python to a kernel, in two steps. `bind` takes sizes, strides and maps, finds the tables and arranges the
+// dimensions; `launch` takes the addresses of an image and of its output, lets the GIL go and runs.
+//
+// Python has checked that what it hands over belongs together.
+#include <atomic>
+#include <stdexcept>
+#include <vector>
+
+#include "polyphase/abi.h"
+#include "polyphase/geometry.h"
+#include "polyphase/python_api.h"
+#include "polyphase/table_cache.h"
+#include "polyphase/threads.h"
+
+namespace polyphase {
+namespace {
+
+std::atomic<int64_t> launched{0};
+
+// Fewer elements than this are not worth waking a thread for.
+constexpr int64_t kElementsPerThread = 32768;
+
+struct PythonError {};  // already set
+
+int64_t integer(PyObject* object) {
+  const long long value = PyLong_AsLongLong(object);
+  if (value == -1 && PyErr_Occurred() != nullptr) throw PythonError();
+  return value;
+}
+
+PyObject* item(PyObject* tuple, ptrdiff_t i) {
+  PyObject* object = PyTuple_GetItem(tuple, i);
+  if (object == nullptr) throw PythonError();
+  return object;
+}
+
+int64_t integer(PyObject* tuple, ptrdiff_t i) { return integer(item(tuple, i)); }
+
+struct Data {
+  const uint8_t* data;
+  int64_t size;
+};
+
+Data bytes(PyObject* object) {
+  char* data;
+  ptrdiff_t size;
+  if (PyBytes_AsStringAndSize(object, &data, &size) < 0) throw PythonError();
+  return {reinterpret_cast<const uint8_t*>(data), size};
+}
+
+bool may_be_weighted(const Dimension& d, bool transposed) {
+  for (int64_t s = 0; s < d.step_count; ++s) {
+    if (d.steps[s].kind <= Step::kArea) return true;
+    if (transposed && d.steps[s].kind != Step::kFlip) return true;
+  }
+  return false;
+}
+
+// (data, element_bytes, strides or ()) of a tensor the epilogue reads.
+Operand operand(PyObject* description) {
+  Operand result = {};
+  result.data = reinterpret_cast<const void*>(integer(description, 0));
+  result.element_bytes = integer(description, 1);
+  return result;
+}
+
+// What Python asked for, as C++. A Call that lacks only its addresses, and what it points at.
+struct Bound {
+  const Kernel* kernel;
+  Call call = {};
+  std::vector<std::shared_ptr<const Table>> tables;
+  std::vector<uint8_t> borders;
+};
+
+struct Request {
+  Bound& bound;
+  bool transposed;
+  int64_t element_bytes;
+  std::vector<Dimension> dimensions;
+};
+
+void read_operands(PyObject* operands, Request& request) {
+  Call& call = request.bound.call;
+  PyObject* vectors = item(operands, 1);
+  PyObject* tensors = item(operands, 2);
+  call.vector_count = PyTuple_Size(vectors);
+  call.tensor_count = PyTuple_Size(tensors);
+  if (call.vector_count > kMaxOperands || call.tensor_count > kMaxOperands) {
+    throw std::invalid_argument("too many operands for one kernel");
+  }
+  for (int64_t v = 0; v < call.vector_count; ++v) call.vectors[v] = operand(item(vectors, v));
+  for (int64_t t = 0; t < call.tensor_count; ++t) {
+    call.tensors[t] = operand(item(tensors, t));
+    PyObject* strides = item(item(tensors, t), 2);
+    for (size_t d = 0; d < request.dimensions.size(); ++d) {
+      request.dimensions[d].tensor_strides[t] = integer(strides, static_cast<ptrdiff_t>(d));
+    }
+  }
+  if (call.vector_count > 0) request.dimensions.at(integer(operands, 0)).channels = true;
+}
+
+void read_dimensions(PyObject* in_sizes, PyObject* in_strides, PyObject* out_sizes, PyObject* out_strides,
+                     PyObject* recipes, Request& request) {
+  const ptrdiff_t count = PyTuple_Size(recipes);
+  request.dimensions.resize(count);
+  for (ptrdiff_t i = 0; i < count; ++i) {
+    Dimension& d = request.dimensions[i];
+    d.in_size = integer(in_sizes, i);
+    d.out_size = integer(out_sizes, i);
+    d.in_stride = integer(in_strides, i);
+    d.out_stride = integer(out_strides, i);
+    const Data recipe = bytes(item(recipes, i));
+    d.steps = reinterpret_cast<const Step*>(recipe.data);
+    d.step_count = recipe.size / static_cast<int64_t>(sizeof(Step));
+    d.weighted = may_be_weighted(d, request.transposed);
+    if (!d.mapped() && d.in_size != d.out_size) throw std::invalid_argument("an axis without a map changes its size");
+  }
+}
+
+// A kernel that only moves sees an element as so many bytes, whatever its dtype.
+void elements_as_bytes(Request& request) {
+  for (Dimension& d : request.dimensions) {
+    d.in_stride *= request.element_bytes;
+    d.out_stride *= request.element_bytes;
+  }
+  Dimension element;
+  element.in_size = element.out_size = request.element_bytes;
+  element.in_stride = element.out_stride = 1;
+  request.dimensions.push_back(element);
+}
+
+Axis axis(const Dimension& d, int64_t channels, const Request& request, const void** lanes = nullptr) {
+  Axis result = {d.in_size, d.out_size, d.in_stride, d.out_stride, nullptr, 1};
+  if (!d.mapped()) return result;
+  Bound& bound = request.bound;
+  const int64_t in_size = request.transposed ? d.out_size : d.in_size;
+  bound.tables.push_back(
+      TableCache::instance().get({bound.kernel, channels, in_size, request.transposed, d.steps, d.step_count}));
+  const Table& table = *bound.tables.back();
+  if (table.taps().in_size != d.in_size || table.taps().out_size != d.out_size) {
+    throw std::invalid_argument("an axis's sizes are not those of its map");
+  }
+  result.taps = &table.taps();
+  result.most_taps = table.most_taps();
+  if (lanes != nullptr) *lanes = table.lanes();
+  return result;
+}
+
+void fill_call(const Geometry& g, const Request& request) {
+  Call& call = request.bound.call;
+  call.channels = g.pixel.out_size;
+  call.in_channel_stride = g.pixel.in_stride;
+  call.out_channel_stride = g.pixel.out_stride;
+  call.x = axis(g.x, call.channels, request, &call.lanes);
+  call.y = axis(g.y, 0, request);
+  call.z = axis(g.z, 0, request);
+  call.outer_count = static_cast<int64_t>(g.outer.size());
+  call.channel_axis = -1;
+  for (int64_t a = 0; a < call.outer_count; ++a) {
+    call.outer[a] = axis(g.outer[a], 0, request);
+    if (g.outer[a].channels) call.channel_axis = a;
+  }
+  for (int64_t t = 0; t < call.tensor_count; ++t) {
+    Operand& tensor = call.tensors[t];
+    tensor.x_stride = g.x.tensor_strides[t];
+    tensor.y_stride = g.y.tensor_strides[t];
+    tensor.z_stride = g.z.tensor_strides[t];
+    tensor.channel_stride = g.pixel.tensor_strides[t];
+    for (int64_t a = 0; a < call.outer_count; ++a) tensor.outer_strides[a] = g.outer[a].tensor_strides[t];
+  }
+  call.parallel = Threads::run;
+}
+
+// (values, bytes from one to the next, first stored number, bytes of a value, bytes of a stored value) or ().
+void read_borders(PyObject* borders, Bound& bound) {
+  if (PyTuple_Size(borders) == 0) return;
+  const Data values = bytes(item(borders, 0));
+  bound.borders.assign(values.data, values.data + values.size);
+  bound.call.borders = bound.borders.data();
+  bound.call.border_stride = integer(borders, 1);
+  bound.call.first_stored = integer(borders, 2);
+  bound.call.border_bytes = integer(borders, 3);
+  bound.call.stored_border_bytes = integer(borders, 4);
+}
+
+int64_t threads_for(const Call& call, int64_t most) {
+  int64_t in = call.x.in_size * call.y.in_size * call.z.in_size * call.channels;
+  int64_t out = call.x.out_size * call.y.out_size * call.z.out_size * call.channels;
+  for (int64_t a = 0; a < call.outer_count; ++a) {
+    in *= call.outer[a].in_size;
+    out *= call.outer[a].out_size;
+  }
+  return std::max<int64_t>(1, std::min(most, std::max(in, out) / kElementsPerThread));
+}
+
+// kernel, transposed, element_bytes, in_sizes, in_strides, out_sizes, out_strides, recipes, borders, operands
+std::unique_ptr<Bound> bind(PyObject* const* args) {
+  auto bound = std::make_unique<Bound>();
+  bound->kernel = reinterpret_cast<const Kernel*>(integer(args[0]));
+  Request request = {*bound, integer(args[1]) != 0, integer(args[2]), {}};
+  read_dimensions(args[3], args[4], args[5], args[6], args[7], request);
+  read_borders(args[8], *bound);
+  if (PyTuple_Size(args[9]) > 0) read_operands(args[9], request);
+  if (request.element_bytes > 0) elements_as_bytes(request);
+  Geometry geometry;
+  const int64_t element_bytes = std::max<int64_t>(request.element_bytes, 1);
+  if (!arrange(std::move(request.dimensions), element_bytes, bound->call.tensor_count, &geometry)) {
+    throw std::invalid_argument("too many weighted axes, or dimensions, for one kernel");
+  }
+  fill_call(geometry, request);
+  return bound;
+}
+
+// bound, source, target, threads
+void launch(PyObject* const* args) {
+  const Bound* bound = static_cast<const Bound*>(PyCapsule_GetPointer(args[0], nullptr));
+  if (bound == nullptr) throw PythonError();
+  Call call = bound->call;
+  call.source = reinterpret_cast<const void*>(integer(args[1]));
+  call.target = reinterpret_cast<void*>(integer(args[2]));
+  call.threads = threads_for(call, integer(args[3]));
+  PyThreadState* state = PyEval_SaveThread();
+  try {
+    bound->kernel->run(call);
+  } catch (...) {
+    PyEval_RestoreThread(state);
+    throw;
+  }
+  PyEval_RestoreThread(state);
+  ++launched;
+}
+
+// Runs `body`, C++ errors turned into Python's.
+template <class Function>
+PyObject* guarded(Function body) {
+  try {
+    return body();
+  } catch (const PythonError&) {
+  } catch (const std::bad_alloc&) {
+    PyErr_SetString(PyExc_MemoryError, "not enough memory for the rows of an image");
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+  }
+  return nullptr;
+}
+
+void release(PyObject* capsule) { delete static_cast<Bound*>(PyCapsule_GetPointer(capsule, nullptr)); }
+
+PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != 10) throw std::invalid_argument("bind takes 10 arguments");
+    std::unique_ptr<Bound> bound = bind(args);
+    PyObject* capsule = PyCapsule_New(bound.get(), nullptr, release);
+    if (capsule == nullptr) throw PythonError();
+    bound.release();
+    return capsule;
+  });
+}
+
+PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != 4) throw std::invalid_argument("launch takes 4 arguments");
+    launch(args);
+    return PyLong_FromLongLong(0);
+  });
+}
+
+PyObject* python_counts(PyObject*, PyObject* const*, ptrdiff_t) {
+  const TableCache& cache = TableCache::instance();
+  PyObject* counts = PyTuple_New(3);
+  const int64_t values[] = {launched, cache.made, cache.cached};
+  for (int i = 0; i < 3; ++i) PyTuple_SetItem(counts, i, PyLong_FromLongLong(values[i]));
+  return counts;
+}
+
+PyObject* python_forget(PyObject*, PyObject* const*, ptrdiff_t) {
+  TableCache::instance().clear();
+  return PyLong_FromLongLong(0);
+}
+
+PyMethodDef functions[] = {
+    {"bind", python_bind, METH_FASTCALL, "A kernel with all it needs but addresses."},
+    {"launch", python_launch, METH_FASTCALL, "Runs what was bound."},
+    {"counts", python_counts, METH_FASTCALL, "(kernels launched, tables made, tables found in the cache)"},
+    {"forget", python_forget, METH_FASTCALL, "Empties the cache of tables."},
+};
+
+}  // namespace
+}  // namespace polyphase
+
+extern "C" __attribute__((visibility("default"))) PyObject* polyphase_functions() {
+  constexpr int kCount = sizeof(polyphase::functions) / sizeof(polyphase::functions[0]);
+  PyObject* tuple = PyTuple_New(kCount);
+  for (int i = 0; i < kCount; ++i) {
+    PyTuple_SetItem(tuple, i, PyCFunction_NewEx(&polyphase::functions[i], nullptr, nullptr));
+  }
+  return tuple;
+}
