@@ -1,6 +1,6 @@
 """Polyphase: a compiler for image resampling in PyTorch."""
 
-from polyphase import decompositions
+from polyphase import decompositions, functional
 from polyphase.version import __version__
 
-__all__ = ["__version__", "decompositions"]
+__all__ = ["__version__", "decompositions", "functional"]

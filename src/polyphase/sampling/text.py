@@ -15,6 +15,7 @@ import inspect
 import math
 import types
 import typing
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import torch
@@ -149,3 +150,17 @@ def _is_union(expected: Any) -> bool:
 
 def _fail(why: str, text: str) -> NoReturn:
     raise ProgramSyntaxError(f"{why}, in {text!r}")
+
+
+@lru_cache(maxsize=1024)
+def maps_to_text(maps: tuple[AxisMap, ...]) -> str:
+    """One map per dimension, as our torch operators carry them."""
+    return to_text(maps)
+
+
+@lru_cache(maxsize=1024)
+def maps_from_text(text: str) -> tuple[AxisMap, ...]:
+    maps = from_text(text)
+    if not isinstance(maps, tuple) or not all(isinstance(axis_map, AxisMap) for axis_map in maps):
+        _fail("not a list of axis maps", text)
+    return maps

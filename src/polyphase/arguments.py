@@ -1,0 +1,330 @@
+"""From the arguments of a call to its axis maps, with every check the call has to pass.
+
+Pure functions of shapes, dtypes and numbers. A mistake raises the exception that eager raises for the same call, with a
+message that names what was seen, what is allowed and the fix.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from functools import lru_cache
+from numbers import Real
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from polyphase.errors import (
+    NotSupportedError,
+    WrongArgumentError,
+    WrongArgumentTypeError,
+    WrongDimensionError,
+    WrongSizeError,
+)
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.steps import PAD_MODES, Area, Flip, Nearest, Pad, Resize, Size, Slice, Step
+
+Maps: TypeAlias = tuple[AxisMap, ...]
+
+#: How many spatial axes each mode of `interpolate` is for.
+AXES: dict[str, tuple[int, ...]] = {
+    "nearest": (1, 2, 3),
+    "nearest-exact": (1, 2, 3),
+    "area": (1, 2, 3),
+    "linear": (1,),
+    "bilinear": (2,),
+    "trilinear": (3,),
+    "bicubic": (2,),
+    "lanczos": (1, 2, 3),
+    "hamming": (1, 2, 3),
+    "box": (1, 2, 3),
+}
+#: The filter of each mode that has one. These modes can be antialiased.
+FILTERS = {
+    "linear": "bilinear",
+    "bilinear": "bilinear",
+    "trilinear": "bilinear",
+    "bicubic": "bicubic",
+    "lanczos": "lanczos",
+    "hamming": "hamming",
+    "box": "box",
+}
+ONLY_ANTIALIASED = ("lanczos", "hamming", "box")
+TAKES_ALIGN_CORNERS = ("linear", "bilinear", "trilinear", "bicubic")
+
+#: What pixels can be mixed in. Modes that only move pixels take every dtype.
+WEIGHTED_DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+#: The ranks that a pad of so many axes takes, unless its border is constant: with or without a batch.
+PAD_RANKS = {1: (2, 3), 2: (3, 4), 3: (4, 5)}
+
+
+def resize_maps(
+    shape: Sequence[Size],
+    dtype: torch.dtype,
+    size: Any,
+    scale_factor: Any,
+    mode: str,
+    align_corners: bool | None,
+    recompute_scale_factor: bool | None,
+    antialias: bool,
+) -> Maps:
+    """The maps of `interpolate`, one per spatial axis.
+
+    A scale factor is kept where eager hands it down to its kernels: it then gives the ratio, not only the size.
+    """
+    axes = len(shape) - 2
+    scales = None
+    if scale_factor is None and not recompute_scale_factor:
+        sizes = (size,) * axes if type(size) is int else _sizes(size, shape)
+    else:
+        scales = _scales(size, scale_factor, shape, tensors_too=bool(recompute_scale_factor) or mode == "area")
+        sizes = tuple(int(n * scale) for n, scale in zip(shape[2:], scales, strict=True))
+        if recompute_scale_factor or mode == "area":
+            scales = None
+    maps = _resize_maps(mode, axes, dtype, sizes, scales, align_corners, antialias)
+    if 0 in shape:
+        _check_not_empty(shape, mode)
+    return maps
+
+
+@lru_cache(maxsize=1024)
+def _resize_maps(
+    mode: str,
+    axes: int,
+    dtype: torch.dtype,
+    sizes: tuple[int, ...],
+    scales: tuple[float, ...] | None,
+    align_corners: bool | None,
+    antialias: bool,
+) -> Maps:
+    _check_mode(mode, axes, align_corners, antialias)
+    least = 0 if mode == "area" else 1
+    if min(sizes) < least:
+        raise WrongSizeError(
+            f"interpolate to size {sizes} with mode {mode!r}; every output size must be at least {least}: "
+            "give a larger size or scale_factor"
+        )
+    if mode not in ("nearest", "nearest-exact") and dtype not in WEIGHTED_DTYPES:
+        raise NotSupportedError(
+            f"interpolate with mode {mode!r} of a {dtype} image; it mixes pixels, which can be "
+            f"{', '.join(map(str, WEIGHTED_DTYPES))}: cast the image, or use mode 'nearest'"
+        )
+    given = zip(sizes, scales or (None,) * axes, strict=True)
+    return tuple(AxisMap((_resize(size, scale, mode, bool(align_corners), antialias),)) for size, scale in given)
+
+
+def _resize(size: int, scale: float | None, mode: str, align_corners: bool, antialias: bool) -> Step:
+    if mode == "area":
+        return Area(size) if size > 0 else Slice(0, 0)  # eager has a mean of nothing, an empty image
+    if mode in FILTERS:
+        return Resize(size, FILTERS[mode], bool(antialias), align_corners, scale)
+    return Nearest(size, mode == "nearest-exact", scale)
+
+
+def _check_mode(mode: str, axes: int, align_corners: bool | None, antialias: bool) -> None:
+    # Eager asks for antialias first, and calls whatever is wrong with it a ValueError.
+    wrong = WrongArgumentError if antialias else NotSupportedError
+    if mode not in AXES:
+        raise wrong(f"unknown interpolate mode {mode!r}; choose one of: {', '.join(AXES)}")
+    if antialias and mode not in FILTERS:
+        raise wrong(f"antialias=True with mode {mode!r}; only {', '.join(FILTERS)} can be antialiased: leave it out")
+    if axes not in AXES[mode]:
+        fitting = [name for name, counts in AXES.items() if axes in counts and (name in FILTERS or not antialias)]
+        raise wrong(
+            f"interpolate mode {mode!r} of a {axes + 2}-dimensional image; it takes (batch, channels) and "
+            f"{' or '.join(map(str, AXES[mode]))} spatial dimensions: "
+            + (f"use {' or '.join(fitting)}" if fitting else "add or remove dimensions with unsqueeze or flatten")
+        )
+    if mode in ONLY_ANTIALIASED and not antialias:
+        raise WrongArgumentError(f"mode {mode!r} without antialias; it exists only antialiased: pass antialias=True")
+    given = bool(align_corners) if mode in ONLY_ANTIALIASED else align_corners is not None  # as eager's lanczos has it
+    if given and mode not in TAKES_ALIGN_CORNERS:
+        raise WrongArgumentError(
+            f"align_corners={align_corners} with mode {mode!r}; only {', '.join(TAKES_ALIGN_CORNERS)} know it: "
+            "leave it out"
+        )
+
+
+def _sizes(size: Any, shape: Sequence[Size]) -> tuple[int, ...]:
+    axes = len(shape) - 2
+    if size is None:
+        raise WrongArgumentError("interpolate with neither size nor scale_factor; give one of them")
+    if not isinstance(size, (tuple, list)):
+        return (_integer(size, "size"),) * axes
+    _check_length(size, "size", shape)
+    return _integers(size, "size")
+
+
+def _scales(size: Any, scale_factor: Any, shape: Sequence[Size], tensors_too: bool) -> tuple[float, ...]:
+    if size is not None:
+        what = "scale_factor" if scale_factor is not None else "recompute_scale_factor"
+        raise WrongArgumentError(f"interpolate with size={size} and {what}; give the one or the other")
+    if scale_factor is None:
+        raise WrongArgumentError("recompute_scale_factor=True without scale_factor; give a scale_factor")
+    if not isinstance(scale_factor, (tuple, list)):
+        return (_scale(scale_factor, tensors_too),) * (len(shape) - 2)
+    _check_length(scale_factor, "scale_factor", shape)
+    return tuple(_scale(factor, tensors_too) for factor in scale_factor)
+
+
+def _scale(factor: Any, tensors_too: bool) -> float:
+    if not isinstance(factor, (float, Real, torch.SymFloat)) and not (tensors_too and isinstance(factor, Tensor)):
+        raise WrongArgumentTypeError(
+            f"scale_factor {factor!r} of type {type(factor).__name__}; it must be a number, or one per spatial axis"
+        )
+    scale = float(factor)
+    if not math.isfinite(scale):
+        raise WrongSizeError(f"scale_factor {scale}; it must be a finite number greater than 0")
+    return scale
+
+
+def _check_length(values: Sequence[Any], name: str, shape: Sequence[Size]) -> None:
+    if len(values) != len(shape) - 2:
+        raise WrongArgumentError(
+            f"{name}={tuple(values)} for an image of shape {tuple(shape)}; its spatial dimensions are those after "
+            f"(batch, channels): give {max(len(shape) - 2, 0)} numbers, or a single one for all"
+        )
+
+
+def _check_not_empty(shape: Sequence[Size], mode: str) -> None:
+    """No batch is fine; without channels, eager lets only area through."""
+    needed = shape[2:] if mode == "area" else shape[1:]
+    if 0 in needed:
+        raise WrongSizeError(
+            f"interpolate of an empty image, of shape {tuple(shape)}; only the batch can be empty: "
+            "every other dimension needs at least one element"
+        )
+
+
+def flip_maps(rank: int, dims: Any) -> Maps:
+    """The maps of `flip` from the first flipped dimension on; none where nothing is flipped."""
+    return _flip_maps(rank, _integers(dims, "dims"))
+
+
+@lru_cache(maxsize=1024)
+def _flip_maps(rank: int, dims: tuple[int, ...]) -> Maps:
+    flipped = set()
+    for dim in dims:
+        most = max(rank, 1)  # a scalar has dimension 0 to the user
+        if not -most <= dim < most:
+            raise WrongDimensionError(
+                f"flip of dimension {dim} of a {rank}-dimensional image; dims must be from {-most} to {most - 1}"
+            )
+        if dim % most in flipped:
+            raise WrongSizeError(f"flip of dimension {dim} twice, dims={dims}; name every dimension once")
+        flipped.add(dim % most)
+    if rank == 0 or not flipped:
+        return ()
+    return tuple(AxisMap((Flip(),) if dim in flipped else ()) for dim in range(min(flipped), rank))
+
+
+def pad_maps(shape: Sequence[Size], amounts: tuple[int, ...], mode: str) -> Maps:
+    """The maps of `pad`, for as many of the last dimensions as there are pairs of amounts."""
+    axes = _check_pad(len(shape), amounts, mode)
+    pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]  # the user's begin with the last dimension
+    for n, (before, after) in zip(shape[len(shape) - axes :], pairs, strict=True):
+        _check_pad_fits(n, before, after, mode)
+    if mode in ("reflect", "replicate"):
+        _check_pixels(shape, axes, mode)
+    border = 1 if mode == "constant" else 0
+    return tuple(AxisMap((Pad(before, after, mode, border),)) for before, after in pairs)
+
+
+remembered_pad_maps = lru_cache(maxsize=1024)(pad_maps)
+
+
+def pad_amounts(pad: Any) -> tuple[int, ...]:
+    return _integers(pad, "pad")
+
+
+def _check_pad(rank: int, amounts: tuple[int, ...], mode: str) -> int:
+    """The number of axes that are padded."""
+    if not isinstance(mode, str):
+        raise WrongArgumentTypeError(f"pad mode {mode!r} of type {type(mode).__name__}; it must be a string")
+    if mode not in PAD_MODES:
+        raise NotSupportedError(f"unknown pad mode {mode!r}; choose one of: {', '.join(PAD_MODES)}")
+    if len(amounts) % 2:
+        raise WrongSizeError(f"pad={amounts} has {len(amounts)} numbers; give two for every axis, the last axis first")
+    axes = len(amounts) // 2
+    if mode == "constant" and axes > rank:
+        raise WrongSizeError(
+            f"pad={amounts} for {axes} axes of a {rank}-dimensional image; give at most {2 * rank} numbers"
+        )
+    if mode != "constant" and rank not in PAD_RANKS.get(axes, ()):
+        raise NotSupportedError(
+            f"{mode} pad of {axes} axes of a {rank}-dimensional image; it pads all axes after the channels: "
+            "2 numbers for 2 or 3 dimensions, 4 for 3 or 4, 6 for 4 or 5"
+        )
+    return axes
+
+
+def _check_pad_fits(n: Size, before: int, after: int, mode: str) -> None:
+    """A crop leaves something to crop, and what is repeated is there."""
+    most = {"reflect": n - 1, "circular": n}.get(mode)
+    if most is not None and max(before, after) > most:
+        raise WrongSizeError(
+            f"{mode} pad of ({before}, {after}) on an axis of {n} pixels; at most {most} on each side: "
+            "pad less, or use mode 'replicate'"
+        )
+    left = n + min(before, 0) + min(after, 0)
+    cropped = before + n + after if mode in ("reflect", "replicate") else left
+    wraps = mode == "circular" and max(before, after) > 0
+    if cropped < 0 or (wraps and left < 1):
+        raise WrongSizeError(
+            f"{mode} pad of ({before}, {after}) crops more than the {n} pixels of the axis; "
+            f"negative numbers may take away at most {n} together"
+        )
+
+
+def _check_pixels(shape: Sequence[Size], axes: int, mode: str) -> None:
+    """Only a batch can be empty, and a batch is there only with one dimension more than channels and axes."""
+    pixels = shape[1:] if len(shape) == axes + 2 else shape
+    if 0 in pixels:
+        raise WrongSizeError(
+            f"{mode} pad of an empty image, of shape {tuple(shape)}; only the batch can be empty: use mode 'constant'"
+        )
+
+
+def border_value(value: Any, mode: str, dtype: torch.dtype, amounts: tuple[int, ...]) -> float | int | bool:
+    """A constant pad's value as the image's dtype holds it."""
+    if value is None:
+        return 0
+    if not isinstance(value, (Real, Tensor)):
+        raise WrongArgumentTypeError(f"pad value {value!r} of type {type(value).__name__}; it must be a number")
+    number = float(value)
+    if mode != "constant" and number != 0:
+        raise WrongSizeError(f"pad mode {mode!r} with value={value}; only mode 'constant' has a value: leave it out")
+    if mode != "constant" or max(amounts, default=0) <= 0:
+        return 0
+    if dtype == torch.bool:
+        return number != 0
+    limits = torch.finfo(dtype) if dtype.is_floating_point or dtype.is_complex else torch.iinfo(dtype)
+    exact = isinstance(limits, torch.iinfo)
+    if not limits.min <= number <= limits.max and (exact or math.isfinite(number)):
+        raise WrongSizeError(f"pad value {value} of a {dtype} image; it must be from {limits.min} to {limits.max}")
+    return int(number) if exact else number
+
+
+def _integers(values: Any, name: str) -> tuple[int, ...]:
+    """Plain integers, which can key a cache: 2.0, True and a tensor compare equal to what they are not."""
+    if not isinstance(values, (tuple, list)):
+        raise WrongArgumentTypeError(
+            f"{name}={values!r} of type {type(values).__name__}; it must be a tuple or list of integers"
+        )
+    for value in values:
+        if type(value) is not int:
+            return tuple(_integer(each, name) for each in values)
+    return tuple(values)
+
+
+def _integer(value: Any, name: str) -> int:
+    """Also of a numpy integer, an integer tensor of one element, or a symbolic size, which becomes a constant."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise WrongArgumentTypeError(f"{name} has {value!r} of type {type(value).__name__}; it must be an integer")
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise WrongArgumentTypeError(f"{name} has {value!r}, which is no integer; give plain integers") from error

@@ -1,0 +1,127 @@
+"""`polyphase::resample`: axis maps on the last dimensions of a tensor, or their adjoint.
+
+The operator is linear but for the constant border, which does not depend on the image. So its derivative backward is
+itself with `transposed` turned over, its derivative forward is itself, and the same goes for the derivatives of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import _are_functorch_transforms_active
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd.forward_ad import _set_fwd_grad_enabled
+from torch.autograd.function import _SingleLevelFunction
+
+from polyphase.cpu import launch
+from polyphase.ops.library import LIBRARY
+from polyphase.plain import forward_mode_is_on
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.steps import Flip, Size
+from polyphase.sampling.text import maps_from_text
+
+# maps: what `text.maps_to_text` writes. transposed: from the sizes of the maps' output to `in_size`, else left empty.
+# border: the value of a constant pad. The tag makes Inductor keep the image's memory order, which the output follows.
+LIBRARY.define(
+    "resample(Tensor image, str maps, SymInt[] in_size, bool transposed, Scalar border) -> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order),
+)
+resample = torch.ops.polyphase.resample.default
+
+
+def _on_cpu(image: Tensor, maps: str, in_size: Sequence[int], transposed: bool, border: Any) -> Tensor:
+    axis_maps = maps_from_text(maps)
+    if transposed and image.is_complex():
+        return _transposed_complex(image, axis_maps, tuple(in_size))
+    return launch.resample(image, axis_maps, transposed=transposed, in_size=tuple(in_size), border=border)
+
+
+def _transposed_complex(image: Tensor, maps: tuple[AxisMap, ...], in_size: tuple[int, ...]) -> Tensor:
+    """An adjoint adds values and kernels add real ones: the two parts become the last dimension, mapped as it is."""
+    maps_of_parts, size_of_parts = (*maps, AxisMap(())), (*in_size, 2)
+    parts = launch.resample(torch.view_as_real(image), maps_of_parts, transposed=True, in_size=size_of_parts)
+    return _empty_output(image, maps, parts.shape[:-1]).copy_(torch.view_as_complex(parts.contiguous()))
+
+
+def _without_data(image: Tensor, maps: str, in_size: Sequence[Size], transposed: bool, border: Any) -> Tensor:
+    axis_maps = maps_from_text(maps)
+    leading = image.dim() - len(axis_maps)
+    before = image.shape[leading:]
+    after = in_size if transposed else [one.output_size(n) for one, n in zip(axis_maps, before, strict=True)]
+    return _empty_output(image, axis_maps, (*image.shape[:leading], *after))
+
+
+def _empty_output(image: Tensor, maps: tuple[AxisMap, ...], size: Sequence[Size]) -> Tensor:
+    """As kernels lay it out: flips keep any dense strides, as torch.flip does; other maps keep channels last."""
+    if all(isinstance(step, Flip) for one in maps for step in one.steps):
+        return torch.empty_like(image)
+    suggested = torch._prims_common.suggest_memory_format(image)
+    return torch.empty(size, dtype=image.dtype, device=image.device, memory_format=suggested)
+
+
+class _Differentiable(_SingleLevelFunction):
+    """One level of differentiation. torch.func nests them: the dispatcher comes here for each, and below autograd finds
+    the next. As an autograd function switches differentiation off for all that its forward calls, it is switched on
+    again for the levels below."""
+
+    @staticmethod
+    def forward(image: Tensor, maps: str, in_size: Sequence[Size], transposed: bool, border: Any) -> Tensor:
+        if not _are_functorch_transforms_active():
+            return _below_autograd(image, maps, in_size, transposed, border)
+        with torch.enable_grad(), _set_fwd_grad_enabled(True):
+            return _below_autograd(image, maps, in_size, transposed, border)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        image, ctx.maps, ctx.in_size, ctx.transposed, _ = inputs
+        ctx.image_size = image.shape[image.dim() - len(maps_from_text(ctx.maps)) :]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        in_size = () if ctx.transposed else ctx.image_size
+        return resample(gradient, ctx.maps, in_size, not ctx.transposed, 0), None, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *constants: None) -> Tensor:
+        result: Tensor = resample(tangent, ctx.maps, ctx.in_size, ctx.transposed, 0)
+        return result
+
+
+def _with_derivatives(image: Tensor, maps: str, in_size: Sequence[Size], transposed: bool, border: Any) -> Tensor:
+    if not image.requires_grad and not forward_mode_is_on():
+        return _below_autograd(image, maps, in_size, transposed, border)
+    with enable_single_level_autograd_function():
+        result: Tensor = _Differentiable.apply(  # type: ignore[attr-defined]
+            image, maps, in_size, transposed, border
+        )
+    return result
+
+
+def _below_autograd(image: Tensor, maps: str, in_size: Sequence[Size], transposed: bool, border: Any) -> Tensor:
+    with torch._C._AutoDispatchBelowAutograd():
+        result: Tensor = resample(image, maps, in_size, transposed, border)
+    return result
+
+
+def _batched(
+    info: Any,
+    in_dims: tuple[int | None, ...],
+    image: Tensor,
+    maps: str,
+    in_size: Sequence[Size],
+    transposed: bool,
+    border: Any,
+) -> tuple[Tensor, int]:
+    """Leading dimensions are free: vmap's is one more."""
+    batch = in_dims[0]
+    assert batch is not None, "the image is the only tensor"
+    return resample(image.movedim(batch, 0), maps, in_size, transposed, border), 0
+
+
+LIBRARY.impl("resample", _on_cpu, "CPU")
+LIBRARY.impl("resample", _with_derivatives, "Autograd")
+torch.library.register_fake("polyphase::resample", _without_data, lib=LIBRARY)
+torch.library.register_vmap("polyphase::resample", _batched, lib=LIBRARY)
