@@ -7,6 +7,8 @@ tracing, modes, autocast; and what has no kernel of ours goes to PyTorch's own f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +16,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from polyphase import arguments
-from polyphase.cpu.launch import resample
+from polyphase.cpu.launch import bound, resample
 from polyphase.errors import NotATensorError, WrongArgumentError
 from polyphase.ops import whole_calls
 from polyphase.plain import is_plain
@@ -40,12 +42,16 @@ def interpolate(
     * `nearest` and `nearest-exact` of every dtype; uint8 in every mode, rounded.
     """
     if is_plain(input):
-        return resample(
-            input,
-            arguments.resize_maps(
-                input.shape, input.dtype, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
-            ),
+        kind = type(size)
+        if scale_factor is None and not recompute_scale_factor and (kind is tuple or kind is int):
+            sizes: tuple[Any, ...] = (size,) if kind is int else size  # type: ignore[assignment]
+            return _resized(
+                input.dtype, input.shape, input.stride(), mode, align_corners, antialias, kind is int, *sizes
+            )(input)
+        maps = arguments.resize_maps(
+            input.shape, input.dtype, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
         )
+        return resample(input, maps)
     options = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     if has_torch_function_unary(input):
         return _overridden(interpolate, input, *options)
@@ -59,6 +65,8 @@ def interpolate(
 def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
     """Reverse the order of the elements along dimensions; as `torch.flip`."""
     if is_plain(input):
+        if type(dims) is tuple:
+            return _flipped(input.dtype, input.shape, input.stride(), *dims)(input)
         maps = arguments.flip_maps(input.ndim, dims)
         return resample(input, maps) if maps else input.clone()
     if has_torch_function_unary(input):
@@ -106,6 +114,34 @@ def crop(input: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     if top >= 0 and left >= 0 and top + height <= rows and left + width <= columns:
         return input[..., top : top + height, left : left + width]
     return pad(input, (*_crop_amounts(left, width, columns), *_crop_amounts(top, height, rows)))
+
+
+# Calls seen before find their kernel by what they are given. Typed, for 2.0 and True are no sizes though they equal some.
+
+
+@lru_cache(maxsize=512, typed=True)
+def _resized(
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    mode: str,
+    align_corners: bool | None,
+    antialias: bool,
+    one_size: bool,
+    *sizes: int,
+) -> Callable[[Tensor], Tensor]:
+    size = sizes[0] if one_size else sizes
+    return bound(
+        dtype, shape, strides, arguments.resize_maps(shape, dtype, size, None, mode, align_corners, None, antialias)
+    )
+
+
+@lru_cache(maxsize=512, typed=True)
+def _flipped(
+    dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], *dims: int
+) -> Callable[[Tensor], Tensor]:
+    maps = arguments.flip_maps(len(shape), dims)
+    return bound(dtype, shape, strides, maps) if maps else torch.clone
 
 
 def _crop_amounts(start: int, length: int, size: int) -> tuple[int, int]:

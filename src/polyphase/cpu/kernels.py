@@ -50,4 +50,4 @@ def loaded() -> int:
 
 
 def _launcher_request() -> build.Request:
-    return build.Request(LAUNCHER.read_text(encoding="utf-8"), isa.chosen(), "launcher", ("-pthread",))
+    return build.Request(LAUNCHER.read_text(encoding="utf-8"), isa.chosen(), "launcher", ("-O1", "-pthread"))

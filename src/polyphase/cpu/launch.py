@@ -49,51 +49,38 @@ def bound(
 ) -> Callable[[Tensor], Tensor]:
     """What `resample` does, for images of one dtype, shape and strides. `border_text` tells -0.0 from 0.0."""
     try:
-        return Bound(dtype, shape, strides, maps, transposed, in_size, border)
+        return _bind(dtype, shape, strides, maps, transposed, in_size, border)
     except (CompilerMissingError, BuildFailedError) as error:
         _warn_once(error)
         return functools.partial(plain_torch.resample, maps=maps, transposed=transposed, in_size=in_size, border=border)
 
 
-class Bound:
+def _bind(
+    dtype: torch.dtype, shape: Sizes, strides: Sizes, maps: Maps, transposed: bool, in_size: Sizes, border: Scalar
+) -> Callable[[Tensor], Tensor]:
     """A kernel with all it needs but an image."""
+    leading = len(shape) - len(maps)
+    after = in_size if transposed else [one.output_size(n) for one, n in zip(maps, shape[leading:], strict=True)]
+    out_shape = (*shape[:leading], *after)
+    flips_only = all(isinstance(step, Flip) for one in maps for step in one.steps)
+    out_strides = _output_strides(shape, strides, out_shape, flips_only)
+    if 0 in out_shape:
+        return lambda image: _empty_strided(out_shape, out_strides, dtype)
+    weighted = any(_may_sum(one, transposed) for one in maps)
+    kernel = kernels.address((plan_sums if weighted else plan_move)(dtype, isa.chosen()))
+    launch, threads = kernels.launcher().launch, torch.get_num_threads
+    handle = kernels.launcher().bind(
+        kernel, int(transposed), 0 if weighted else dtype.itemsize,
+        tuple(shape), strides, out_shape, out_strides, (b"",) * leading + tuple(map(encode, maps)),
+        _border(dtype, border) if _has_border(maps) else (), (),
+    )  # fmt: skip
 
-    __slots__ = ("_dtype", "_handle", "_launch", "_shape", "_strides")
-
-    def __init__(
-        self,
-        dtype: torch.dtype,
-        shape: Sizes,
-        strides: Sizes,
-        maps: Maps,
-        transposed: bool = False,
-        in_size: Sizes = (),
-        border: Scalar = 0,
-    ) -> None:
-        leading = len(shape) - len(maps)
-        after = in_size if transposed else [one.output_size(n) for one, n in zip(maps, shape[leading:], strict=True)]
-        self._dtype = dtype
-        self._shape = (*shape[:leading], *after)
-        flips_only = all(isinstance(step, Flip) for one in maps for step in one.steps)
-        self._strides = _output_strides(shape, strides, self._shape, flips_only)
-        self._handle = None
-        if 0 in self._shape:
-            return
-        weighted = any(_may_sum(one, transposed) for one in maps)
-        plan = plan_sums(dtype, isa.chosen()) if weighted else plan_move(dtype, isa.chosen())
-        kernel, launcher = kernels.address(plan), kernels.launcher()
-        self._launch = launcher.launch
-        self._handle = launcher.bind(
-            kernel, int(transposed), 0 if weighted else dtype.itemsize,
-            tuple(shape), strides, self._shape, self._strides, (b"",) * leading + tuple(map(encode, maps)),
-            _border(dtype, border) if _has_border(maps) else (), (),
-        )  # fmt: skip
-
-    def __call__(self, image: Tensor) -> Tensor:
-        out = _empty_strided(self._shape, self._strides, self._dtype)
-        if self._handle is not None:
-            self._launch(self._handle, image.data_ptr(), out.data_ptr(), torch.get_num_threads())
+    def call(image: Tensor) -> Tensor:
+        out = _empty_strided(out_shape, out_strides, dtype)
+        launch(handle, image.data_ptr(), out.data_ptr(), threads())
         return out
+
+    return call
 
 
 def run(
@@ -187,7 +174,7 @@ def _warn_once(error: Exception) -> None:
 def _find_empty_strided() -> Callable[[Sizes, Sizes, torch.dtype], Tensor]:
     """Inductor's own way to an output costs a third of torch.empty_strided's. It is private: gone, the public one."""
     try:
-        from torch._C._dynamo.guards import _empty_strided_cpu
+        from torch._C._dynamo.guards import _empty_strided_cpu  # type: ignore[attr-defined]
 
         return _empty_strided_cpu  # type: ignore[no-any-return]
     except ImportError:

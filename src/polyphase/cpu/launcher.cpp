@@ -268,7 +268,7 @@ PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
 PyObject* python_counts(PyObject*, PyObject* const*, ptrdiff_t) {
   const TableCache& cache = TableCache::instance();
   PyObject* counts = PyTuple_New(3);
-  const int64_t values[] = {launched, cache.made, cache.cached};
+  const int64_t values[] = {launched, cache.made(), cache.cached()};
   for (int i = 0; i < 3; ++i) PyTuple_SetItem(counts, i, PyLong_FromLongLong(values[i]));
   return counts;
 }

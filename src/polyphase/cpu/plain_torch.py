@@ -10,7 +10,7 @@ from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.steps import Flip
 from polyphase.sampling.taps import transpose
-from polyphase.sampling.windows import eager_arithmetic
+from polyphase.sampling.windows import backward_arithmetic, eager_arithmetic
 
 
 def resample(
@@ -22,7 +22,8 @@ def resample(
     border: float | int | bool | complex = 0,
 ) -> Tensor:
     """The maps on the last dimensions, or their adjoint, which goes from the forward's output to its `in_size`."""
-    arithmetic, first, result = eager_arithmetic(image.dtype), image.dim() - len(maps), image
+    arithmetic = backward_arithmetic(image.dtype) if transposed else eager_arithmetic(image.dtype)
+    first, result = image.dim() - len(maps), image
     outside = torch.zeros((), dtype=torch.bool)
     for axis in reversed(range(len(maps))) if image.dtype == torch.uint8 else range(len(maps)):
         taps = evaluate(maps[axis], in_size[axis] if transposed else image.shape[first + axis], arithmetic)

@@ -20,7 +20,7 @@ from polyphase.cpu import launch
 from polyphase.ops.library import LIBRARY
 from polyphase.plain import forward_mode_is_on
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.steps import Flip, Size
+from polyphase.sampling.steps import Flip, Resize, Size
 from polyphase.sampling.text import maps_from_text
 
 # maps: what `text.maps_to_text` writes. transposed: from the sizes of the maps' output to `in_size`, else left empty.
@@ -62,6 +62,12 @@ def _empty_output(image: Tensor, maps: tuple[AxisMap, ...], size: Sequence[Size]
     return torch.empty(size, dtype=image.dtype, device=image.device, memory_format=suggested)
 
 
+def _is_plain_bicubic(maps: tuple[AxisMap, ...]) -> bool:
+    """Gradients lie in memory as the gradient they come from, but for the one mode in which eager's are contiguous."""
+    steps = [one.weighted for one in maps]
+    return any(isinstance(step, Resize) and step.filter == "bicubic" and not step.antialias for step in steps)
+
+
 class _Differentiable(_SingleLevelFunction):
     """One level of differentiation. torch.func nests them: the dispatcher comes here for each, and below autograd finds
     the next. As an autograd function switches differentiation off for all that its forward calls, it is switched on
@@ -82,6 +88,8 @@ class _Differentiable(_SingleLevelFunction):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         in_size = () if ctx.transposed else ctx.image_size
+        if _is_plain_bicubic(maps_from_text(ctx.maps)):
+            gradient = gradient.contiguous()
         return resample(gradient, ctx.maps, in_size, not ctx.transposed, 0), None, None, None, None
 
     @staticmethod

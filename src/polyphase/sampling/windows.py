@@ -10,7 +10,7 @@ after the whole expression. Hence the float64 detours that end in `.to(dtype)`, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,13 +28,15 @@ class Arithmetic:
 
     weights: the dtype that coordinates and weights are rounded to; nearest: what nearest's ratio is rounded to;
     quantised: weights become 16 bit integers; floor: what a coordinate is rounded to before its left neighbour is
-    taken (ATen calls floorf, for doubles too).
+    taken (ATen calls floorf, for doubles too); fused: whether bicubic's coordinates are rounded once (forward) or after
+    each operation.
     """
 
     weights: torch.dtype
     nearest: torch.dtype
     quantised: bool = False
     floor: torch.dtype = torch.float32
+    fused: bool = True
 
 
 def eager_arithmetic(dtype: torch.dtype) -> Arithmetic:
@@ -43,6 +45,12 @@ def eager_arithmetic(dtype: torch.dtype) -> Arithmetic:
         return Arithmetic(torch.float64, torch.float32, quantised=True)
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     return Arithmetic(wide, wide)
+
+
+def backward_arithmetic(dtype: torch.dtype) -> Arithmetic:
+    """Eager's bicubic backward, alone, is built without fused multiply-adds: at a few outputs, whose coordinate is close
+    to a whole number, it is not quite the adjoint of its forward."""
+    return replace(eager_arithmetic(dtype), fused=False)
 
 
 def exact_arithmetic(dtype: torch.dtype) -> Arithmetic:
@@ -127,7 +135,10 @@ def _interpolated(step: Resize, in_size: Size, arithmetic: Arithmetic, device: t
     # Eager's float bicubic resamples an axis even if only its scale, not its size, changes; its uint8 one does not.
     ratio = _ratio(step, in_size, dtype, device, keep_equal=linear or arithmetic.quantised)
     i = arange(step.size, dtype=torch.float64, device=device)
-    source = (ratio.double() * i if step.align_corners else _half_pixel_source(ratio, i)).to(dtype)
+    if linear or arithmetic.fused or step.align_corners:
+        source = (ratio.double() * i if step.align_corners else _half_pixel_source(ratio, i)).to(dtype)
+    else:
+        source = (ratio.double() * (i + 0.5)).to(dtype) - 0.5
     if linear:
         source = torch.clamp(source, min=0)
     left = torch.clamp(torch.floor(source.to(arithmetic.floor)).to(dtype), max=in_size - 1)

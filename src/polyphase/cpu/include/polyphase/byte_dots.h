@@ -5,9 +5,9 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "polyphase/abi.h"
+#include "polyphase/buffer.h"
 #include "polyphase/bytes.h"
 #include "polyphase/unroll.h"
 
@@ -59,7 +59,6 @@ struct Dots {
     const Register by_channel = _mm512_loadu_si512(tables.shuffle);
     const Register half = _mm512_maskz_set1_epi32(0x1111, 1 << (precision - 1));  // in one of the four lanes to be added
     Register sums[4];
-#pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       Register r[4];
 #pragma GCC unroll 4
@@ -91,6 +90,7 @@ struct Dots {
  private:
   template <int kChannels>
   static Register pixel_sum(const uint8_t* in, const uint8_t* weights, int chunks, Register by_channel, Register total) {
+#pragma GCC unroll 3
     for (int g = 0; g < chunks; ++g, in += kPixelTaps * kChannels, weights += kPixelChunk) {
       const __m256i window = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in));
       const Register v = Bytes::shuffle_pairs(_mm512_castsi256_si512(window), by_channel);
@@ -194,34 +194,40 @@ class ByteDots {
       widest = std::max<int64_t>(widest, taps.index[taps.begin[x + 1] - 1] - taps.index[taps.begin[x]] + 1);
     }
     chunks_ = static_cast<int>((widest + chunk - 1) / chunk);
-    // What an output's chunks read: of the last one, more than there is in it.
-    const int64_t spare = channels_ == 1 ? 0 : Dots::kPixelLoad - chunk * channels_;
-    const int64_t pixels = chunks_ * chunk + (spare + channels_ - 1) / channels_;
-    readable_length_ = pixels * channels_;
-    furthest_ = std::max<int64_t>(0, taps.in_size - pixels);
+    in_length_ = taps.in_size * channels_;
+    // A plane's outputs begin early enough for their chunks to end within the row. Of several channels, a chunk reads
+    // more than there is in it: see run_pixels.
+    if (channels_ == 1) readable_length_ = chunks_ * chunk;
+    furthest_ = channels_ == 1 ? std::max<int64_t>(0, taps.in_size - readable_length_) : INT32_MAX;
 
     const int64_t outputs = (out_size_ + kGroup - 1) / kGroup * kGroup;
-    starts_.assign(outputs, 0);
-    weights_.assign(outputs * chunks_ * (channels_ == 1 ? Dots::kPlaneChunk / Dots::kPlaneOutputs : Dots::kPixelChunk), 0);
+    starts_.resize(outputs);
+    weights_.resize(outputs * chunks_ * (channels_ == 1 ? Dots::kPlaneChunk / Dots::kPlaneOutputs : Dots::kPixelChunk));
     for (int64_t x = 0; x < out_size_; ++x) add_output(taps, x, chunk);
+    for (int64_t x = 0; channels_ > 1 && x < outputs; x += Dots::kPixels) add_extent(x);
     Dots::fill_shuffle(channels_, tables_.shuffle);
     for (int i = 0; i < 64; ++i) tables_.interleave[i] = Dots::interleaved(i / channels_ % 16, i % channels_);
   }
 
   int64_t readable_length() const { return readable_length_; }
-  size_t bytes() const { return starts_.capacity() * sizeof(int32_t) + weights_.capacity(); }
+  size_t bytes() const { return starts_.bytes() + extents_.bytes() + weights_.bytes(); }
 
   void run(const uint8_t* in, uint8_t* out) const {
     switch (channels_) {
       case 1: return with_constant<2>(chunks_, [&](auto chunks) { run_plane<chunks>(in, out); });
       case 2: return run_pixels<2, 0>(in, out);
-      case 3: return with_constant<5>(chunks_, [&](auto chunks) { run_pixels<3, chunks>(in, out); });
+      case 3: return with_constant<3>(chunks_, [&](auto chunks) { run_pixels<3, chunks>(in, out); });
       default: return run_pixels<4, 0>(in, out);
     }
   }
 
  private:
   static constexpr int64_t kGroup = 16;  // outputs: a multiple of all that are made together
+
+  // Where the chunks of kPixels outputs begin at the earliest and at the latest.
+  struct Extent {
+    int32_t first, last;
+  };
 
   // Of a plane, register r of a group of four holds the outputs r, r + 4, ...
   void add_output(const Taps& taps, int64_t x, int64_t chunk) {
@@ -244,6 +250,15 @@ class ByteDots {
     }
   }
 
+  void add_extent(int64_t x) {
+    Extent extent = {starts_[x], starts_[x]};
+    for (int64_t i = x; i < x + Dots::kPixels; ++i) {
+      extent.first = std::min(extent.first, starts_[i]);
+      extent.last = std::max(extent.last, starts_[i]);
+    }
+    extents_.push_back(extent);
+  }
+
   template <int kChunks>
   void run_plane(const uint8_t* in, uint8_t* out) const {
     constexpr int64_t kFinished = 4 * Dots::kPlaneOutputs;
@@ -264,11 +279,22 @@ class ByteDots {
   template <int kChannels, int kChunks>
   void run_pixels(const uint8_t* in, uint8_t* out) const {
     const int64_t stride = static_cast<int64_t>(chunks_) * Dots::kPixelChunk;
+    const int64_t reach = (chunks_ - 1) * Dots::kPixelTaps * kChannels + Dots::kPixelLoad;
     for (int64_t x = 0; x < out_size_; x += Dots::kPixels) {
       const int64_t n = std::min<int64_t>(Dots::kPixels, out_size_ - x);
-      Dots::pixels<kChannels, kChunks>(in, starts_.data() + x, weights_.data() + x * stride, chunks_, precision_, tables_,
-                              out + x * kChannels, n);
+      const Extent& extent = extents_[x / Dots::kPixels];
+      const uint8_t* from = extent.last + reach > in_length_ ? padded_end(in, extent.first, reach) : in;
+      Dots::pixels<kChannels, kChunks>(from, starts_.data() + x, weights_.data() + x * stride, chunks_, precision_,
+                                       tables_, out + x * kChannels, n);
     }
+  }
+
+  // The row from `first` on where there is room to read beyond its end; as an address of the row's beginning.
+  const uint8_t* padded_end(const uint8_t* in, int64_t first, int64_t reach) const {
+    static thread_local Buffer<uint8_t> end;
+    end.resize(in_length_ - first + reach);
+    std::memcpy(end.data(), in + first, static_cast<size_t>(in_length_ - first));
+    return end.data() - first;
   }
 
   int channels_ = 1;
@@ -276,9 +302,11 @@ class ByteDots {
   int chunks_ = 0;
   int64_t out_size_ = 0;
   int64_t readable_length_ = 0;
-  int64_t furthest_ = 0;         // pixel an output's chunks may begin at
-  std::vector<int32_t> starts_;  // where they begin, in bytes
-  std::vector<uint8_t> weights_;
+  int64_t in_length_ = 0;
+  int64_t furthest_ = 0;       // pixel an output's chunks may begin at
+  Buffer<int32_t> starts_;  // where they begin, in bytes
+  Buffer<Extent> extents_;
+  Buffer<uint8_t> weights_;
   Tables tables_ = {};
 };
 

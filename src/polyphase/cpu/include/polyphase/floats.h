@@ -6,9 +6,9 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "polyphase/abi.h"
+#include "polyphase/buffer.h"
 #include "polyphase/unroll.h"
 #include "polyphase/vector.h"
 
@@ -16,7 +16,7 @@ namespace polyphase {
 
 // out[i] = sum over k of weights[k] * rows[k][i], in the order of k. No weight is 0.
 template <class T>
-inline void vertical(const T* const* rows, const T* weights, int taps, T* out, int64_t length) {
+POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int taps, T* out, int64_t length) {
   using V = Vec<T>;
   constexpr int kStep = 4 * V::kLanes;
   int64_t i = 0;
@@ -25,8 +25,10 @@ inline void vertical(const T* const* rows, const T* weights, int taps, T* out, i
     for (int k = 0; k < taps; ++k) {
       const V weight = V::broadcast(weights[k]);
       const T* row = rows[k] + i;
+#pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) sum[j] = multiply_add(V::load(row + j * V::kLanes), weight, sum[j]);
     }
+#pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) sum[j].store(out + i + j * V::kLanes);
   }
   for (; i < length; i += V::kLanes) {
@@ -46,14 +48,12 @@ class FloatLanes {
   FloatLanes(const Taps& taps, int64_t channels)
       : channels_(channels), in_length_(taps.in_size * channels), out_length_(taps.out_size * channels) {
     if (channels >= V::kLanes) {
-      weights_.assign(taps.weight, taps.weight + taps.begin[taps.out_size]);
-      begin_.assign(taps.begin, taps.begin + taps.out_size + 1);
-      index_.assign(taps.index, taps.index + taps.begin[taps.out_size]);
+      weights_.assign(taps.weight, taps.begin[taps.out_size]);
+      begin_.assign(taps.begin, taps.out_size + 1);
+      index_.assign(taps.index, taps.begin[taps.out_size]);
       return;
     }
     const int64_t count = (out_length_ + V::kLanes - 1) / V::kLanes;
-    blocks_.reserve(count);
-    index_.reserve(count * V::kLanes);
     for (int64_t b = 0; b < count; ++b) {
       add_block(taps, b * V::kLanes);
       all_taps_ = b == 0 || all_taps_ == blocks_[b].taps ? blocks_[b].taps : 0;
@@ -64,11 +64,10 @@ class FloatLanes {
   int64_t readable_length() const { return readable_length_; }
 
   size_t bytes() const {
-    return sizeof(*this) + blocks_.capacity() * sizeof(Block) + weights_.capacity() * sizeof(T) +
-           (index_.capacity() + begin_.capacity()) * sizeof(int32_t);
+    return sizeof(*this) + blocks_.bytes() + weights_.bytes() + index_.bytes() + begin_.bytes();
   }
 
-  void run(const T* in, T* out) const {
+  POLYPHASE_ROW_LOOP void run(const T* in, T* out) const {
     if (channels_ >= V::kLanes) return run_many_channels(in, out);
     with_constant<6>(all_taps_, [&](auto taps) { run_blocks<taps>(in, out); });
   }
@@ -135,8 +134,10 @@ class FloatLanes {
     const int64_t base = std::max<int64_t>(0, std::min(low, in_length_ - needs));
 
     Block& block = new_block(kind, static_cast<int32_t>(e.widest), base);
-    for (int64_t l = from; l < from + V::kLanes; ++l) {
-      index_.push_back(l < to ? static_cast<int32_t>(start[l - from] * channels_ + l % channels_ - base) : 0);
+    index_.resize(index_.size() + V::kLanes);
+    int32_t* index = index_.data() + block.indices;
+    for (int64_t l = from; l < to; ++l) {
+      index[l - from] = static_cast<int32_t>(start[l - from] * channels_ + l % channels_ - base);
     }
     weights_.resize(weights_.size() + block.taps * V::kLanes);
     T* weights = weights_.data() + block.weights;
@@ -198,11 +199,13 @@ class FloatLanes {
     switch (block.kind) {
       case kOneWindow: {
         typename V::Index i = V::load_index(index);
+#pragma GCC unroll 6
         for (int k = 0; k < taps; ++k, i = V::advance(i, step)) add(V::pick(window, i), k);
         break;
       }
       case kWindowEach: {
         const typename V::Index i = V::load_index(index);
+#pragma GCC unroll 6
         for (int k = 0; k < taps; ++k, window += step) add(V::pick(window, i), k);
         break;
       }
@@ -215,9 +218,9 @@ class FloatLanes {
 
   // A pixel's channels fill a vector: an output pixel is a vertical sum over its neighbours' channels.
   void run_many_channels(const T* in, T* out) const {
-    std::vector<const T*> pixels;
+    Buffer<const T*> pixels;
     for (int64_t x = 0; x < out_length_ / channels_; ++x) {
-      pixels.clear();
+      pixels.resize(0);
       for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) pixels.push_back(in + index_[t] * channels_);
       vertical(pixels.data(), weights_.data() + begin_[x], begin_[x + 1] - begin_[x], out + x * channels_, channels_);
     }
@@ -228,10 +231,10 @@ class FloatLanes {
   int64_t out_length_;
   int64_t readable_length_ = 0;
   int all_taps_ = 0;  // of every block, or 0
-  std::vector<Block> blocks_;
-  std::vector<int32_t> index_;  // elements from the window's beginning; many channels: Taps::index
-  std::vector<int32_t> begin_;  // many channels only: Taps::begin
-  std::vector<T> weights_;
+  Buffer<Block> blocks_;
+  Buffer<int32_t> index_;  // elements from the window's beginning; many channels: Taps::index
+  Buffer<int32_t> begin_;  // many channels only: Taps::begin
+  Buffer<T> weights_;
 };
 
 }  // namespace polyphase

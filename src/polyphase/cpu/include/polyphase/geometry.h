@@ -42,8 +42,11 @@ inline bool can_join(const Dimension& outer, const Dimension& inner, int64_t ten
 
 // In the order of the target's memory, neighbours that are walked along as one joined, sizes of 1 left out.
 inline std::vector<Dimension> tidy(std::vector<Dimension> dimensions, int64_t tensors) {
-  std::stable_sort(dimensions.begin(), dimensions.end(),
-                   [](const Dimension& a, const Dimension& b) { return a.out_stride > b.out_stride; });
+  for (size_t i = 1; i < dimensions.size(); ++i) {  // a few, and mostly sorted
+    for (size_t j = i; j > 0 && dimensions[j - 1].out_stride < dimensions[j].out_stride; --j) {
+      std::swap(dimensions[j - 1], dimensions[j]);
+    }
+  }
   std::vector<Dimension> tidied;
   for (const Dimension& d : dimensions) {
     if (!d.mapped() && !d.channels && d.in_size == 1) continue;

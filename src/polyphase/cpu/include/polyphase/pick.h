@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "polyphase/abi.h"
+#include "polyphase/buffer.h"
 #include "polyphase/bytes.h"
 
 namespace polyphase {
@@ -52,67 +52,99 @@ class PickLanes {
 
   int64_t readable_length() const { return 0; }
   size_t bytes() const {
-    return sizeof(*this) + runs_.capacity() * sizeof(Run) + pixels_.capacity() * 4 + tables_.capacity();
+    return sizeof(*this) + runs_.bytes() + blocks_.bytes() + pixels_.bytes() + tables_.bytes();
   }
 
   // Outputs that are a constant border are left alone.
-  void run(const uint8_t* in, uint8_t* out) const {
+  POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out) const { run_once(in, out); }
+
+  // Rows that lie at equal distances, in bytes. Of small images they are many and short.
+  POLYPHASE_ROW_LOOP void run_rows(const uint8_t* in, int64_t in_stride, uint8_t* out, int64_t out_stride,
+                                   int64_t rows) const {
+    for (int64_t r = 0; r < rows; ++r) run_once(in + r * in_stride, out + r * out_stride);
+  }
+
+ private:
+  void run_once(const uint8_t* in, uint8_t* out) const {
     for (const Run& r : runs_) {
       switch (r.kind) {
-        case kCopy: std::memcpy(out + r.out, in + r.in, r.bytes); break;
-        case kEach: copy_(in, pixels_.data() + r.in, r.bytes, pixel_, out + r.out); break;
-#if defined(POLYPHASE_BYTE_VECTORS)
-        case kWindow: pick_window(in + r.in, tables_.data() + r.table, r.bytes, out + r.out); break;
-        case kWideWindow: pick_wide_window(in + r.in, tables_.data() + r.table, r.bytes, out + r.out); break;
-#endif
-        default: break;
+        case kCopy: std::memcpy(out + r.out, in + r.first, static_cast<size_t>(r.count)); break;
+        case kEach: copy_(in, pixels_.data() + r.first, r.count, pixel_, out + r.out); break;
+        case kWindow: pick_windows<false>(r, in, out + r.out); break;
+        case kWideWindow: pick_windows<true>(r, in, out + r.out); break;
       }
     }
   }
 
- private:
   enum Kind : int32_t { kCopy, kEach, kWindow, kWideWindow };
   struct Run {
     Kind kind;
-    int32_t bytes;  // of output; kEach: pixels
-    int64_t in;     // byte; kEach: place in pixels_
-    int64_t out;    // byte
-    uint32_t table;
+    int64_t count;  // kCopy: bytes, kEach: pixels, else blocks
+    int64_t first;  // kCopy: byte of the input, kEach: place in pixels_, else place in blocks_
+    int64_t out;    // byte of the output
+    int64_t end;    // byte of the output the next run begins at
+  };
+  // As many pixels as a register takes, or fewer at the end of a run, out of a window of the input.
+  struct Block {
+    int32_t in;     // byte the window begins at
+    int32_t bytes;  // of output
+    int32_t table;  // in tables_
   };
 
 #if defined(__AVX512VBMI__)
   static constexpr int kRegister = 64, kWindowBytes = 64, kWideWindowBytes = 128;
-  static void pick_window(const uint8_t* in, const uint8_t* table, int n, uint8_t* out) {
-    const __m512i picked = _mm512_permutexvar_epi8(_mm512_loadu_si512(table), _mm512_loadu_si512(in));
-    Bytes::store_first(out, n, picked);
-  }
-  static void pick_wide_window(const uint8_t* in, const uint8_t* table, int n, uint8_t* out) {
-    const __m512i low = _mm512_loadu_si512(in), high = _mm512_loadu_si512(in + 64);
-    Bytes::store_first(out, n, _mm512_permutex2var_epi8(low, _mm512_loadu_si512(table), high));
+  using Register = __m512i;
+  static Register load(const uint8_t* p) { return _mm512_loadu_si512(p); }
+  static void store(uint8_t* out, Register v) { _mm512_storeu_si512(out, v); }
+  static void store_first(uint8_t* out, int n, Register v) { Bytes::store_first(out, n, v); }
+  template <bool kWide>
+  static Register pick(const uint8_t* in, Register table) {
+    if (kWide) return _mm512_permutex2var_epi8(load(in), table, load(in + 64));
+    return _mm512_permutexvar_epi8(table, load(in));
   }
 #elif defined(__AVX2__)
   static constexpr int kRegister = 16, kWindowBytes = 16, kWideWindowBytes = 16;
-  static void pick_window(const uint8_t* in, const uint8_t* table, int n, uint8_t* out) {
-    const __m128i window = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in));
-    const __m128i picked = _mm_shuffle_epi8(window, _mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
-    if (n == 16) return _mm_storeu_si128(reinterpret_cast<__m128i*>(out), picked);
+  using Register = __m128i;
+  static Register load(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+  static void store(uint8_t* out, Register v) { _mm_storeu_si128(reinterpret_cast<__m128i*>(out), v); }
+  static void store_first(uint8_t* out, int n, Register v) {
     alignas(16) uint8_t buffer[16];
-    _mm_store_si128(reinterpret_cast<__m128i*>(buffer), picked);
-    std::memcpy(out, buffer, n);
+    store(buffer, v);
+    std::memcpy(out, buffer, static_cast<size_t>(n));
   }
-  static void pick_wide_window(const uint8_t*, const uint8_t*, int, uint8_t*) {}
+  template <bool kWide>
+  static Register pick(const uint8_t* in, Register table) {
+    return _mm_shuffle_epi8(load(in), table);
+  }
 #else
   static constexpr int kRegister = 0, kWindowBytes = 0, kWideWindowBytes = 0;
 #endif
+
+#if defined(POLYPHASE_BYTE_VECTORS)
+  template <bool kWide>
+  void pick_windows(const Run& run, const uint8_t* in, uint8_t* out) const {
+    const Block* block = blocks_.data() + run.first;
+    for (int64_t b = 1; b < run.count; ++b, ++block) {
+      // Whole registers: what is too much, the next block writes over. It has a pixel at least, and so has room for it.
+      store(out, pick<kWide>(in + block->in, load(tables_.data() + block->table)));
+      out += block->bytes;
+    }
+    store_first(out, block->bytes, pick<kWide>(in + block->in, load(tables_.data() + block->table)));
+  }
+#else
+  template <bool kWide>
+  void pick_windows(const Run&, const uint8_t*, uint8_t*) const {}
+#endif
+
   static constexpr int64_t kLongCopy = 64;  // bytes; shorter runs of neighbours go with what is around them
 
   // The run that begins at pixel x; returns where the next begins.
   int64_t add_run(int64_t x) {
-    const int64_t end = static_cast<int64_t>(pixels_.size());
+    const int64_t end = pixels_.size();
     if (pixels_[x] < 0) return x + 1;
     const int64_t copied = neighbours(x);
     if (copied * pixel_ >= kLongCopy || copied == end - x) {
-      runs_.push_back({kCopy, static_cast<int32_t>(copied * pixel_), pixels_[x] * pixel_, x * pixel_, 0});
+      runs_.push_back({kCopy, copied * pixel_, pixels_[x] * pixel_, x * pixel_, (x + copied) * pixel_});
       return x + copied;
     }
     int64_t stop = x;
@@ -123,50 +155,73 @@ class PickLanes {
 
   int64_t neighbours(int64_t x) const {
     int64_t n = 1;
-    const int64_t enough = std::min<int64_t>(pixels_.size() - x, INT32_MAX / pixel_);
-    while (n < enough && pixels_[x + n] == pixels_[x] + n) ++n;
+    while (x + n < pixels_.size() && pixels_[x + n] == pixels_[x] + n) ++n;
     return n;
   }
 
-  // As many pixels from x on as one register takes, or all the rest one by one.
+  // As many pixels from x on as one register takes, or one alone.
   int64_t add_block(int64_t x, int64_t stop) {
-    const int64_t count = std::min<int64_t>(pixel_ == 0 ? 0 : kRegister / pixel_, stop - x);
+    const int64_t count = std::min<int64_t>(kRegister / pixel_, stop - x);
     if (count >= 2 && in_bytes_ >= kWindowBytes) {
-      const auto [low, high] = std::minmax_element(pixels_.begin() + x, pixels_.begin() + x + count);
-      const int64_t span = (*high - *low + 1) * pixel_;
-      if (span <= kWindowBytes) return add_window(kWindow, kWindowBytes, x, count, *low);
+      int64_t low = pixels_[x], high = low;
+      for (int64_t p = x; p < x + count; ++p) {
+        low = std::min<int64_t>(low, pixels_[p]);
+        high = std::max<int64_t>(high, pixels_[p]);
+      }
+      const int64_t span = (high - low + 1) * pixel_;
+      if (span <= kWindowBytes) return add_window(kWindow, kWindowBytes, x, count, low);
       if (span <= kWideWindowBytes && in_bytes_ >= kWideWindowBytes) {
-        return add_window(kWideWindow, kWideWindowBytes, x, count, *low);
+        return add_window(kWideWindow, kWideWindowBytes, x, count, low);
       }
     }
     const int64_t each = std::max<int64_t>(count, 1);
-    if (!runs_.empty() && runs_.back().kind == kEach && runs_.back().in + runs_.back().bytes == x) {
-      runs_.back().bytes += static_cast<int32_t>(each);
-    } else {
-      runs_.push_back({kEach, static_cast<int32_t>(each), x, x * pixel_, 0});
-    }
+    extend(kEach, each, x, x * pixel_, (x + each) * pixel_);
     return x + each;
   }
 
   int64_t add_window(Kind kind, int64_t window, int64_t x, int64_t count, int64_t lowest) {
     const int64_t base = std::min(lowest * pixel_, in_bytes_ - window);
-    const uint32_t table = static_cast<uint32_t>(tables_.size());
+    const int64_t table = tables_.size();
     tables_.resize(table + kRegister);
     for (int64_t p = 0; p < count; ++p) {
       for (int64_t b = 0; b < pixel_; ++b) {
         tables_[table + p * pixel_ + b] = static_cast<uint8_t>(pixels_[x + p] * pixel_ + b - base);
       }
     }
-    runs_.push_back({kind, static_cast<int32_t>(count * pixel_), base, x * pixel_, table});
+    extend(kind, 1, blocks_.size(), x * pixel_, (x + count) * pixel_);
+    blocks_.push_back({static_cast<int32_t>(base), static_cast<int32_t>(count * pixel_), shared_table(table)});
     return x + count;
+  }
+
+  // The last table, or the one before it if they are the same: of a flipped row they all are.
+  int32_t shared_table(int64_t table) {
+    if (blocks_.size() > 0) {
+      const int32_t before = blocks_.back().table;
+      if (std::memcmp(tables_.data() + before, tables_.data() + table, kRegister) == 0) {
+        tables_.resize(table);
+        return before;
+      }
+    }
+    return static_cast<int32_t>(table);
+  }
+
+  // The last run goes on, if it is of the same kind and ends where this begins.
+  void extend(Kind kind, int64_t count, int64_t first, int64_t out, int64_t end) {
+    if (runs_.size() > 0 && runs_.back().kind == kind && runs_.back().end == out) {
+      runs_.back().count += count;
+      runs_.back().end = end;
+    } else {
+      runs_.push_back({kind, count, first, out, end});
+    }
   }
 
   int64_t pixel_;
   int64_t in_bytes_;
   CopyEach copy_;
-  std::vector<int32_t> pixels_;  // per output the input pixel, -1 for a border
-  std::vector<Run> runs_;
-  std::vector<uint8_t> tables_;
+  Buffer<int32_t> pixels_;  // per output the input pixel, -1 for a border
+  Buffer<Run> runs_;
+  Buffer<Block> blocks_;
+  Buffer<uint8_t> tables_;
 };
 
 }  // namespace polyphase

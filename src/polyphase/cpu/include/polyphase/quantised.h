@@ -4,9 +4,9 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "polyphase/abi.h"
+#include "polyphase/buffer.h"
 #include "polyphase/byte_dots.h"
 #include "polyphase/bytes.h"
 #include "polyphase/unroll.h"
@@ -66,7 +66,7 @@ inline void vertical_block(const uint8_t* const* rows, const int32_t* pairs, int
   Bytes::store_first(out + i, n, Bytes::pack(sum[0], sum[1], sum[2], sum[3]));
 }
 
-inline void vertical(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
+POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
                      int64_t length) {
   if (length < Bytes::kSize) {
     if (length > 0) vertical_block(rows, pairs, taps, precision, out, 0, static_cast<int>(length));
@@ -90,8 +90,6 @@ class ByteWindows {
     out_length_ = taps.out_size * channels;
     precision_ = taps.precision;
     const int64_t count = (out_length_ + Bytes::kSums - 1) / Bytes::kSums;
-    blocks_.reserve(count);
-    shuffles_.reserve(count * Bytes::kSize);
     for (int64_t b = 0; b < count; ++b) {
       if (!add_block(taps, b * Bytes::kSums)) return false;
       all_pairs_ = b == 0 || all_pairs_ == blocks_[b].pairs ? blocks_[b].pairs : 0;
@@ -101,7 +99,7 @@ class ByteWindows {
 
   int64_t readable_length() const { return readable_length_; }
   size_t bytes() const {
-    return blocks_.capacity() * sizeof(Block) + shuffles_.capacity() + weights_.capacity() * sizeof(int16_t);
+    return blocks_.bytes() + shuffles_.bytes() + weights_.bytes();
   }
 
   void run(const uint8_t* in, uint8_t* out) const {
@@ -131,6 +129,7 @@ class ByteWindows {
     const Bytes::Register shuffle = Bytes::load(shuffles_.data() + b * Bytes::kSize);
     const int16_t* weights = weights_.data() + block.weights;
     Bytes::Register total = Bytes::broadcast(1 << (precision_ - 1));
+#pragma GCC unroll 4
     for (int k = 0; k < pairs; ++k) {
       const Bytes::Register window = Bytes::windows(in + k * 2 * channels_, block.bases);
       total = Bytes::dot(total, Bytes::shuffle_pairs(window, shuffle), Bytes::load(weights + k * 2 * Bytes::kSums));
@@ -148,8 +147,9 @@ class ByteWindows {
     Block block = {};
     block.pairs = static_cast<int32_t>((widest + 1) / 2);
     block.weights = static_cast<uint32_t>(weights_.size());
-    const size_t shuffle = shuffles_.size();
-    shuffles_.resize(shuffle + Bytes::kSize, Bytes::kNone);
+    const int64_t shuffle = shuffles_.size();
+    shuffles_.resize(shuffle + Bytes::kSize);
+    std::memset(shuffles_.data() + shuffle, Bytes::kNone, Bytes::kSize);
     weights_.resize(weights_.size() + block.pairs * 2 * Bytes::kSums);
     for (int g = 0; g < Bytes::kGroups; ++g) {
       const int64_t first = from + g * kGroupLanes;
@@ -161,7 +161,7 @@ class ByteWindows {
     return true;
   }
 
-  bool add_group(const Taps& taps, int64_t from, int64_t to, Block& block, int g, size_t shuffle) {
+  bool add_group(const Taps& taps, int64_t from, int64_t to, Block& block, int g, int64_t shuffle) {
     const int64_t furthest = std::max<int64_t>(0, taps.in_size - 2 * block.pairs);
     int64_t start[kGroupLanes];
     int64_t low = INT64_MAX, high = 0;
@@ -201,14 +201,14 @@ class ByteWindows {
   int64_t readable_length_ = 0;
   int precision_ = 0;
   int all_pairs_ = 0;  // of every block, or 0
-  std::vector<Block> blocks_;
-  std::vector<uint8_t> shuffles_;  // kSize for a block
-  std::vector<int16_t> weights_;   // pairs * 2 * kSums for a block
+  Buffer<Block> blocks_;
+  Buffer<uint8_t> shuffles_;  // kSize for a block
+  Buffer<int16_t> weights_;   // pairs * 2 * kSums for a block
 };
 
 #else
 
-inline void vertical(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
+POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
                      int64_t length) {
   vertical_plain(rows, pairs, taps, precision, out, length);
 }
@@ -231,9 +231,9 @@ class ByteLanes {
       return;
     }
 #endif
-    begin_.assign(taps.begin, taps.begin + taps.out_size + 1);
-    index_.assign(taps.index, taps.index + taps.begin[taps.out_size]);
-    weights_.assign(taps.weight, taps.weight + taps.begin[taps.out_size]);
+    begin_.assign(taps.begin, taps.out_size + 1);
+    index_.assign(taps.index, taps.begin[taps.out_size]);
+    weights_.assign(taps.weight, taps.begin[taps.out_size]);
   }
 
   int64_t readable_length() const {
@@ -245,14 +245,14 @@ class ByteLanes {
   }
 
   size_t bytes() const {
-    size_t own = sizeof(*this) + (begin_.capacity() + index_.capacity()) * 4 + weights_.capacity() * 2;
+    size_t own = sizeof(*this) + begin_.bytes() + index_.bytes() + weights_.bytes();
 #if defined(POLYPHASE_BYTE_VECTORS)
     own += windows_.bytes() + dots_.bytes();
 #endif
     return own;
   }
 
-  void run(const uint8_t* in, uint8_t* out) const {
+  POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out) const {
 #if defined(POLYPHASE_BYTE_VECTORS)
     if (way_ == kWindows) return windows_.run(in, out);
     if (way_ == kDots) return dots_.run(in, out);
@@ -263,7 +263,7 @@ class ByteLanes {
 
  private:
   void run_plain(const uint8_t* in, uint8_t* out) const {
-    const int64_t pixels = static_cast<int64_t>(begin_.size()) - 1;
+    const int64_t pixels = begin_.size() - 1;
     for (int64_t x = 0; x < pixels; ++x) {
       for (int64_t c = 0; c < channels_; ++c) {
         int32_t sum = 1 << (precision_ - 1);
@@ -275,12 +275,12 @@ class ByteLanes {
 
   // An output pixel is a vertical sum over its neighbours' channels.
   void run_many_channels(const uint8_t* in, uint8_t* out) const {
-    std::vector<const uint8_t*> pixels;
-    std::vector<int32_t> pairs;
-    const int64_t count = static_cast<int64_t>(begin_.size()) - 1;
+    Buffer<const uint8_t*> pixels;
+    Buffer<int32_t> pairs;
+    const int64_t count = begin_.size() - 1;
     for (int64_t x = 0; x < count; ++x) {
       const int taps = begin_[x + 1] - begin_[x];
-      pixels.clear();
+      pixels.resize(0);
       for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) pixels.push_back(in + index_[t] * channels_);
       if (taps > 0) pixels.push_back(pixels.back());
       pairs.resize((taps + 1) / 2);
@@ -298,8 +298,8 @@ class ByteLanes {
   ByteWindows windows_;
   ByteDots dots_;
 #endif
-  std::vector<int32_t> begin_, index_;
-  std::vector<int16_t> weights_;
+  Buffer<int32_t> begin_, index_;
+  Buffer<int16_t> weights_;
 };
 
 }  // namespace polyphase

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "polyphase/abi.h"
 #include "polyphase/row_cache.h"
@@ -150,18 +149,25 @@ class Worker {
   bool moves_only() const {
     return kPlain && !vertical_ && !depth_ && in_place_ && target_dense_ && readable_length_ == in_length_ &&
            border_ == 0 && call_.z.out_size == 1 && call_.z.taps == nullptr &&
-           (call_.y.taps == nullptr || call_.y.taps->border == nullptr) && (map_ == nullptr || map_->borders().empty());
+           (call_.y.taps == nullptr || call_.y.taps->border == nullptr) && (map_ == nullptr || map_->borders().size() == 0);
   }
 
   // row() for what is only read and written in place: small images are many short rows.
   void move_rows(int64_t begin, int64_t end) {
-    for (int64_t y = begin; y < end; ++y) {
-      const T* in = reinterpret_cast<const T*>(in_ + picked(call_.y, y) * call_.y.in_stride);
-      T* out = reinterpret_cast<T*>(out_ + y * call_.y.out_stride);
+    const Axis& y = call_.y;
+    T* out = reinterpret_cast<T*>(out_);
+    const T* in = reinterpret_cast<const T*>(in_);
+    if (map_ != nullptr && y.taps == nullptr) {
+      map_->run_rows(in + begin * y.in_stride, y.in_stride, out + begin * y.out_stride, y.out_stride, end - begin);
+      return;
+    }
+    const size_t bytes = static_cast<size_t>(out_length_) * sizeof(T);
+    for (int64_t i = begin; i < end; ++i) {
+      const T* from = in + picked(y, i) * y.in_stride;
       if (map_ == nullptr) {
-        std::memcpy(out, in, out_length_ * sizeof(T));
+        std::memcpy(out + i * y.out_stride, from, bytes);
       } else {
-        map_->run(in, out);
+        map_->run(from, out + i * y.out_stride);
       }
     }
   }
@@ -209,7 +215,7 @@ class Worker {
 
   // A weighted sum of rows. `make(i, into)` makes row i, in `into` or elsewhere.
   template <class Make>
-  const T* sum(const Axis& axis, int64_t i, RowCache<T>& cache, T* out, Make make, int64_t first_key = 0) {
+  POLYPHASE_ROW_LOOP const T* sum(const Axis& axis, int64_t i, RowCache<T>& cache, T* out, Make make, int64_t first_key = 0) {
     const Taps& taps = *axis.taps;
     const int begin = taps.begin[i], count = taps.begin[i + 1] - begin;
     if (cache.slots() > 0) {
@@ -238,11 +244,12 @@ class Worker {
   template <class Make>
   const T* make_nested(Make make, int64_t from, T* into) {
     if (!depth_) return make(from, into);
-    std::vector<const T*> outer_pointers;
-    outer_pointers.swap(pointers_);
-    pointers_.resize(outer_pointers.size());
+    const int64_t size = pointers_.size();
+    Buffer<const T*> outer_pointers;
+    outer_pointers = std::move(pointers_);
+    pointers_.resize(size);
     const T* made = make(from, into);
-    outer_pointers.swap(pointers_);
+    pointers_ = std::move(outer_pointers);
     return made;
   }
 
@@ -255,7 +262,7 @@ class Worker {
   }
 
   // The row as it lies in memory where that will do; else in `into`, which is readable_length_ long.
-  const T* load(const S* source, T* into) {
+  POLYPHASE_ROW_LOOP const T* load(const S* source, T* into) {
     if (!source_dense_) source = gathered(source);
     if (!Prologue::kIdentity) {
       Prologue::row(source, reinterpret_cast<typename Prologue::To*>(into), in_length_, row_operands_);
@@ -376,12 +383,12 @@ class Worker {
 
   RowCache<T> base_rows_;      // rows the vertical pass sums
   RowCache<T> vertical_rows_;  // rows the depth pass sums
-  std::vector<S> gathered_;
-  std::vector<T> loaded_, summed_, sampled_;
-  std::vector<O> stored_;
-  std::vector<const T*> pointers_;
-  std::vector<typename Sampler::Weight> weights_;
-  std::vector<uint8_t> expanded_[kMaxOperands], tensor_rows_[kMaxOperands];
+  Buffer<S> gathered_;
+  Buffer<T> loaded_, summed_, sampled_;
+  Buffer<O> stored_;
+  Buffer<const T*> pointers_;
+  Buffer<typename Sampler::Weight> weights_;
+  Buffer<uint8_t> expanded_[kMaxOperands], tensor_rows_[kMaxOperands];
 };
 
 template <class Prologue, class Sampler, class Epilogue>

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+
+#include "polyphase/buffer.h"
 
 namespace polyphase {
 
@@ -14,9 +15,9 @@ class RowCache {
     // Slots an odd number of cache lines apart do not compete for the same places in the cache.
     stride_ = (length * static_cast<int64_t>(sizeof(T)) / 64 | 1) * 64 / static_cast<int64_t>(sizeof(T)) + 64;
     values_.resize(slots * stride_);
-    key_of_.assign(slots, -1);
-    kept_.assign(slots, 0);
-    slot_of_.assign(keys, -1);
+    key_of_.fill(slots, -1);
+    kept_.resize(slots);
+    slot_of_.fill(keys, -1);
   }
 
   int slots() const { return static_cast<int>(key_of_.size()); }
@@ -52,10 +53,10 @@ class RowCache {
   int64_t stride_ = 0;
   int32_t next_ = 0;
   int64_t now_ = 0;
-  std::vector<T> values_;
-  std::vector<int64_t> key_of_;   // per slot, -1 for none
-  std::vector<int64_t> kept_;     // per slot: the last sum that reads it
-  std::vector<int32_t> slot_of_;  // per key, -1 for none
+  Buffer<T> values_;
+  Buffer<int64_t> key_of_;   // per slot, -1 for none
+  Buffer<int64_t> kept_;     // per slot: the last sum that reads it
+  Buffer<int32_t> slot_of_;  // per key, -1 for none
 };
 
 }  // namespace polyphase

@@ -1,8 +1,6 @@
 // What a kernel does to the values of a row, by dtype: floats, uint8 with 16 bit weights, or moving alone.
 #pragma once
 
-#include <memory>
-
 #include "polyphase/floats.h"
 #include "polyphase/pick.h"
 #include "polyphase/quantised.h"
@@ -65,13 +63,13 @@ class RowMap {
 
   RowMap(const Taps& taps, int64_t channels) {
     if (taps.index_only) {
-      picked_ = std::make_unique<PickLanes>(taps, channels * static_cast<int64_t>(sizeof(T)));
+      picked_ = new PickLanes(taps, channels * static_cast<int64_t>(sizeof(T)));
     } else {
-      weighted_ = std::make_unique<typename Sampler::Lanes>(taps, channels);
+      weighted_ = new typename Sampler::Lanes(taps, channels);
     }
     for (int64_t x = 0; taps.border != nullptr && x < taps.out_size; ++x) {
       if (taps.border[x] == 0) continue;
-      if (!borders_.empty() && borders_.back().end == x && borders_.back().number == taps.border[x]) {
+      if (borders_.size() > 0 && borders_.back().end == x && borders_.back().number == taps.border[x]) {
         borders_.back().end = x + 1;
       } else {
         borders_.push_back({x, x + 1, taps.border[x]});
@@ -79,11 +77,18 @@ class RowMap {
     }
   }
 
+  ~RowMap() {
+    delete weighted_;
+    delete picked_;
+  }
+  RowMap(const RowMap&) = delete;
+  RowMap& operator=(const RowMap&) = delete;
+
   bool weighted() const { return weighted_ != nullptr; }
   int64_t readable_length() const { return weighted_ ? weighted_->readable_length() : 0; }
-  const std::vector<BorderRun>& borders() const { return borders_; }
+  const Buffer<BorderRun>& borders() const { return borders_; }
   size_t bytes() const {
-    return sizeof(*this) + borders_.capacity() * sizeof(BorderRun) + (weighted_ ? weighted_->bytes() : picked_->bytes());
+    return sizeof(*this) + borders_.bytes() + (weighted_ ? weighted_->bytes() : picked_->bytes());
   }
 
   void run(const T* in, T* out) const {
@@ -91,10 +96,21 @@ class RowMap {
     picked_->run(reinterpret_cast<const uint8_t*>(in), reinterpret_cast<uint8_t*>(out));
   }
 
+  // Strides in elements.
+  void run_rows(const T* in, int64_t in_stride, T* out, int64_t out_stride, int64_t rows) const {
+    if (weighted_) {
+      for (int64_t r = 0; r < rows; ++r) weighted_->run(in + r * in_stride, out + r * out_stride);
+      return;
+    }
+    constexpr int64_t kSize = sizeof(T);
+    picked_->run_rows(reinterpret_cast<const uint8_t*>(in), in_stride * kSize, reinterpret_cast<uint8_t*>(out),
+                      out_stride * kSize, rows);
+  }
+
  private:
-  std::unique_ptr<typename Sampler::Lanes> weighted_;
-  std::unique_ptr<PickLanes> picked_;
-  std::vector<BorderRun> borders_;
+  typename Sampler::Lanes* weighted_ = nullptr;
+  PickLanes* picked_ = nullptr;
+  Buffer<BorderRun> borders_;
 };
 
 }  // namespace polyphase

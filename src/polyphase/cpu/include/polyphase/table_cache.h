@@ -4,16 +4,14 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_map>
+#include <vector>
 
 #include "polyphase/abi.h"
 #include "polyphase/taps.h"
+#include "polyphase/threads.h"
 
 namespace polyphase {
 
@@ -70,7 +68,8 @@ class TableCache {
   static TableCache& instance() {
     static TableCache* cache = [] {
       // A fork while another thread holds the lock would leave it locked in the child for ever.
-      pthread_atfork([] { instance_lock().lock(); }, [] { instance_lock().unlock(); }, [] { instance_lock().unlock(); });
+      pthread_atfork([] { pthread_mutex_lock(&mutex()); }, [] { pthread_mutex_unlock(&mutex()); },
+                     [] { pthread_mutex_unlock(&mutex()); });
       return new TableCache;
     }();
     return *cache;
@@ -79,58 +78,66 @@ class TableCache {
   std::shared_ptr<const Table> get(const TableRequest& request) {
     const std::string key = request.key();
     {
-      const std::lock_guard<std::mutex> lock(instance_lock());
-      const auto found = places_.find(key);
-      if (found != places_.end()) {
-        latest_.splice(latest_.begin(), latest_, found->second);
-        ++cached;
-        return found->second->table;
+      const Lock lock(&mutex());
+      if (Entry* found = find(key)) {
+        found->used = ++uses_;
+        ++cached_;
+        return found->table;
       }
     }
-    auto table = std::make_shared<const Table>(
-        make_taps(request.steps, request.step_count, request.in_size,
-                  static_cast<Arithmetic>(request.kernel->arithmetic), request.transposed != 0),
-        *request.kernel, request.channels);
-    const std::lock_guard<std::mutex> lock(instance_lock());
-    ++made;
-    if (table->bytes() <= kMostBytes / 4 && places_.find(key) == places_.end()) insert(key, table);
+    TapTable taps = make_taps(request.steps, request.step_count, request.in_size,
+                              static_cast<Arithmetic>(request.kernel->arithmetic), request.transposed != 0);
+    auto table = std::make_shared<const Table>(std::move(taps), *request.kernel, request.channels);
+    const Lock lock(&mutex());
+    ++made_;
+    if (table->bytes() <= kMostBytes / 4 && find(key) == nullptr) insert(key, table);
     return table;
   }
 
   void clear() {
-    const std::lock_guard<std::mutex> lock(instance_lock());
-    places_.clear();
-    latest_.clear();
+    const Lock lock(&mutex());
+    entries_.clear();
     bytes_ = 0;
   }
 
-  std::atomic<int64_t> made{0}, cached{0};
+  int64_t made() const { return made_; }
+  int64_t cached() const { return cached_; }
 
  private:
   struct Entry {
     std::string key;
     std::shared_ptr<const Table> table;
+    int64_t used;  // the greater, the later
   };
 
-  static std::mutex& instance_lock() {
-    static std::mutex* mutex = new std::mutex;
-    return *mutex;
+  static pthread_mutex_t& mutex() {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    return mutex;
+  }
+
+  // Looked for one by one: a kernel is bound to its tables once, then launched without asking.
+  Entry* find(const std::string& key) {
+    for (Entry& entry : entries_) {
+      if (entry.key == key) return &entry;
+    }
+    return nullptr;
   }
 
   void insert(const std::string& key, const std::shared_ptr<const Table>& table) {
-    latest_.push_front({key, table});
-    places_[key] = latest_.begin();
+    entries_.push_back({key, table, ++uses_});
     bytes_ += table->bytes();
-    while (bytes_ > kMostBytes || latest_.size() > kMostTables) {
-      bytes_ -= latest_.back().table->bytes();
-      places_.erase(latest_.back().key);
-      latest_.pop_back();
+    while (bytes_ > kMostBytes || entries_.size() > kMostTables) {
+      size_t oldest = 0;
+      for (size_t e = 1; e < entries_.size(); ++e) oldest = entries_[e].used < entries_[oldest].used ? e : oldest;
+      bytes_ -= entries_[oldest].table->bytes();
+      entries_[oldest] = entries_.back();
+      entries_.pop_back();
     }
   }
 
-  std::list<Entry> latest_;  // the latest used first
-  std::unordered_map<std::string, std::list<Entry>::iterator> places_;
+  std::vector<Entry> entries_;
   size_t bytes_ = 0;
+  int64_t uses_ = 0, made_ = 0, cached_ = 0;
 };
 
 }  // namespace polyphase

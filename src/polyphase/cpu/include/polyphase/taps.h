@@ -132,13 +132,15 @@ void interpolate_row(Windows& windows, int64_t i, Real source, int64_t in_size, 
 }
 
 template <typename Real, typename Filter>
-Windows interpolated(const Step& step, int64_t in_size, Filter filter, bool keep_equal) {
+Windows interpolated(const Step& step, int64_t in_size, Filter filter, bool keep_equal, bool fused) {
   const bool linear = Filter::kSupport == 1, align_corners = step.d != 0;
   const Real ratio = resize_ratio<Real>(step, in_size, keep_equal);
   Windows windows(step.a, static_cast<int64_t>(2 * Filter::kSupport));
   for (int64_t i = 0; i < step.a; ++i) {
-    const Real source = static_cast<Real>(align_corners ? ratio * static_cast<double>(i)
-                                                        : half_pixel_source(ratio, i));
+    const double centre = static_cast<double>(i) + 0.5;
+    const Real source = align_corners ? static_cast<Real>(ratio * static_cast<double>(i))
+                        : fused       ? static_cast<Real>(half_pixel_source(ratio, i))
+                                      : static_cast<Real>(ratio * centre) - Real(0.5);
     interpolate_row(windows, i, linear ? std::max(source, Real(0)) : source, in_size, filter);
   }
   return windows;
@@ -198,11 +200,12 @@ Windows area(const Step& step, int64_t in_size) {
   return windows;
 }
 
+// fused: eager's bicubic backward, alone, is built without fused multiply-adds.
 template <typename Real>
-Windows plain_windows(const Step& step, int64_t in_size, bool quantised) {
-  if (step.b == kBilinear) return interpolated<Real>(step, in_size, filters::Triangle{}, true);
+Windows plain_windows(const Step& step, int64_t in_size, bool quantised, bool fused) {
+  if (step.b == kBilinear) return interpolated<Real>(step, in_size, filters::Triangle{}, true, true);
   // Eager's float bicubic resamples an axis even if only its scale changes; its uint8 one does not.
-  return interpolated<Real>(step, in_size, filters::kPlainCubic, quantised);
+  return interpolated<Real>(step, in_size, filters::kPlainCubic, quantised, fused);
 }
 
 template <typename Real>
@@ -217,11 +220,11 @@ Windows antialias_windows(const Step& step, int64_t in_size) {
 }
 
 template <typename Real>
-Windows windows_of(const Step& step, int64_t in_size, bool quantised) {
+Windows windows_of(const Step& step, int64_t in_size, bool quantised, bool fused) {
   if (step.kind == Step::kArea) return area<Real>(step, in_size);
   const bool antialias = step.c != 0;
   return antialias ? antialias_windows<Real>(step, in_size)
-                   : plain_windows<Real>(step, in_size, quantised);
+                   : plain_windows<Real>(step, in_size, quantised, fused);
 }
 
 // The most bits after the binary point that leave the largest weight within 16 bits.
@@ -295,13 +298,13 @@ inline TapTable rows_upon(const Crop& crop, Windows windows) {
   return table;
 }
 
-inline TapTable weighted_table(const Step* steps, const Step* weighted, int64_t in_size,
-                               Arithmetic arithmetic) {
+inline TapTable weighted_table(const Step* steps, const Step* weighted, int64_t in_size, Arithmetic arithmetic,
+                               bool fused) {
   const Crop crop = crop_of(steps, weighted, in_size);
   const bool quantised = arithmetic == Arithmetic::kQuantised;
   Windows windows = arithmetic == Arithmetic::kFloat32
-                        ? windows_of<float>(*weighted, crop.size, quantised)
-                        : windows_of<double>(*weighted, crop.size, quantised);
+                        ? windows_of<float>(*weighted, crop.size, quantised, fused)
+                        : windows_of<double>(*weighted, crop.size, quantised, fused);
   const int32_t precision = quantised ? quantise(windows) : 0;
   TapTable table = rows_upon(crop, std::move(windows));
   table.in_size = in_size;
@@ -484,7 +487,7 @@ inline TapTable make_taps(const Step* steps, int64_t count, int64_t in_size, Ari
   if (weighted == end) {
     table = index_only_table(selection_of(steps, end, in_size, arithmetic), in_size);
   } else {
-    table = weighted_table(steps, weighted, in_size, arithmetic);
+    table = weighted_table(steps, weighted, in_size, arithmetic, !transposed);
     const Step* const after = weighted + 1;
     if (after != end) table = selected(table, selection_of(after, end, weighted->a, arithmetic));
   }

@@ -4,25 +4,34 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <new>
-#include <thread>
-#include <vector>
 
 #include "polyphase/abi.h"
 
 namespace polyphase {
 
+// <mutex> and <thread> would take a third of a second to compile, at a user's first call.
+class Lock {
+ public:
+  explicit Lock(pthread_mutex_t* mutex) : mutex_(mutex) { pthread_mutex_lock(mutex_); }
+  ~Lock() { pthread_mutex_unlock(mutex_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  pthread_mutex_t* mutex_;
+};
+
 class Threads {
  public:
   // Splits [0, count) into `threads` equal parts. Where the threads are at work for another caller, runs it all here.
   static void run(int64_t count, int64_t threads, Body body, void* context) {
+    if (threads < 2 || count < 2) return body(context, 0, count);
     Threads& self = instance();
-    std::unique_lock<std::mutex> at_work(self.at_work_, std::defer_lock);
-    if (threads < 2 || count < 2 || !at_work.try_lock()) return body(context, 0, count);
-    self.run_parts({body, context, count, std::min(threads, count)});
+    if (pthread_mutex_trylock(&self.at_work_) != 0) return body(context, 0, count);
+    const bool enough_memory = self.run_parts({body, context, count, std::min(threads, count)});
+    pthread_mutex_unlock(&self.at_work_);
+    if (!enough_memory) throw std::bad_alloc();
   }
 
  private:
@@ -45,54 +54,82 @@ class Threads {
     return current;
   }
 
-  void run_parts(const Job& job) {
+  bool run_parts(Job job) {
     {
-      std::unique_lock<std::mutex> lock(mutex_);
-      while (started_ < job.parts - 1) std::thread([this, part = ++started_] { work(part); }).detach();
+      const Lock lock(&mutex_);
+      while (started_ < job.parts - 1 && start_thread()) {
+      }
+      job.parts = std::min(job.parts, started_ + 1);
       job_ = job;
       failed_ = false;
       pending_ = job.parts - 1;
       ++generation_;
+      pthread_cond_broadcast(&wake_);
     }
-    wake_.notify_all();
-    run_part(job, 0);
-    std::unique_lock<std::mutex> lock(mutex_);
-    done_.wait(lock, [this] { return pending_ == 0; });
-    if (failed_) throw std::bad_alloc();
+    const bool ok = run_part(job, 0);
+    const Lock lock(&mutex_);
+    while (pending_ > 0) pthread_cond_wait(&done_, &mutex_);
+    return ok && !failed_;
   }
 
-  void work(int64_t part) {
+  struct Start {
+    Threads* threads;
+    int64_t part;
+  };
+
+  // False where the system gives no more threads: those there are do the work.
+  bool start_thread() {
+    auto* start = new Start{this, started_ + 1};
+    pthread_t thread;
+    const auto body = [](void* argument) -> void* {
+      const Start start = *static_cast<Start*>(argument);
+      delete static_cast<Start*>(argument);
+      start.threads->work(start.part);
+      return nullptr;
+    };
+    if (pthread_create(&thread, nullptr, body, start) != 0) {
+      delete start;
+      return false;
+    }
+    pthread_detach(thread);
+    ++started_;
+    return true;
+  }
+
+  [[noreturn]] void work(int64_t part) {
     uint64_t seen = 0;
-    std::unique_lock<std::mutex> lock(mutex_);
+    pthread_mutex_lock(&mutex_);
     for (;;) {
-      wake_.wait(lock, [&] { return generation_ != seen; });
+      while (generation_ == seen) pthread_cond_wait(&wake_, &mutex_);
       seen = generation_;
       const Job job = job_;
       if (part >= job.parts) continue;
-      lock.unlock();
-      run_part(job, part);
-      lock.lock();
-      if (--pending_ == 0) done_.notify_one();
+      pthread_mutex_unlock(&mutex_);
+      const bool ok = run_part(job, part);
+      pthread_mutex_lock(&mutex_);
+      failed_ |= !ok;
+      if (--pending_ == 0) pthread_cond_signal(&done_);
     }
   }
 
   // Memory may run out; an exception must not leave a thread.
-  void run_part(const Job& job, int64_t part) {
+  static bool run_part(const Job& job, int64_t part) {
     try {
       job.body(job.context, job.count * part / job.parts, job.count * (part + 1) / job.parts);
+      return true;
     } catch (const std::bad_alloc&) {
-      failed_ = true;
+      return false;
     }
   }
 
-  std::mutex at_work_;  // held by the caller whose job it is
-  std::mutex mutex_;    // guards what follows
-  std::condition_variable wake_, done_;
+  pthread_mutex_t at_work_ = PTHREAD_MUTEX_INITIALIZER;  // held by the caller whose job it is
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;    // guards what follows
+  pthread_cond_t wake_ = PTHREAD_COND_INITIALIZER, done_ = PTHREAD_COND_INITIALIZER;
   Job job_ = {};
   int64_t started_ = 0;
   int64_t pending_ = 0;
   uint64_t generation_ = 0;
-  std::atomic<bool> failed_{false};
+  bool failed_ = false;
 };
 
 }  // namespace polyphase
