@@ -139,11 +139,25 @@ def gradient(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 def test_gradients_lie_in_memory_as_the_gradient_that_comes_in() -> None:
     x = torch.rand(2, 3, 8, 9, requires_grad=True)
-    for mode in ("bilinear", "bicubic", "nearest", "area"):
-        result = P.interpolate(x, (5, 6), mode=mode)
+    for mode, antialias in (
+        ("bilinear", False),
+        ("bilinear", True),
+        ("bicubic", True),
+        ("nearest", False),
+        ("area", False),
+    ):
+        result = P.interpolate(x, (5, 6), mode=mode, antialias=antialias)
         incoming = torch.rand_like(result).to(memory_format=torch.channels_last)
         (back,) = torch.autograd.grad(result, x, incoming)
         assert back.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_gradients_of_plain_bicubic_are_contiguous_as_eagers_are() -> None:
+    x = torch.rand(2, 3, 8, 9, requires_grad=True)
+    incoming = torch.rand(2, 3, 5, 6).to(memory_format=torch.channels_last)
+    for function in (P.interpolate, F.interpolate):
+        (back,) = torch.autograd.grad(function(x, (5, 6), mode="bicubic"), x, incoming)
+        assert back.is_contiguous()
 
 
 def by_reference(x: Tensor, *steps: Step) -> Tensor:

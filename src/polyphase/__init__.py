@@ -1,6 +1,7 @@
 """Polyphase: a compiler for image resampling in PyTorch."""
 
 from polyphase import decompositions, functional
+from polyphase.cpu.kernels import stats
 from polyphase.version import __version__
 
-__all__ = ["__version__", "decompositions", "functional"]
+__all__ = ["__version__", "decompositions", "functional", "stats"]

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,9 @@ FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-c
 COMPILERS_AT_ONCE = 2
 COMPILER_SECONDS = 120.0
 LINES_SHOWN = 30
+
+#: How many libraries this process has compiled, by their stem.
+built: Counter[str] = Counter()
 
 
 class Request(NamedTuple):
@@ -90,6 +94,7 @@ def _compile(request: Request, compiler: tuple[str, ...], library: Path) -> Path
             f"The command was: {shlex.join(command)}\n"
             f"The source is kept in {kept}. Another compiler can be named with CXX"
         )
+    built[request.stem] += 1
     return library
 
 

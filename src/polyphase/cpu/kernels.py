@@ -45,8 +45,16 @@ def address(plan: Plan) -> int:
         return ctypes.addressof(ctypes.c_char.in_dll(_libraries[path], emit.KERNEL_SYMBOL))
 
 
-def loaded() -> int:
-    return len(_libraries)
+def stats() -> dict[str, int]:
+    """Counts of this process: kernels compiled, kernels in memory, runs of a kernel, tables of axes made, and found."""
+    launched, made, cached = launcher().counts() if launcher.cache_info().currsize else (0, 0, 0)
+    return {
+        "kernels_built": build.built["kernel"],
+        "kernels_loaded": len(_libraries),
+        "kernels_launched": launched,
+        "tables_made": made,
+        "tables_cached": cached,
+    }
 
 
 def _launcher_request() -> build.Request:

@@ -11,17 +11,16 @@ import torch
 from torch import Tensor
 
 from polyphase.cpu import emit, isa, kernels, plain_torch
+from polyphase.cpu.layout import CHANNELS_LAST, Sizes, dense_strides, is_channels_last, output_strides
 from polyphase.cpu.plan import Plan, plan_move, plan_program, plan_sums
 from polyphase.cpu.recipes import encode
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelsWarning
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import Channel, Operand, scalar_tensor
 from polyphase.sampling.programs import Axes, Program
-from polyphase.sampling.reference import memory_format
 from polyphase.sampling.steps import Flip, Pad, Weighted
 
 Scalar: TypeAlias = "float | int | bool | complex"
-Sizes: TypeAlias = tuple[int, ...]
 Maps: TypeAlias = tuple[AxisMap, ...]
 # The values of constant borders as bytes, as launcher.cpp's `read_borders` takes them.
 Borders: TypeAlias = "tuple[()] | tuple[bytes, int, int, int, int]"
@@ -63,7 +62,7 @@ def _bind(
     after = in_size if transposed else [one.output_size(n) for one, n in zip(maps, shape[leading:], strict=True)]
     out_shape = (*shape[:leading], *after)
     flips_only = all(isinstance(step, Flip) for one in maps for step in one.steps)
-    out_strides = _output_strides(shape, strides, out_shape, flips_only)
+    out_strides = output_strides(shape, strides, out_shape, flips_only)
     if 0 in out_shape:
         return lambda image: _empty_strided(out_shape, out_strides, dtype)
     weighted = any(_may_sum(one, transposed) for one in maps)
@@ -94,8 +93,12 @@ def run(
     assert isinstance(program.sampler, Axes), "warps have kernels of their own"
     plan, maps = plan_program(program, isa.chosen()), program.sampler.maps
     after = [one.output_size(n) for one, n in zip(maps, image.shape[2:], strict=True)]
-    layout = memory_format(program.order, image)
-    out = torch.empty((*image.shape[:2], *after), dtype=program.target, memory_format=layout)
+    channels_last = program.order == "channels_last" or (
+        program.order == "preserve" and is_channels_last(image.shape, image.stride())
+    )
+    out_shape = (*image.shape[:2], *after)
+    strides = dense_strides(out_shape, channels_last and len(out_shape) in CHANNELS_LAST)
+    out = _empty_strided(out_shape, strides, program.target)
     if out.numel() == 0:
         return out
     vectors = [(channels or {})[slot].contiguous() for slot in emit.slots(Channel, plan.prologue, plan.epilogue)]
@@ -118,14 +121,6 @@ def _may_sum(axis_map: AxisMap, transposed: bool) -> bool:
 
 def _has_border(maps: Maps) -> bool:
     return any(isinstance(step, Pad) and step.border for one in maps for step in one.steps)
-
-
-def _output_strides(shape: Sizes, strides: Sizes, out_shape: Sizes, flips_only: bool) -> Sizes:
-    """Flips keep any dense strides, as torch.flip does; other maps keep channels last."""
-    image = torch.empty_strided(shape, strides, device="meta")
-    if flips_only:
-        return torch.empty_like(image).stride()
-    return torch.empty(out_shape, device="meta", memory_format=memory_format("preserve", image)).stride()
 
 
 def _border(dtype: torch.dtype, value: Scalar) -> Borders:
