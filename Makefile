@@ -37,8 +37,7 @@ format: venv
 	$(BIN)/ruff check --fix .
 
 bench: venv
-	@echo "make bench: there are no kernels to measure yet; the benchmark comes with the command line tools."
-	@echo "Until then, how the decompositions fare under Inductor: $(BIN)/python benchmarks/decompositions.py"
+	$(BIN)/python benchmarks/resample.py --quick
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

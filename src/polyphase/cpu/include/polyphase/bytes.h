@@ -49,9 +49,10 @@ struct Bytes {
   static Register pack(Register a, Register b, Register c, Register d) {
     return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
   }
-  static void store_sums(uint8_t* out, int n, Register sums) {
-    _mm_mask_storeu_epi8(out, static_cast<__mmask16>((1u << n) - 1),
-                         _mm512_cvtusepi32_epi8(_mm512_max_epi32(sums, _mm512_setzero_si512())));
+  // Packs four registers of sums one after the other.
+  static Register pack_in_order(const Register* sums) {
+    const Register order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(order, pack(sums[0], sums[1], sums[2], sums[3]));
   }
 
  private:
@@ -99,14 +100,9 @@ struct Bytes {
   static Register pack(Register a, Register b, Register c, Register d) {
     return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
   }
-  static void store_sums(uint8_t* out, int n, Register sums) {
-    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-    const int64_t eight = _mm_cvtsi128_si64(_mm_packus_epi16(words, words));
-    if (n == kSums) {
-      std::memcpy(out, &eight, kSums);
-    } else {
-      std::memcpy(out, &eight, n);
-    }
+  static Register pack_in_order(const Register* sums) {
+    const Register order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    return _mm256_permutevar8x32_epi32(pack(sums[0], sums[1], sums[2], sums[3]), order);
   }
 };
 

@@ -14,14 +14,27 @@
 
 namespace polyphase {
 
-// out[i] = sum over k of weights[k] * rows[k][i], in the order of k. No weight is 0.
 template <class T>
-POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int taps, T* out, int64_t length) {
+struct Ahead {
+  const T* first = nullptr;
+  int64_t stride = 0;
+  int64_t count = 0;
+};
+
+// out[i] = sum over k of weights[k] * rows[k][i], in the order of k. No weight is 0. `ahead` are rows that will be
+// read soon, and come from far away.
+template <class T>
+POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int taps, T* out, int64_t length,
+                                 const Ahead<T>& ahead = {}) {
   using V = Vec<T>;
   constexpr int kStep = 4 * V::kLanes;
   int64_t i = 0;
   for (; i + kStep <= length; i += kStep) {
     V sum[4] = {V::zero(), V::zero(), V::zero(), V::zero()};
+    for (int64_t r = 0; r < ahead.count; ++r) {
+      const T* row = ahead.first + r * ahead.stride + i;
+      for (int j = 0; j < kStep; j += 64 / static_cast<int>(sizeof(T))) __builtin_prefetch(row + j);
+    }
     for (int k = 0; k < taps; ++k) {
       const V weight = V::broadcast(weights[k]);
       const T* row = rows[k] + i;

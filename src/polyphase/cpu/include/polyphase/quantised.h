@@ -94,6 +94,11 @@ class ByteWindows {
       if (!add_block(taps, b * Bytes::kSums)) return false;
       all_pairs_ = b == 0 || all_pairs_ == blocks_[b].pairs ? blocks_[b].pairs : 0;
     }
+    // Four blocks are stored at once. Those beyond the end are the last one again.
+    for (int64_t b = count; b % 4 != 0; ++b) {
+      blocks_.push_back(blocks_.back());
+      shuffles_.resize(shuffles_.size() + Bytes::kSize);
+    }
     return true;
   }
 
@@ -116,10 +121,13 @@ class ByteWindows {
 
   template <int kPairs>
   void run_blocks(const uint8_t* in, uint8_t* out) const {
-    const int64_t full = out_length_ / Bytes::kSums;
-    for (int64_t b = 0; b < full; ++b) Bytes::store_sums(out + b * Bytes::kSums, Bytes::kSums, sum<kPairs>(b, in));
-    const int rest = static_cast<int>(out_length_ % Bytes::kSums);
-    if (rest != 0) Bytes::store_sums(out + full * Bytes::kSums, rest, sum<kPairs>(full, in));
+    for (int64_t i = 0, b = 0; i < out_length_; i += Bytes::kSize, b += 4) {
+      Bytes::Register sums[4];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) sums[j] = sum<kPairs>(b + j, in);
+      const int n = static_cast<int>(std::min<int64_t>(Bytes::kSize, out_length_ - i));
+      Bytes::store_first(out + i, n, Bytes::pack_in_order(sums));
+    }
   }
 
   template <int kPairs>

@@ -164,12 +164,20 @@ class Worker {
     const size_t bytes = static_cast<size_t>(out_length_) * sizeof(T);
     for (int64_t i = begin; i < end; ++i) {
       const T* from = in + picked(y, i) * y.in_stride;
+      if (i + 1 < end) prefetch_row(in + picked(y, i + 1) * y.in_stride);
       if (map_ == nullptr) {
         std::memcpy(out + i * y.out_stride, from, bytes);
       } else {
         map_->run(from, out + i * y.out_stride);
       }
     }
+  }
+
+  // Rows that are not read one after the other are no stream the machine would recognise.
+  void prefetch_row(const T* row) const {
+    const char* bytes = reinterpret_cast<const char*>(row);
+    const int64_t size = in_length_ * static_cast<int64_t>(sizeof(T));
+    for (int64_t b = 0; b < size; b += 64) __builtin_prefetch(bytes + b);
   }
 
   void row(int64_t y, int64_t z) {
@@ -236,8 +244,19 @@ class Worker {
     }
     if (count > 0) pointers_[count] = pointers_[count - 1];
     Sampler::pack(taps.weight + begin, count, weights_.data());
-    Sampler::sum(pointers_.data(), weights_.data(), count, taps.precision, out, summed_length_);
+    const Ahead<T> ahead = cache.slots() == 0 ? rows_ahead(axis, i) : Ahead<T>();
+    Sampler::sum(pointers_.data(), weights_.data(), count, taps.precision, out, summed_length_, ahead);
     return out;
+  }
+
+  // Of rows that are used where they lie: those the next sum reads and this one does not.
+  Ahead<T> rows_ahead(const Axis& axis, int64_t i) const {
+    constexpr int64_t kMost = 8;
+    const Taps& taps = *axis.taps;
+    const int32_t count = taps.begin[i + 1] - taps.begin[i];
+    if (count == 0 || i + 1 == axis.out_size || taps.begin[i + 1] == taps.begin[i + 2]) return {};
+    const int64_t last = taps.index[taps.begin[i + 1] - 1], next_last = taps.index[taps.begin[i + 2] - 1];
+    return {pointers_[count - 1] + axis.in_stride, axis.in_stride, std::clamp<int64_t>(next_last - last, 0, kMost)};
   }
 
   // The depth's sum makes its rows by vertical sums, which use the same list of pointers.

@@ -16,8 +16,9 @@ struct FloatSampler {
   static constexpr bool kAnyOrder = true;
 
   static void pack(const double* weights, int taps, Weight* packed) { std::copy_n(weights, taps, packed); }
-  static void sum(const T* const* rows, const Weight* weights, int taps, int, T* out, int64_t length) {
-    vertical(rows, weights, taps, out, length);
+  static void sum(const T* const* rows, const Weight* weights, int taps, int, T* out, int64_t length,
+                  const Ahead<T>& ahead) {
+    vertical(rows, weights, taps, out, length, ahead);
   }
 };
 
@@ -29,7 +30,8 @@ struct QuantisedSampler {
   static constexpr bool kAnyOrder = false;  // eager rounds after the horizontal pass, then after the vertical one
 
   static void pack(const double* weights, int taps, Weight* packed) { pack_pairs(weights, taps, packed); }
-  static void sum(const uint8_t* const* rows, const Weight* pairs, int taps, int precision, uint8_t* out, int64_t length) {
+  static void sum(const uint8_t* const* rows, const Weight* pairs, int taps, int precision, uint8_t* out, int64_t length,
+                  const Ahead<uint8_t>&) {
     vertical(rows, pairs, taps, precision, out, length);
   }
 };
@@ -48,7 +50,7 @@ struct MovingSampler {
   static constexpr Arithmetic kArithmetic = kNearest;
   static constexpr bool kAnyOrder = true;
   static void pack(const double*, int, Weight*) {}
-  static void sum(const T* const*, const Weight*, int, int, T*, int64_t) {}
+  static void sum(const T* const*, const Weight*, int, int, T*, int64_t, const Ahead<T>&) {}
 };
 
 // The tables by which a row is read horizontally.
