@@ -33,6 +33,7 @@ struct Dots {
   static constexpr int kPlaneTaps = 16, kPixelTaps = 8;    // of a chunk
   static constexpr int kPlaneChunk = 64, kPixelChunk = 16;  // bytes of its weights
   static constexpr int kPixelLoad = 32;                     // bytes that are read for it
+  static constexpr int kUnrolled = 3;                       // so many chunks, of RGB pixels
 
   static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
     Register total = _mm512_setzero_si512();
@@ -112,10 +113,11 @@ struct Dots {
 struct Dots {
   using Register = __m256i;
   static constexpr int kPlaneOutputs = 1;
-  static constexpr int kPixels = 1;
+  static constexpr int kPixels = 4;
   static constexpr int kPlaneTaps = 16, kPixelTaps = 4;
   static constexpr int kPlaneChunk = 32, kPixelChunk = 32;
   static constexpr int kPixelLoad = 16;
+  static constexpr int kUnrolled = 5;
 
   static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
     Register total = _mm256_setzero_si256();
@@ -141,19 +143,27 @@ struct Dots {
   }
   template <int kChannels, int kChunks>
   static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks, int precision,
-                     const Tables& tables, uint8_t* out, int64_t) {
+                     const Tables& tables, uint8_t* out, int64_t n) {
     const int chunks = kChunks == 0 ? any_chunks : kChunks;
     const Register by_channel = Bytes::load(tables.shuffle);
-    Register total = _mm256_setzero_si256();
-    in += *starts;
-    for (int g = 0; g < chunks; ++g, in += kPixelTaps * kChannels, weights += kPixelChunk) {
-      const Register v = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16(in)), by_channel);
-      total = _mm256_add_epi32(total, _mm256_madd_epi16(v, Bytes::load(weights)));
+    const Register half = _mm256_set1_epi32(1 << (precision - 1));
+    Register r[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j, weights += chunks * kPixelChunk) {
+      r[j] = pixel_sum<kChannels>(in + starts[j], weights, chunks, by_channel);
     }
-    const __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
-    store(out, kChannels, rounded(sums, precision));
+    // The two halves of a sum are added; outputs 0 and 2 end up in the low halves, 1 and 3 in the high ones.
+    const Register low = _mm256_add_epi32(_mm256_permute2x128_si256(r[0], r[1], 0x20), _mm256_permute2x128_si256(r[0], r[1], 0x31));
+    const Register high = _mm256_add_epi32(_mm256_permute2x128_si256(r[2], r[3], 0x20), _mm256_permute2x128_si256(r[2], r[3], 0x31));
+    const Register words = _mm256_packs_epi32(_mm256_srai_epi32(_mm256_add_epi32(low, half), precision),
+                                              _mm256_srai_epi32(_mm256_add_epi32(high, half), precision));
+    const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    store(out, n * kChannels, _mm_shuffle_epi8(bytes, load16(tables.interleave)));
   }
-  static uint8_t interleaved(int, int channel) { return static_cast<uint8_t>(channel); }
+  // Outputs lie in the order 0, 2, 1, 3, four bytes each.
+  static uint8_t interleaved(int output, int channel) {
+    return static_cast<uint8_t>(4 * (output % 4 / 2 + output % 2 * 2) + channel);
+  }
 
   static __m128i finish_plane(const Register* r, int precision) {
     const Register h = _mm256_hadd_epi32(_mm256_hadd_epi32(r[0], r[1]), _mm256_hadd_epi32(r[2], r[3]));
@@ -161,15 +171,27 @@ struct Dots {
   }
 
   static void store(uint8_t* out, int64_t n, __m128i bytes) {
-    const int32_t four = _mm_cvtsi128_si32(bytes);
-    switch (n) {
-      case 4: std::memcpy(out, &four, 4); break;
-      case 3: std::memcpy(out, &four, 3); break;
-      default: std::memcpy(out, &four, n);
+    alignas(16) uint8_t buffer[16];
+    _mm_store_si128(reinterpret_cast<__m128i*>(buffer), bytes);
+    switch (n) {  // a constant size is one or two moves
+      case 4: std::memcpy(out, buffer, 4); break;
+      case 12: std::memcpy(out, buffer, 12); break;
+      default: std::memcpy(out, buffer, static_cast<size_t>(n));
     }
   }
 
  private:
+  template <int kChannels>
+  static Register pixel_sum(const uint8_t* in, const uint8_t* weights, int chunks, Register by_channel) {
+    Register total = _mm256_setzero_si256();
+#pragma GCC unroll 5
+    for (int g = 0; g < chunks; ++g, in += kPixelTaps * kChannels, weights += kPixelChunk) {
+      const Register v = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16(in)), by_channel);
+      total = _mm256_add_epi32(total, _mm256_madd_epi16(v, Bytes::load(weights)));
+    }
+    return total;
+  }
+
   static __m128i rounded(__m128i sums, int precision) {
     const __m128i shifted = _mm_srai_epi32(_mm_add_epi32(sums, _mm_set1_epi32(1 << (precision - 1))), precision);
     const __m128i words = _mm_packs_epi32(shifted, _mm_setzero_si128());
@@ -216,7 +238,7 @@ class ByteDots {
     switch (channels_) {
       case 1: return with_constant<2>(chunks_, [&](auto chunks) { run_plane<chunks>(in, out); });
       case 2: return run_pixels<2, 0>(in, out);
-      case 3: return with_constant<3>(chunks_, [&](auto chunks) { run_pixels<3, chunks>(in, out); });
+      case 3: return with_constant<Dots::kUnrolled>(chunks_, [&](auto chunks) { run_pixels<3, chunks>(in, out); });
       default: return run_pixels<4, 0>(in, out);
     }
   }

@@ -48,6 +48,8 @@ class PickLanes {
       pixels_[x] = taps.begin[x] == taps.begin[x + 1] ? -1 : taps.index[taps.begin[x]];
     }
     for (int64_t x = 0; x < taps.out_size;) x = add_run(x);
+    one_table_ = runs_.size() == 1 && runs_[0].kind == kWindow && tables_.size() == kTable &&
+                 blocks_.back().bytes == kRegister;
   }
 
   int64_t readable_length() const { return 0; }
@@ -61,6 +63,7 @@ class PickLanes {
   // Rows that lie at equal distances, in bytes. Of small images they are many and short.
   POLYPHASE_ROW_LOOP void run_rows(const uint8_t* in, int64_t in_stride, uint8_t* out, int64_t out_stride,
                                    int64_t rows) const {
+    if (one_table_) return run_rows_by_one_table(in, in_stride, out, out_stride, rows);
     for (int64_t r = 0; r < rows; ++r) run_once(in + r * in_stride, out + r * out_stride);
   }
 
@@ -72,13 +75,13 @@ class PickLanes {
         case kEach: copy_(in, pixels_.data() + r.first, r.count, pixel_, out + r.out); break;
         case kWindow: pick_windows<kWindow>(r, in, out + r.out); break;
         case kWideWindow: pick_windows<kWideWindow>(r, in, out + r.out); break;
-        case kWideWords: pick_windows<kWideWords>(r, in, out + r.out); break;
+        case kWords: pick_words(r, in, out + r.out); break;
       }
     }
   }
 
-  // kWideWords: a wide window whose pixels are whole 32 bit words, of which picking takes a third of the time.
-  enum Kind : int32_t { kCopy, kEach, kWindow, kWideWindow, kWideWords };
+  // kWords: a wide window whose pixels are whole 32 bit words, of which picking takes a third of the time.
+  enum Kind : int32_t { kCopy, kEach, kWindow, kWideWindow, kWords };
   struct Run {
     Kind kind;
     int64_t count;  // kCopy: bytes, kEach: pixels, else blocks
@@ -95,6 +98,7 @@ class PickLanes {
 
 #if defined(__AVX512VBMI__)
   static constexpr int kRegister = 64, kWindowBytes = 64, kWideWindowBytes = 128;
+  static constexpr int kWordsRegister = 64, kWordsWindow = 128;
   using Register = __m512i;
   static Register load(const uint8_t* p) { return _mm512_loadu_si512(p); }
   static void store(uint8_t* out, Register v) { _mm512_storeu_si512(out, v); }
@@ -102,11 +106,17 @@ class PickLanes {
   template <Kind kKind>
   static Register pick(const uint8_t* in, Register table) {
     if (kKind == kWideWindow) return _mm512_permutex2var_epi8(load(in), table, load(in + 64));
-    if (kKind == kWideWords) return _mm512_permutex2var_epi32(load(in), table, load(in + 64));
     return _mm512_permutexvar_epi8(table, load(in));
+  }
+  using Words = __m512i;
+  static Words load_words(const uint8_t* p) { return _mm512_loadu_si512(p); }
+  static void store_words(uint8_t* out, int n, Words v) { Bytes::store_first(out, n, v); }
+  static Words pick_words(const uint8_t* in, Words table) {
+    return _mm512_permutex2var_epi32(load_words(in), table, load_words(in + 64));
   }
 #elif defined(__AVX2__)
   static constexpr int kRegister = 16, kWindowBytes = 16, kWideWindowBytes = 16;
+  static constexpr int kWordsRegister = 32, kWordsWindow = 64;
   using Register = __m128i;
   static Register load(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
   static void store(uint8_t* out, Register v) { _mm_storeu_si128(reinterpret_cast<__m128i*>(out), v); }
@@ -119,8 +129,18 @@ class PickLanes {
   static Register pick(const uint8_t* in, Register table) {
     return _mm_shuffle_epi8(load(in), table);
   }
+  using Words = __m256i;
+  static Words load_words(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static void store_words(uint8_t* out, int n, Words v) { Bytes::store_first(out, n, v); }
+  static Words pick_words(const uint8_t* in, Words table) {
+    const __m256 low = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(load_words(in), table));
+    const __m256 high = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(load_words(in + 32), table));
+    const __m256 from_high = _mm256_castsi256_ps(_mm256_slli_epi32(table, 28));  // bit 3 to the sign
+    return _mm256_castps_si256(_mm256_blendv_ps(low, high, from_high));
+  }
 #else
   static constexpr int kRegister = 0, kWindowBytes = 0, kWideWindowBytes = 0;
+  static constexpr int kWordsRegister = 0, kWordsWindow = 0;
 #endif
 
 #if defined(POLYPHASE_BYTE_VECTORS)
@@ -134,11 +154,33 @@ class PickLanes {
     }
     store_first(out, block->bytes, pick<kKind>(in + block->in, load(tables_.data() + block->table)));
   }
+  // Flipped rows: the whole row by whole registers.
+  void run_rows_by_one_table(const uint8_t* in, int64_t in_stride, uint8_t* out, int64_t out_stride, int64_t rows) const {
+    const Register table = load(tables_.data());
+    const Block* const end = blocks_.end();
+    for (int64_t r = 0; r < rows; ++r, in += in_stride, out += out_stride) {
+      uint8_t* to = out;
+      for (const Block* block = blocks_.begin(); block != end; to += block->bytes, ++block) {
+        store(to, pick<kWindow>(in + block->in, table));
+      }
+    }
+  }
+  void pick_words(const Run& run, const uint8_t* in, uint8_t* out) const {
+    const Block* block = blocks_.data() + run.first;
+    for (int64_t b = 1; b < run.count; ++b, ++block) {
+      store_words(out, kWordsRegister, pick_words(in + block->in, load_words(tables_.data() + block->table)));
+      out += block->bytes;
+    }
+    store_words(out, block->bytes, pick_words(in + block->in, load_words(tables_.data() + block->table)));
+  }
 #else
   template <Kind>
   void pick_windows(const Run&, const uint8_t*, uint8_t*) const {}
+  void run_rows_by_one_table(const uint8_t*, int64_t, uint8_t*, int64_t, int64_t) const {}
+  void pick_words(const Run&, const uint8_t*, uint8_t*) const {}
 #endif
 
+  static constexpr int kTable = std::max(kRegister, kWordsRegister);  // bytes
   static constexpr int64_t kLongCopy = 64;  // bytes; shorter runs of neighbours go with what is around them
 
   // The run that begins at pixel x; returns where the next begins.
@@ -152,8 +194,31 @@ class PickLanes {
     }
     int64_t stop = x;
     while (stop < end && pixels_[stop] >= 0 && (stop == x || neighbours(stop) * pixel_ < kLongCopy)) ++stop;
-    while (x < stop) x = add_block(x, stop);
+    for (const int64_t from = x; x < stop;) {
+      // The last block of several is a whole one, some of its pixels copied twice: of a flipped row all tables are the same.
+      const int64_t whole = kRegister / pixel_;
+      if (x > from && stop - x < whole && stop - from >= whole && runs_.back().kind == kWindow &&
+          fits(stop - whole, whole, kWindowBytes)) {
+        add_overlapping(stop - whole, whole);
+        break;
+      }
+      x = add_block(x, stop);
+    }
     return stop;
+  }
+
+  // A block at the end of the last run that begins before the block ahead of it ends.
+  void add_overlapping(int64_t x, int64_t count) {
+    runs_.back().end = x * pixel_;
+    blocks_.back().bytes = static_cast<int32_t>(x * pixel_ - out_of_last_block());
+    add_window(kWindow, kWindowBytes, x, count);
+  }
+
+  // Where the last block of the last run writes to.
+  int64_t out_of_last_block() const {
+    int64_t out = runs_[runs_.size() - 1].out;
+    for (int64_t b = runs_[runs_.size() - 1].first; b < blocks_.size() - 1; ++b) out += blocks_[b].bytes;
+    return out;
   }
 
   int64_t neighbours(int64_t x) const {
@@ -165,31 +230,37 @@ class PickLanes {
   // As many pixels from x on as one register takes, or one alone.
   int64_t add_block(int64_t x, int64_t stop) {
     const int64_t count = std::min<int64_t>(kRegister / pixel_, stop - x);
-    if (count >= 2 && in_bytes_ >= kWindowBytes) {
-      int64_t low = pixels_[x], high = low;
-      for (int64_t p = x; p < x + count; ++p) {
-        low = std::min<int64_t>(low, pixels_[p]);
-        high = std::max<int64_t>(high, pixels_[p]);
-      }
-      const int64_t span = (high - low + 1) * pixel_;
-      if (span <= kWindowBytes) return add_window(kWindow, kWindowBytes, x, count, low);
-      if (span <= kWideWindowBytes && in_bytes_ >= kWideWindowBytes) {
-        return add_window(pixel_ % 4 == 0 ? kWideWords : kWideWindow, kWideWindowBytes, x, count, low);
-      }
-    }
+    const int64_t words = pixel_ % 4 == 0 ? std::min<int64_t>(kWordsRegister / pixel_, stop - x) : 0;
+    if (fits(x, count, kWindowBytes)) return add_window(kWindow, kWindowBytes, x, count);
+    if (fits(x, words, kWordsWindow)) return add_window(kWords, kWordsWindow, x, words);
+    if (fits(x, count, kWideWindowBytes)) return add_window(kWideWindow, kWideWindowBytes, x, count);
     const int64_t each = std::max<int64_t>(count, 1);
     extend(kEach, each, x, x * pixel_, (x + each) * pixel_);
     return x + each;
   }
 
-  int64_t add_window(Kind kind, int64_t window, int64_t x, int64_t count, int64_t lowest) {
-    const int64_t base = std::min(lowest * pixel_, in_bytes_ - window);
+  // Whether some pixels from x on are worth a window, and lie within one of so many bytes.
+  bool fits(int64_t x, int64_t count, int64_t window) const {
+    if (count < 2 || in_bytes_ < window) return false;
+    int64_t high = pixels_[x];
+    for (int64_t p = x; p < x + count; ++p) high = std::max<int64_t>(high, pixels_[p]);
+    return (high - lowest(x, count) + 1) * pixel_ <= window;
+  }
+
+  int64_t lowest(int64_t x, int64_t count) const {
+    int64_t low = pixels_[x];
+    for (int64_t p = x; p < x + count; ++p) low = std::min<int64_t>(low, pixels_[p]);
+    return low;
+  }
+
+  int64_t add_window(Kind kind, int64_t window, int64_t x, int64_t count) {
+    const int64_t base = std::min(lowest(x, count) * pixel_, in_bytes_ - window);
     const int64_t table = tables_.size();
-    tables_.resize(table + kRegister);
+    tables_.resize(table + kTable);
     for (int64_t p = 0; p < count; ++p) {
       for (int64_t b = 0; b < pixel_; ++b) {
         const int64_t from = pixels_[x + p] * pixel_ + b - base, to = p * pixel_ + b;
-        if (kind != kWideWords) {
+        if (kind != kWords) {
           tables_[table + to] = static_cast<uint8_t>(from);
         } else if (b % 4 == 0) {  // indices of words, as 32 bit numbers
           tables_[table + to] = static_cast<uint8_t>(from / 4);
@@ -206,7 +277,7 @@ class PickLanes {
   int32_t shared_table(int64_t table) {
     if (blocks_.size() > 0) {
       const int32_t before = blocks_.back().table;
-      if (std::memcmp(tables_.data() + before, tables_.data() + table, kRegister) == 0) {
+      if (std::memcmp(tables_.data() + before, tables_.data() + table, kTable) == 0) {
         tables_.resize(table);
         return before;
       }
@@ -227,6 +298,7 @@ class PickLanes {
   int64_t pixel_;
   int64_t in_bytes_;
   CopyEach copy_;
+  bool one_table_ = false;       // one run of whole windows, all picked by the same table
   Buffer<int32_t> pixels_;  // per output the input pixel, -1 for a border
   Buffer<Run> runs_;
   Buffer<Block> blocks_;
