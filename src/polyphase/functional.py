@@ -42,12 +42,8 @@ def interpolate(
     * `nearest` and `nearest-exact` of every dtype; uint8 in every mode, rounded.
     """
     if is_plain(input):
-        kind = type(size)
-        if scale_factor is None and not recompute_scale_factor and (kind is tuple or kind is int):
-            sizes: tuple[Any, ...] = (size,) if kind is int else size  # type: ignore[assignment]
-            return _resized(
-                input.dtype, input.shape, input.stride(), mode, align_corners, antialias, kind is int, *sizes
-            )(input)
+        if scale_factor is None and not recompute_scale_factor and _are_integers(size):
+            return _resized(input.dtype, input.shape, input.stride(), size, mode, align_corners, antialias)(input)
         maps = arguments.resize_maps(
             input.shape, input.dtype, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
         )
@@ -80,12 +76,12 @@ _latest_flip = _Latest((), _never, torch.clone)
 
 def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
     """Reverse the order of the elements along dimensions; as `torch.flip`."""
-    # Eager flips a small image in 2 us. Most flips are like the one before, which is quicker to tell than what they are.
+    # Eager flips a small image in 2 us. Most flips are like the one before: that is quicker to tell than what they are.
     latest = _latest_flip
     if not is_dynamo_compiling() and type(dims) is tuple and dims == latest.dims and latest.fits(input):
         return latest.call(input)
     if is_plain(input):
-        if type(dims) is tuple:
+        if _are_integers(dims):
             return _flip_and_remember(input, dims)
         maps = arguments.flip_maps(input.ndim, dims)
         return resample(input, maps) if maps else input.clone()
@@ -97,9 +93,9 @@ def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
     return whole_calls.flip(input, dims)
 
 
-def _flip_and_remember(input: Tensor, dims: tuple[int, ...]) -> Tensor:
+def _flip_and_remember(input: Tensor, dims: Any) -> Tensor:
     global _latest_flip
-    call = _flipped(input.dtype, input.shape, input.stride(), *dims)
+    call = _flipped(input.dtype, input.shape, input.stride(), dims)
     again = call is _latest_flip.call and call is not torch.clone
     _latest_flip = _Latest(dims, check_of_same(input) if again else _never, call)
     return call(input)
@@ -144,29 +140,37 @@ def crop(input: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     return pad(input, (*_crop_amounts(left, width, columns), *_crop_amounts(top, height, rows)))
 
 
-# Calls seen before find their kernel by what they are given. Typed, for 2.0 and True are no sizes though they equal some.
+def _are_integers(values: Any) -> bool:
+    """Whether a size, or several, can key a cache: 2.0, True and a tensor equal what they are not."""
+    if type(values) is not tuple:
+        return type(values) is int
+    for value in values:  # noqa: SIM110 a generator takes three times as long
+        if type(value) is not int:
+            return False
+    return True
 
 
-@lru_cache(maxsize=512, typed=True)
+# Calls seen before find their kernel by what they are given.
+
+
+@lru_cache(maxsize=512)
 def _resized(
     dtype: torch.dtype,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
+    size: int | tuple[int, ...],
     mode: str,
     align_corners: bool | None,
     antialias: bool,
-    one_size: bool,
-    *sizes: int,
 ) -> Callable[[Tensor], Tensor]:
-    size = sizes[0] if one_size else sizes
     return bound(
         dtype, shape, strides, arguments.resize_maps(shape, dtype, size, None, mode, align_corners, None, antialias)
     )
 
 
-@lru_cache(maxsize=512, typed=True)
+@lru_cache(maxsize=512)
 def _flipped(
-    dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], *dims: int
+    dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], dims: int | tuple[int, ...]
 ) -> Callable[[Tensor], Tensor]:
     maps = arguments.flip_maps(len(shape), dims)
     return bound(dtype, shape, strides, maps) if maps else torch.clone
