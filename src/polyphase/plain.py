@@ -52,8 +52,10 @@ def is_plain(image: object) -> bool:
 
 
 def check_of_same(image: Tensor) -> Check:
-    """A check that a tensor is as the given one, which is plain, and of its sizes and strides. It does for `is_plain` and
-    for a look-up by shape, at a third of the cost of both."""
+    """A check that a tensor is as the given one, which is plain, and of its sizes and strides.
+
+    It does for `is_plain` and for a look-up by shape, at a third of the cost of both.
+    """
     same = _guard(image, [list(image.shape)], [list(image.stride())])
 
     def check(other: object) -> bool:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from polyphase import settings
 from polyphase.cpu import emit, isa, kernels, plain_torch
 from polyphase.cpu.layout import CHANNELS_LAST, Sizes, dense_strides, is_channels_last, output_strides
 from polyphase.cpu.plan import Plan, plan_move, plan_program, plan_sums
@@ -66,7 +67,7 @@ def _bind(
     if 0 in out_shape:
         return lambda image: _empty_strided(out_shape, out_strides, dtype)
     weighted = any(_may_sum(one, transposed) for one in maps)
-    kernel = kernels.address((plan_sums if weighted else plan_move)(dtype, isa.chosen()))
+    kernel = _kernel(dtype, weighted, settings.forced_isa())
     launch, threads = kernels.launcher().launch, torch.get_num_threads
     handle = kernels.launcher().bind(
         kernel, int(transposed), 0 if weighted else dtype.itemsize,
@@ -80,6 +81,11 @@ def _bind(
         return out
 
     return call
+
+
+@functools.cache
+def _kernel(dtype: torch.dtype, weighted: bool, forced_isa: str | None) -> int:
+    return kernels.address((plan_sums if weighted else plan_move)(dtype, isa.chosen()))
 
 
 def run(

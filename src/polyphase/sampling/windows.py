@@ -48,8 +48,10 @@ def eager_arithmetic(dtype: torch.dtype) -> Arithmetic:
 
 
 def backward_arithmetic(dtype: torch.dtype) -> Arithmetic:
-    """Eager's bicubic backward, alone, is built without fused multiply-adds: at a few outputs, whose coordinate lies close
-    to a pixel's, it is not quite the adjoint of its forward."""
+    """Eager's bicubic backward, alone, is built without fused multiply-adds.
+
+    At a few outputs, whose coordinate lies close to a pixel's, it is not quite the adjoint of its forward.
+    """
     return replace(eager_arithmetic(dtype), fused=False)
 
 

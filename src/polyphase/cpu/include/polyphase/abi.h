@@ -105,4 +105,32 @@ struct Kernel {
   int32_t arithmetic;  // Arithmetic of the taps
 };
 
+// How many pixels lie from the first tap of output x to its last.
+inline int64_t width_of(const Taps& taps, int64_t x) {
+  const int32_t begin = taps.begin[x], end = taps.begin[x + 1];
+  return begin == end ? 0 : taps.index[end - 1] - taps.index[begin] + 1;
+}
+
+inline int64_t widest_of(const Taps& taps, int64_t first, int64_t last) {
+  int64_t widest = 0;
+  for (int64_t x = first; x <= last; ++x) widest = width_of(taps, x) > widest ? width_of(taps, x) : widest;
+  return widest;
+}
+
+// Element l of an interleaved row is channel c of pixel x. Counted along: a division for every lane would take longer than
+// the rest of a table.
+struct Place {
+  Place(int64_t l, int64_t channels) : x(l / channels), c(l % channels), channels_(channels) {}
+  void next() {
+    if (++c == channels_) {
+      c = 0;
+      ++x;
+    }
+  }
+  int64_t x, c;
+
+ private:
+  int64_t channels_;
+};
+
 }  // namespace polyphase

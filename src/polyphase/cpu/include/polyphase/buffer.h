@@ -45,6 +45,11 @@ class Buffer {
     if (bytes > capacity_) data_ = static_cast<T*>(reallocate(data_, &capacity_, bytes));
     size_ = size;
   }
+  void reserve(int64_t size) {
+    const int64_t before = size_;
+    resize(size);
+    size_ = before;
+  }
   template <class From>
   void assign(const From* values, int64_t count) {
     resize(count);

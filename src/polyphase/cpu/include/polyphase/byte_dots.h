@@ -210,11 +210,7 @@ class ByteDots {
     precision_ = taps.precision;
     out_size_ = taps.out_size;
     const int64_t chunk = channels_ == 1 ? Dots::kPlaneTaps : Dots::kPixelTaps;
-    int64_t widest = 0;
-    for (int64_t x = 0; x < out_size_; ++x) {
-      if (taps.begin[x] == taps.begin[x + 1]) continue;
-      widest = std::max<int64_t>(widest, taps.index[taps.begin[x + 1] - 1] - taps.index[taps.begin[x]] + 1);
-    }
+    const int64_t widest = widest_of(taps, 0, out_size_ - 1);
     chunks_ = static_cast<int>((widest + chunk - 1) / chunk);
     in_length_ = taps.in_size * channels_;
     // A plane's outputs begin early enough for their chunks to end within the row. Of several channels, a chunk reads

@@ -67,6 +67,9 @@ class FloatLanes {
       return;
     }
     const int64_t count = (out_length_ + V::kLanes - 1) / V::kLanes;
+    blocks_.reserve(count);
+    index_.reserve(count * V::kLanes);
+    weights_.reserve(count * V::kLanes * widest_of(taps, 0, std::min<int64_t>(taps.out_size, 64) - 1));
     for (int64_t b = 0; b < count; ++b) {
       add_block(taps, b * V::kLanes);
       all_taps_ = b == 0 || all_taps_ == blocks_[b].taps ? blocks_[b].taps : 0;
@@ -114,7 +117,7 @@ class FloatLanes {
       const int32_t n = taps.begin[x + 1] - taps.begin[x];
       if (n == 0) continue;
       const int32_t first = taps.index[taps.begin[x]];
-      e.widest = std::max<int64_t>(e.widest, taps.index[taps.begin[x + 1] - 1] - first + 1);
+      e.widest = std::max(e.widest, width_of(taps, x));
       e.most = std::max(e.most, n);
       e.first = std::min(e.first, first);
     }
@@ -132,12 +135,13 @@ class FloatLanes {
     const int64_t furthest = taps.in_size - e.widest;  // no lane reads beyond the end, not even under a zero weight
     int64_t start[V::kLanes];
     int64_t low = INT64_MAX, high = 0;
-    for (int64_t l = from; l < to; ++l) {
-      const int64_t x = l / channels_;
-      const int64_t pixel = taps.begin[x] == taps.begin[x + 1] ? e.first : taps.index[taps.begin[x]];
-      start[l - from] = std::min(pixel, furthest);
-      low = std::min(low, start[l - from] * channels_ + l % channels_);
-      high = std::max(high, start[l - from] * channels_ + l % channels_);
+    Place place(from, channels_);
+    for (int64_t l = 0; l < to - from; ++l, place.next()) {
+      const int32_t begin = taps.begin[place.x];
+      const int64_t pixel = begin == taps.begin[place.x + 1] ? e.first : taps.index[begin];
+      start[l] = std::min(pixel, furthest);
+      low = std::min(low, start[l] * channels_ + place.c);
+      high = std::max(high, start[l] * channels_ + place.c);
     }
     if (high - low >= V::kWindow) return false;
     const int64_t reach = (e.widest - 1) * channels_;
@@ -149,15 +153,13 @@ class FloatLanes {
     Block& block = new_block(kind, static_cast<int32_t>(e.widest), base);
     index_.resize(index_.size() + V::kLanes);
     int32_t* index = index_.data() + block.indices;
-    for (int64_t l = from; l < to; ++l) {
-      index[l - from] = static_cast<int32_t>(start[l - from] * channels_ + l % channels_ - base);
-    }
     weights_.resize(weights_.size() + block.taps * V::kLanes);
     T* weights = weights_.data() + block.weights;
-    for (int64_t l = from; l < to; ++l) {
-      const int64_t x = l / channels_;
-      for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
-        weights[(taps.index[t] - start[l - from]) * V::kLanes + l - from] = static_cast<T>(taps.weight[t]);
+    place = Place(from, channels_);
+    for (int64_t l = 0; l < to - from; ++l, place.next()) {
+      index[l] = static_cast<int32_t>(start[l] * channels_ + place.c - base);
+      for (int32_t t = taps.begin[place.x]; t < taps.begin[place.x + 1]; ++t) {
+        weights[(taps.index[t] - start[l]) * V::kLanes + l] = static_cast<T>(taps.weight[t]);
       }
     }
     return true;
@@ -167,12 +169,13 @@ class FloatLanes {
     Block& block = new_block(kAnywhere, e.most, 0);
     index_.resize(index_.size() + block.taps * V::kLanes);
     weights_.resize(weights_.size() + block.taps * V::kLanes);
-    for (int64_t l = from; l < to; ++l) {
-      const int64_t x = l / channels_;
-      for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
-        const int64_t place = (t - taps.begin[x]) * V::kLanes + l - from;
-        index_[block.indices + place] = static_cast<int32_t>(taps.index[t] * channels_ + l % channels_);
-        weights_[block.weights + place] = static_cast<T>(taps.weight[t]);
+    Place place(from, channels_);
+    for (int64_t l = 0; l < to - from; ++l, place.next()) {
+      const int32_t begin = taps.begin[place.x];
+      for (int32_t t = begin; t < taps.begin[place.x + 1]; ++t) {
+        const int64_t slot = (t - begin) * V::kLanes + l;
+        index_[block.indices + slot] = static_cast<int32_t>(taps.index[t] * channels_ + place.c);
+        weights_[block.weights + slot] = static_cast<T>(taps.weight[t]);
       }
     }
   }

@@ -90,6 +90,10 @@ class ByteWindows {
     out_length_ = taps.out_size * channels;
     precision_ = taps.precision;
     const int64_t count = (out_length_ + Bytes::kSums - 1) / Bytes::kSums;
+    blocks_.reserve(count + 3);
+    shuffles_.reserve((count + 3) * Bytes::kSize);
+    const int64_t most_pairs = (widest_of(taps, 0, std::min<int64_t>(taps.out_size, 64) - 1) + 1) / 2;
+    weights_.reserve(count * most_pairs * 2 * Bytes::kSums);
     for (int64_t b = 0; b < count; ++b) {
       if (!add_block(taps, b * Bytes::kSums)) return false;
       all_pairs_ = b == 0 || all_pairs_ == blocks_[b].pairs ? blocks_[b].pairs : 0;
@@ -147,11 +151,7 @@ class ByteWindows {
 
   bool add_block(const Taps& taps, int64_t from) {
     const int64_t to = std::min<int64_t>(from + Bytes::kSums, out_length_);
-    int64_t widest = 0;
-    for (int64_t x = from / channels_; x <= (to - 1) / channels_; ++x) {
-      if (taps.begin[x] == taps.begin[x + 1]) continue;
-      widest = std::max<int64_t>(widest, taps.index[taps.begin[x + 1] - 1] - taps.index[taps.begin[x]] + 1);
-    }
+    const int64_t widest = widest_of(taps, from / channels_, (to - 1) / channels_);
     Block block = {};
     block.pairs = static_cast<int32_t>((widest + 1) / 2);
     block.weights = static_cast<uint32_t>(weights_.size());
@@ -173,13 +173,14 @@ class ByteWindows {
     const int64_t furthest = std::max<int64_t>(0, taps.in_size - 2 * block.pairs);
     int64_t start[kGroupLanes];
     int64_t low = INT64_MAX, high = 0;
-    for (int64_t l = from; l < to; ++l) {
-      const int64_t x = l / channels_;
-      const bool empty = taps.begin[x] == taps.begin[x + 1];
-      start[l - from] = std::min<int64_t>(empty ? 0 : taps.index[taps.begin[x]], furthest);
+    Place place(from, channels_);
+    for (int64_t l = 0; l < to - from; ++l, place.next()) {
+      const int32_t begin = taps.begin[place.x];
+      const bool empty = begin == taps.begin[place.x + 1];
+      start[l] = std::min<int64_t>(empty ? 0 : taps.index[begin], furthest);
       if (empty) continue;
-      low = std::min(low, start[l - from] * channels_ + l % channels_);
-      high = std::max(high, start[l - from] * channels_ + l % channels_);
+      low = std::min(low, start[l] * channels_ + place.c);
+      high = std::max(high, start[l] * channels_ + place.c);
     }
     if (low == INT64_MAX) return true;  // nothing but border: all weights are 0
     if (high - low + channels_ >= Bytes::kWindow) return false;
@@ -190,15 +191,15 @@ class ByteWindows {
     block.bases[g] = static_cast<int32_t>(base);
 
     int16_t* weights = weights_.data() + block.weights + 2 * (g * kGroupLanes);
-    for (int64_t l = from; l < to; ++l) {
-      const int64_t x = l / channels_;
-      if (taps.begin[x] == taps.begin[x + 1]) continue;
-      const int64_t place = start[l - from] * channels_ + l % channels_ - base;
-      shuffles_[shuffle + 4 * (l - from)] = static_cast<uint8_t>(place);
-      shuffles_[shuffle + 4 * (l - from) + 2] = static_cast<uint8_t>(place + channels_);
-      for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
-        const int64_t k = taps.index[t] - start[l - from];
-        weights[k / 2 * 2 * Bytes::kSums + 2 * (l - from) + k % 2] = static_cast<int16_t>(taps.weight[t]);
+    place = Place(from, channels_);
+    for (int64_t l = 0; l < to - from; ++l, place.next()) {
+      if (taps.begin[place.x] == taps.begin[place.x + 1]) continue;
+      const int64_t byte = start[l] * channels_ + place.c - base;
+      shuffles_[shuffle + 4 * l] = static_cast<uint8_t>(byte);
+      shuffles_[shuffle + 4 * l + 2] = static_cast<uint8_t>(byte + channels_);
+      for (int32_t t = taps.begin[place.x]; t < taps.begin[place.x + 1]; ++t) {
+        const int64_t k = taps.index[t] - start[l];
+        weights[k / 2 * 2 * Bytes::kSums + 2 * l + k % 2] = static_cast<int16_t>(taps.weight[t]);
       }
     }
     return true;
