@@ -6,6 +6,8 @@
 // Loops over a whole row are compiled once, wherever they are called: the call costs nothing beside them, and a kernel
 // builds in half the time.
 #define POLYPHASE_ROW_LOOP __attribute__((noinline))
+// What such a loop does for a block is part of it.
+#define POLYPHASE_BLOCK __attribute__((always_inline)) inline
 
 namespace polyphase {
 

@@ -35,7 +35,7 @@ struct Dots {
   static constexpr int kPixelLoad = 32;                     // bytes that are read for it
   static constexpr int kUnrolled = 3;                       // so many chunks, of RGB pixels
 
-  static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
+  POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
     Register total = _mm512_setzero_si512();
     for (int g = 0; g < chunks; ++g, in += kPlaneTaps, weights += kPlaneChunk) {
       const __m256i first = _mm256_castsi128_si256(load16(in + starts[0]));
@@ -54,7 +54,7 @@ struct Dots {
   }
   // The pixels of kPixels outputs, or of the first n.
   template <int kChannels, int kChunks>
-  static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks, int precision,
+  POLYPHASE_BLOCK static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks, int precision,
                      const Tables& tables, uint8_t* out, int64_t n) {
     const int chunks = kChunks == 0 ? any_chunks : kChunks;
     const Register by_channel = _mm512_loadu_si512(tables.shuffle);
@@ -90,7 +90,7 @@ struct Dots {
 
  private:
   template <int kChannels>
-  static Register pixel_sum(const uint8_t* in, const uint8_t* weights, int chunks, Register by_channel, Register total) {
+  POLYPHASE_BLOCK static Register pixel_sum(const uint8_t* in, const uint8_t* weights, int chunks, Register by_channel, Register total) {
 #pragma GCC unroll 3
     for (int g = 0; g < chunks; ++g, in += kPixelTaps * kChannels, weights += kPixelChunk) {
       const __m256i window = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in));
@@ -119,7 +119,7 @@ struct Dots {
   static constexpr int kPixelLoad = 16;
   static constexpr int kUnrolled = 5;
 
-  static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
+  POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
     Register total = _mm256_setzero_si256();
     in += starts[0];
     for (int g = 0; g < chunks; ++g, in += kPlaneTaps, weights += kPlaneChunk) {
@@ -142,7 +142,7 @@ struct Dots {
     }
   }
   template <int kChannels, int kChunks>
-  static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks, int precision,
+  POLYPHASE_BLOCK static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks, int precision,
                      const Tables& tables, uint8_t* out, int64_t n) {
     const int chunks = kChunks == 0 ? any_chunks : kChunks;
     const Register by_channel = Bytes::load(tables.shuffle);
@@ -182,7 +182,7 @@ struct Dots {
 
  private:
   template <int kChannels>
-  static Register pixel_sum(const uint8_t* in, const uint8_t* weights, int chunks, Register by_channel) {
+  POLYPHASE_BLOCK static Register pixel_sum(const uint8_t* in, const uint8_t* weights, int chunks, Register by_channel) {
     Register total = _mm256_setzero_si256();
 #pragma GCC unroll 5
     for (int g = 0; g < chunks; ++g, in += kPixelTaps * kChannels, weights += kPixelChunk) {

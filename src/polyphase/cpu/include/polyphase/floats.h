@@ -195,13 +195,15 @@ class FloatLanes {
   }
 
   template <int kTaps>
-  V sum(const Block& block, const T* in) const {
+  POLYPHASE_BLOCK V sum(const Block& block, const T* in) const {
     const V result = sum_taps<kTaps, false>(block, in);
-    return __builtin_expect(result.has_nan(), 0) ? sum_taps<0, true>(block, in) : result;
+    return __builtin_expect(result.has_nan(), 0) ? sum_without_zeros(block, in) : result;
   }
 
+  POLYPHASE_ROW_LOOP V sum_without_zeros(const Block& block, const T* in) const { return sum_taps<0, true>(block, in); }
+
   template <int kTaps, bool kSkipZeros>
-  V sum_taps(const Block& block, const T* in) const {
+  POLYPHASE_BLOCK V sum_taps(const Block& block, const T* in) const {
     const int taps = kTaps == 0 ? block.taps : kTaps;
     const T* weights = weights_.data() + block.weights;
     const int32_t* index = index_.data() + block.indices;

@@ -110,6 +110,7 @@ class PickLanes {
   }
   using Words = __m512i;
   static Words load_words(const uint8_t* p) { return _mm512_loadu_si512(p); }
+  static void store_whole_words(uint8_t* out, Words v) { _mm512_storeu_si512(out, v); }
   static void store_words(uint8_t* out, int n, Words v) { Bytes::store_first(out, n, v); }
   static Words pick_words(const uint8_t* in, Words table) {
     return _mm512_permutex2var_epi32(load_words(in), table, load_words(in + 64));
@@ -131,6 +132,7 @@ class PickLanes {
   }
   using Words = __m256i;
   static Words load_words(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static void store_whole_words(uint8_t* out, Words v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), v); }
   static void store_words(uint8_t* out, int n, Words v) { Bytes::store_first(out, n, v); }
   static Words pick_words(const uint8_t* in, Words table) {
     const __m256 low = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(load_words(in), table));
@@ -168,7 +170,7 @@ class PickLanes {
   void pick_words(const Run& run, const uint8_t* in, uint8_t* out) const {
     const Block* block = blocks_.data() + run.first;
     for (int64_t b = 1; b < run.count; ++b, ++block) {
-      store_words(out, kWordsRegister, pick_words(in + block->in, load_words(tables_.data() + block->table)));
+      store_whole_words(out, pick_words(in + block->in, load_words(tables_.data() + block->table)));
       out += block->bytes;
     }
     store_words(out, block->bytes, pick_words(in + block->in, load_words(tables_.data() + block->table)));

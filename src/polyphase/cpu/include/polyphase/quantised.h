@@ -48,7 +48,7 @@ inline void vertical_plain(const uint8_t* const* rows, const int32_t* pairs, int
 #if defined(POLYPHASE_BYTE_VECTORS)
 
 // The Bytes::kSize outputs, or fewer, from one place on.
-inline void vertical_block(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
+POLYPHASE_BLOCK void vertical_block(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
                            int64_t i, int n) {
   using Register = Bytes::Register;
   const Register half = Bytes::broadcast(1 << (precision - 1)), zero = Bytes::broadcast(0);
@@ -135,7 +135,7 @@ class ByteWindows {
   }
 
   template <int kPairs>
-  Bytes::Register sum(int64_t b, const uint8_t* in) const {
+  POLYPHASE_BLOCK Bytes::Register sum(int64_t b, const uint8_t* in) const {
     const Block& block = blocks_[b];
     const int pairs = kPairs == 0 ? block.pairs : kPairs;
     const Bytes::Register shuffle = Bytes::load(shuffles_.data() + b * Bytes::kSize);

@@ -40,6 +40,9 @@ inline double mean_taps(const Axis& axis) {
 // A tap of the horizontal pass takes about as long as this many of the vertical one (a permutation, an index).
 constexpr double kHorizontalCost = 2.0;
 
+// Bytes of an image that, used a moment ago, lies in the second-level cache.
+constexpr int64_t kNear = 256 << 10;
+
 // Whether it is cheaper to resample each input row horizontally than each sum of input rows.
 inline bool horizontal_first_is_cheaper(const Call& call) {
   if (!weighted(call.x) || !weighted(call.y)) return false;
@@ -162,14 +165,15 @@ class Worker {
       return;
     }
     const size_t bytes = static_cast<size_t>(out_length_) * sizeof(T);
+    const bool far = y.in_size * in_length_ * static_cast<int64_t>(sizeof(T)) > kNear;
     for (int64_t i = begin; i < end; ++i) {
       const T* from = in + picked(y, i) * y.in_stride;
+      if (far && i + 1 < end) prefetch_row(in + picked(y, i + 1) * y.in_stride);
       if (map_ == nullptr) {
         std::memcpy(out + i * y.out_stride, from, bytes);
-        continue;
+      } else {
+        map_->run(from, out + i * y.out_stride);
       }
-      if (i + 1 < end) prefetch_row(in + picked(y, i + 1) * y.in_stride);
-      map_->run(from, out + i * y.out_stride);
     }
   }
 
