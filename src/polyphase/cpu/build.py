@@ -22,7 +22,7 @@ from polyphase.errors import BuildFailedError
 from polyphase.version import __version__
 
 INCLUDE = Path(__file__).parent / "include"
-FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
+FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
 COMPILERS_AT_ONCE = 2
 COMPILER_SECONDS = 120.0
 LINES_SHOWN = 30

@@ -4,7 +4,6 @@
 // Python has checked that what it hands over belongs together.
 #include <atomic>
 #include <stdexcept>
-#include <vector>
 
 #include "polyphase/abi.h"
 #include "polyphase/geometry.h"
@@ -19,6 +18,8 @@ std::atomic<int64_t> launched{0};
 
 // Fewer elements than this are not worth waking a thread for.
 constexpr int64_t kElementsPerThread = 32768;
+
+constexpr const char* kTooMany = "too many weighted axes, or dimensions, for one kernel";
 
 struct PythonError {};  // already set
 
@@ -68,15 +69,16 @@ Operand operand(PyObject* description) {
 struct Bound {
   const Kernel* kernel;
   Call call = {};
-  std::vector<std::shared_ptr<const Table>> tables;
-  std::vector<uint8_t> borders;
+  std::shared_ptr<const Table> tables[kMaxOuter + 3];
+  int64_t table_count = 0;
+  Buffer<uint8_t> borders;
 };
 
 struct Request {
   Bound& bound;
   bool transposed;
   int64_t element_bytes;
-  std::vector<Dimension> dimensions;
+  Dimensions dimensions;
 };
 
 void read_operands(PyObject* operands, Request& request) {
@@ -92,19 +94,19 @@ void read_operands(PyObject* operands, Request& request) {
   for (int64_t t = 0; t < call.tensor_count; ++t) {
     call.tensors[t] = operand(item(tensors, t));
     PyObject* strides = item(item(tensors, t), 2);
-    for (size_t d = 0; d < request.dimensions.size(); ++d) {
-      request.dimensions[d].tensor_strides[t] = integer(strides, static_cast<ptrdiff_t>(d));
+    for (int64_t d = 0; d < request.dimensions.size(); ++d) {
+      request.dimensions[d].tensor_strides[t] = integer(strides, d);
     }
   }
-  if (call.vector_count > 0) request.dimensions.at(integer(operands, 0)).channels = true;
+  if (call.vector_count > 0) request.dimensions[integer(operands, 0)].channels = true;
 }
 
 void read_dimensions(PyObject* in_sizes, PyObject* in_strides, PyObject* out_sizes, PyObject* out_strides,
                      PyObject* recipes, Request& request) {
   const ptrdiff_t count = PyTuple_Size(recipes);
-  request.dimensions.resize(count);
+  if (count >= Dimensions::kMost) throw std::invalid_argument(kTooMany);
   for (ptrdiff_t i = 0; i < count; ++i) {
-    Dimension& d = request.dimensions[i];
+    Dimension d;
     d.in_size = integer(in_sizes, i);
     d.out_size = integer(out_sizes, i);
     d.in_stride = integer(in_strides, i);
@@ -114,14 +116,15 @@ void read_dimensions(PyObject* in_sizes, PyObject* in_strides, PyObject* out_siz
     d.step_count = recipe.size / static_cast<int64_t>(sizeof(Step));
     d.weighted = may_be_weighted(d, request.transposed);
     if (!d.mapped() && d.in_size != d.out_size) throw std::invalid_argument("an axis without a map changes its size");
+    request.dimensions.push_back(d);
   }
 }
 
 // A kernel that only moves sees an element as so many bytes, whatever its dtype.
 void elements_as_bytes(Request& request) {
-  for (Dimension& d : request.dimensions) {
-    d.in_stride *= request.element_bytes;
-    d.out_stride *= request.element_bytes;
+  for (int64_t i = 0; i < request.dimensions.size(); ++i) {
+    request.dimensions[i].in_stride *= request.element_bytes;
+    request.dimensions[i].out_stride *= request.element_bytes;
   }
   Dimension element;
   element.in_size = element.out_size = request.element_bytes;
@@ -134,9 +137,9 @@ Axis axis(const Dimension& d, int64_t channels, const Request& request, const vo
   if (!d.mapped()) return result;
   Bound& bound = request.bound;
   const int64_t in_size = request.transposed ? d.out_size : d.in_size;
-  bound.tables.push_back(
-      TableCache::instance().get({bound.kernel, channels, in_size, request.transposed, d.steps, d.step_count}));
-  const Table& table = *bound.tables.back();
+  std::shared_ptr<const Table>& kept = bound.tables[bound.table_count++];
+  kept = TableCache::instance().get({bound.kernel, channels, in_size, request.transposed, d.steps, d.step_count});
+  const Table& table = *kept;
   if (table.taps().in_size != d.in_size || table.taps().out_size != d.out_size) {
     throw std::invalid_argument("an axis's sizes are not those of its map");
   }
@@ -154,7 +157,7 @@ void fill_call(const Geometry& g, const Request& request) {
   call.x = axis(g.x, call.channels, request, &call.lanes);
   call.y = axis(g.y, 0, request);
   call.z = axis(g.z, 0, request);
-  call.outer_count = static_cast<int64_t>(g.outer.size());
+  call.outer_count = g.outer.size();
   call.channel_axis = -1;
   for (int64_t a = 0; a < call.outer_count; ++a) {
     call.outer[a] = axis(g.outer[a], 0, request);
@@ -175,7 +178,7 @@ void fill_call(const Geometry& g, const Request& request) {
 void read_borders(PyObject* borders, Bound& bound) {
   if (PyTuple_Size(borders) == 0) return;
   const Data values = bytes(item(borders, 0));
-  bound.borders.assign(values.data, values.data + values.size);
+  bound.borders.assign(values.data, values.size);
   bound.call.borders = bound.borders.data();
   bound.call.border_stride = integer(borders, 1);
   bound.call.first_stored = integer(borders, 2);
@@ -204,8 +207,8 @@ std::unique_ptr<Bound> bind(PyObject* const* args) {
   if (request.element_bytes > 0) elements_as_bytes(request);
   Geometry geometry;
   const int64_t element_bytes = std::max<int64_t>(request.element_bytes, 1);
-  if (!arrange(std::move(request.dimensions), element_bytes, bound->call.tensor_count, &geometry)) {
-    throw std::invalid_argument("too many weighted axes, or dimensions, for one kernel");
+  if (!arrange(request.dimensions, element_bytes, bound->call.tensor_count, &geometry)) {
+    throw std::invalid_argument(kTooMany);
   }
   fill_call(geometry, request);
   return bound;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "polyphase/abi.h"
 
@@ -23,10 +22,33 @@ struct Dimension {
   bool mapped() const { return step_count > 0; }
 };
 
+// A few of them, in order.
+class Dimensions {
+ public:
+  static constexpr int64_t kMost = kMaxOuter + 5;
+
+  int64_t size() const { return size_; }
+  bool full() const { return size_ == kMost; }
+  Dimension& operator[](int64_t i) { return items_[i]; }
+  const Dimension& operator[](int64_t i) const { return items_[i]; }
+  Dimension& back() { return items_[size_ - 1]; }
+  void push_back(const Dimension& d) { items_[size_++] = d; }
+  Dimension take(int64_t place) {
+    const Dimension taken = items_[place];
+    for (int64_t i = place + 1; i < size_; ++i) items_[i - 1] = items_[i];
+    --size_;
+    return taken;
+  }
+
+ private:
+  Dimension items_[kMost];
+  int64_t size_ = 0;
+};
+
 // The dimensions by their part in a Call.
 struct Geometry {
   Dimension x, y, z, pixel;      // pixel: what lies within a pixel, never mapped
-  std::vector<Dimension> outer;
+  Dimensions outer;
 };
 
 // In rows of at least so many bytes, an axis before them is better resampled row by row than pixel by pixel.
@@ -41,16 +63,17 @@ inline bool can_join(const Dimension& outer, const Dimension& inner, int64_t ten
 }
 
 // In the order of the target's memory, neighbours that are walked along as one joined, sizes of 1 left out.
-inline std::vector<Dimension> tidy(std::vector<Dimension> dimensions, int64_t tensors) {
-  for (size_t i = 1; i < dimensions.size(); ++i) {  // a few, and mostly sorted
-    for (size_t j = i; j > 0 && dimensions[j - 1].out_stride < dimensions[j].out_stride; --j) {
+inline Dimensions tidy(Dimensions dimensions, int64_t tensors) {
+  for (int64_t i = 1; i < dimensions.size(); ++i) {  // a few, and mostly sorted
+    for (int64_t j = i; j > 0 && dimensions[j - 1].out_stride < dimensions[j].out_stride; --j) {
       std::swap(dimensions[j - 1], dimensions[j]);
     }
   }
-  std::vector<Dimension> tidied;
-  for (const Dimension& d : dimensions) {
+  Dimensions tidied;
+  for (int64_t i = 0; i < dimensions.size(); ++i) {
+    const Dimension& d = dimensions[i];
     if (!d.mapped() && !d.channels && d.in_size == 1) continue;
-    if (!tidied.empty() && can_join(tidied.back(), d, tensors)) {
+    if (tidied.size() > 0 && can_join(tidied.back(), d, tensors)) {
       const Dimension outer = tidied.back();
       tidied.back() = d;
       tidied.back().in_size *= outer.in_size;
@@ -62,45 +85,39 @@ inline std::vector<Dimension> tidy(std::vector<Dimension> dimensions, int64_t te
   return tidied;
 }
 
-inline Dimension take(std::vector<Dimension>& dimensions, int64_t place) {
-  const Dimension taken = dimensions[place];
-  dimensions.erase(dimensions.begin() + place);
-  return taken;
-}
-
 // The last place that `wanted` holds for, or -1.
 template <class Wanted>
-int64_t last_place(const std::vector<Dimension>& dimensions, Wanted wanted) {
-  int64_t place = static_cast<int64_t>(dimensions.size()) - 1;
+int64_t last_place(const Dimensions& dimensions, Wanted wanted) {
+  int64_t place = dimensions.size() - 1;
   while (place >= 0 && !wanted(dimensions[place])) --place;
   return place;
 }
 
 // False where more axes are weighted than a kernel has passes, or the tensor has too many dimensions.
-inline bool arrange(std::vector<Dimension> dimensions, int64_t element_bytes, int64_t tensors, Geometry* geometry) {
-  std::vector<Dimension> rest = tidy(std::move(dimensions), tensors);
+inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t tensors, Geometry* geometry) {
+  Dimensions rest = tidy(dimensions, tensors);
   const auto mapped = [](const Dimension& d) { return d.mapped(); };
   const auto weighted = [](const Dimension& d) { return d.weighted; };
   geometry->pixel = {};
   geometry->pixel.in_stride = geometry->pixel.out_stride = 1;
 
   const int64_t last_mapped = last_place(rest, mapped);
-  const bool tail = !rest.empty() && last_mapped + 1 < static_cast<int64_t>(rest.size());
-  const int64_t sums = std::count_if(rest.begin(), rest.end(), weighted);
+  const bool tail = last_mapped + 1 < rest.size();
+  int64_t sums = 0;
+  for (int64_t i = 0; i < rest.size(); ++i) sums += rest[i].weighted ? 1 : 0;
   const bool row_of_tail = tail && !rest.back().channels &&
                            (last_mapped < 0 || (sums <= 1 && rest.back().in_size * element_bytes >= kLongRow));
   if (tail && !row_of_tail) {
-    geometry->pixel = rest.back();
-    rest.pop_back();
+    geometry->pixel = rest.take(rest.size() - 1);
   }
-  const int64_t row = row_of_tail ? static_cast<int64_t>(rest.size()) - 1 : last_mapped;
-  if (row >= 0) geometry->x = take(rest, row);
+  const int64_t row = row_of_tail ? rest.size() - 1 : last_mapped;
+  if (row >= 0) geometry->x = rest.take(row);
   int64_t y = last_place(rest, weighted);
   if (y < 0) y = last_place(rest, [](const Dimension& d) { return !d.channels; });
-  if (y >= 0) geometry->y = take(rest, y);
+  if (y >= 0) geometry->y = rest.take(y);
   const int64_t z = last_place(rest, weighted);
-  if (z >= 0) geometry->z = take(rest, z);
-  geometry->outer = std::move(rest);
+  if (z >= 0) geometry->z = rest.take(z);
+  geometry->outer = rest;
   return last_place(geometry->outer, weighted) < 0 && geometry->outer.size() <= kMaxOuter;
 }
 

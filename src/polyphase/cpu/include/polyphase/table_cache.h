@@ -7,9 +7,9 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "polyphase/abi.h"
+#include "polyphase/buffer.h"
 #include "polyphase/taps.h"
 #include "polyphase/threads.h"
 
@@ -63,7 +63,7 @@ struct TableRequest {
 class TableCache {
  public:
   static constexpr size_t kMostBytes = 64 << 20;
-  static constexpr size_t kMostTables = 1024;
+  static constexpr int64_t kMostTables = 1024;
 
   static TableCache& instance() {
     static TableCache* cache = [] {
@@ -96,7 +96,8 @@ class TableCache {
 
   void clear() {
     const Lock lock(&mutex());
-    entries_.clear();
+    for (Entry* entry : entries_) delete entry;
+    entries_.resize(0);
     bytes_ = 0;
   }
 
@@ -117,25 +118,26 @@ class TableCache {
 
   // Looked for one by one: a kernel is bound to its tables once, then launched without asking.
   Entry* find(const std::string& key) {
-    for (Entry& entry : entries_) {
-      if (entry.key == key) return &entry;
+    for (Entry* entry : entries_) {
+      if (entry->key == key) return entry;
     }
     return nullptr;
   }
 
   void insert(const std::string& key, const std::shared_ptr<const Table>& table) {
-    entries_.push_back({key, table, ++uses_});
+    entries_.push_back(new Entry{key, table, ++uses_});
     bytes_ += table->bytes();
     while (bytes_ > kMostBytes || entries_.size() > kMostTables) {
-      size_t oldest = 0;
-      for (size_t e = 1; e < entries_.size(); ++e) oldest = entries_[e].used < entries_[oldest].used ? e : oldest;
-      bytes_ -= entries_[oldest].table->bytes();
+      int64_t oldest = 0;
+      for (int64_t e = 1; e < entries_.size(); ++e) oldest = entries_[e]->used < entries_[oldest]->used ? e : oldest;
+      bytes_ -= entries_[oldest]->table->bytes();
+      delete entries_[oldest];
       entries_[oldest] = entries_.back();
-      entries_.pop_back();
+      entries_.resize(entries_.size() - 1);
     }
   }
 
-  std::vector<Entry> entries_;
+  Buffer<Entry*> entries_;
   size_t bytes_ = 0;
   int64_t uses_ = 0, made_ = 0, cached_ = 0;
 };
