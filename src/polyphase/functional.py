@@ -153,7 +153,7 @@ def _are_integers(values: Any) -> bool:
 # Calls seen before find their kernel by what they are given.
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def _resized(
     dtype: torch.dtype,
     shape: tuple[int, ...],
@@ -168,7 +168,7 @@ def _resized(
     )
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def _flipped(
     dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], dims: int | tuple[int, ...]
 ) -> Callable[[Tensor], Tensor]:

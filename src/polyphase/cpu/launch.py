@@ -15,7 +15,7 @@ from polyphase.cpu import emit, isa, kernels, plain_torch
 from polyphase.cpu.layout import CHANNELS_LAST, Sizes, dense_strides, is_channels_last, output_strides
 from polyphase.cpu.plan import Plan, plan_move, plan_program, plan_sums
 from polyphase.cpu.recipes import encode
-from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelsWarning
+from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelsWarning, WrongInputError
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import Channel, Operand, scalar_tensor
 from polyphase.sampling.programs import Axes, Program
@@ -36,7 +36,7 @@ def resample(image: Tensor, maps: Maps, *, transposed: bool = False, in_size: Si
     return bound(image.dtype, image.shape, image.stride(), maps, transposed, in_size, border, repr(border))(image)
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=128)  # each keeps its tables
 def bound(
     dtype: torch.dtype,
     shape: Sizes,
@@ -60,8 +60,13 @@ def _bind(
 ) -> Callable[[Tensor], Tensor]:
     """A kernel with all it needs but an image."""
     leading = len(shape) - len(maps)
-    after = in_size if transposed else [one.output_size(n) for one, n in zip(maps, shape[leading:], strict=True)]
-    out_shape = (*shape[:leading], *after)
+    before, after = (in_size, shape[leading:]) if transposed else (shape[leading:], None)
+    mapped = tuple(one.output_size(n) for one, n in zip(maps, before, strict=True))  # raises where a step does not fit
+    if after is not None and mapped != tuple(after):
+        raise WrongInputError(f"maps from {in_size} lead to {mapped}, but their adjoint is given {tuple(after)}")
+    out_shape = (*shape[:leading], *(in_size if transposed else mapped))
+    if max(_borders(maps), default=0) > 1:
+        raise WrongInputError("maps with more than one constant border; there is one value: make them a program")
     flips_only = all(isinstance(step, Flip) for one in maps for step in one.steps)
     out_strides = output_strides(shape, strides, out_shape, flips_only)
     if 0 in out_shape:
@@ -72,7 +77,7 @@ def _bind(
     handle = kernels.launcher().bind(
         kernel, int(transposed), 0 if weighted else dtype.itemsize,
         tuple(shape), strides, out_shape, out_strides, (b"",) * leading + tuple(map(encode, maps)),
-        _border(dtype, border) if _has_border(maps) else (), (),
+        _border(dtype, border) if _borders(maps) else (), (),
     )  # fmt: skip
 
     def call(image: Tensor) -> Tensor:
@@ -98,6 +103,11 @@ def run(
     """A whole program, arithmetic included, for an image (N, C, spatial...)."""
     assert isinstance(program.sampler, Axes), "warps have kernels of their own"
     plan, maps = plan_program(program, isa.chosen()), program.sampler.maps
+    if image.dtype != program.source or image.dim() != len(maps) + 2:
+        raise WrongInputError(
+            f"the image is {image.dtype} of shape {tuple(image.shape)}; the program was made for {program.source} and "
+            f"{len(maps)} dimensions after (batch, channels)"
+        )
     after = [one.output_size(n) for one, n in zip(maps, image.shape[2:], strict=True)]
     channels_last = program.order == "channels_last" or (
         program.order == "preserve" and is_channels_last(image.shape, image.stride())
@@ -125,8 +135,9 @@ def _may_sum(axis_map: AxisMap, transposed: bool) -> bool:
     return any(isinstance(step, Weighted) for step in axis_map.steps)
 
 
-def _has_border(maps: Maps) -> bool:
-    return any(isinstance(step, Pad) and step.border for one in maps for step in one.steps)
+def _borders(maps: Maps) -> set[int]:
+    """The numbers of their constant borders."""
+    return {step.border for one in maps for step in one.steps if isinstance(step, Pad) and step.border}
 
 
 def _border(dtype: torch.dtype, value: Scalar) -> Borders:

@@ -73,14 +73,19 @@ class Worker {
         vertical_(weighted(call.y)),
         depth_(weighted(call.z)) {
     const bool sums = vertical_ || depth_;
-    horizontal_first_ = sums && map_ != nullptr && map_->weighted() &&
-                        (!Sampler::kAnyOrder || horizontal_first_is_cheaper(call));
     in_place_ = Prologue::kIdentity && source_dense_;
+    // Rows that cannot be read where they lie are kept while they are summed; of a row that shrinks, less is kept after.
+    const bool keeps_less = !in_place_ && out_length_ < in_length_ && !depth_;
+    horizontal_first_ = sums && map_ != nullptr && map_->weighted() &&
+                        (!Sampler::kAnyOrder || keeps_less || horizontal_first_is_cheaper(call));
     if (!source_dense_) gathered_.resize(readable_length_);
     if (!Prologue::kIdentity || (source_dense_ && readable_length_ > in_length_)) loaded_.resize(readable_length_);
     summed_length_ = horizontal_first_ ? out_length_ : in_length_;
     const int64_t slot = horizontal_first_ ? out_length_ : readable_length_;
-    const bool made = horizontal_first_ || !in_place_;
+    by_tiles_ = vertical_ && !depth_ && !horizontal_first_ && !Prologue::kIdentity && source_dense_ &&
+                call.vector_count == 0 && call.y.most_taps * slot * static_cast<int64_t>(sizeof(T)) > kNear;
+    if (by_tiles_) tile_rows_.resize(call.y.most_taps * kTile);
+    const bool made = (horizontal_first_ || !in_place_) && !by_tiles_;
     if (vertical_ && made) base_rows_.resize(call.y.most_taps, slot, call.y.in_size * call.z.in_size);
     if (depth_ && (vertical_ || made)) vertical_rows_.resize(call.z.most_taps, slot, call.z.in_size);
     if (sums && !horizontal_first_ && map_ != nullptr) summed_.resize(slot);
@@ -112,6 +117,7 @@ class Worker {
   }
 
  private:
+  static constexpr int64_t kTile = 512;  // elements
   static constexpr bool kPlain = Prologue::kIdentity && Epilogue::kIdentity;
 
   bool dense(int64_t x_stride, int64_t channel_stride, int64_t pixels) const {
@@ -220,9 +226,30 @@ class Worker {
 
   // The vertical pass of input plane z.
   const T* across(int64_t y, int64_t z, T* out) {
+    if (by_tiles_) return sum_by_tiles(y, z, out);
     const auto base = [&](int64_t from, T* into) { return base_row(from, z, into); };
     if (vertical_) return sum(call_.y, y, base_rows_, out, base, z * call_.y.in_size);
     return base(picked(call_.y, y), depth_ ? out : loaded_.data());
+  }
+
+  // A vertical sum of rows that have to be loaded and are too long to be kept: a tile of each at a time, loaded anew for
+  // every sum.
+  const T* sum_by_tiles(int64_t y, int64_t z, T* out) {
+    const Taps& taps = *call_.y.taps;
+    const int begin = taps.begin[y], count = taps.begin[y + 1] - begin;
+    for (int k = 0; k < count; ++k) pointers_[k] = tile_rows_.data() + k * kTile;
+    if (count > 0) pointers_[count] = pointers_[count - 1];
+    Sampler::pack(taps.weight + begin, count, weights_.data());
+    for (int64_t from = 0; from < in_length_; from += kTile) {
+      const int64_t length = std::min(kTile, in_length_ - from);
+      for (int k = 0; k < count; ++k) {
+        const S* source = in_ + taps.index[begin + k] * call_.y.in_stride + z * call_.z.in_stride + from;
+        T* tile = tile_rows_.data() + k * kTile;
+        Prologue::row(source, reinterpret_cast<typename Prologue::To*>(tile), length, row_operands_);
+      }
+      Sampler::sum(pointers_.data(), weights_.data(), count, taps.precision, out + from, length, Ahead<T>());
+    }
+    return out;
   }
 
   // A weighted sum of rows. `make(i, into)` makes row i, in `into` or elsewhere.
@@ -396,6 +423,7 @@ class Worker {
   bool source_dense_, target_dense_, vertical_, depth_;
   bool horizontal_first_ = false;
   bool in_place_ = false;  // source rows are used where they lie
+  bool by_tiles_ = false;  // vertical sums are made a tile at a time
 
   const S* in_ = nullptr;
   O* out_ = nullptr;
@@ -407,6 +435,7 @@ class Worker {
   RowCache<T> base_rows_;      // rows the vertical pass sums
   RowCache<T> vertical_rows_;  // rows the depth pass sums
   Buffer<S> gathered_;
+  Buffer<T> tile_rows_;
   Buffer<T> loaded_, summed_, sampled_;
   Buffer<O> stored_;
   Buffer<const T*> pointers_;
