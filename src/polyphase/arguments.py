@@ -125,6 +125,11 @@ def _resize(size: int, scale: float | None, mode: str, align_corners: bool, anti
 
 
 def _check_mode(mode: str, axes: int, align_corners: bool | None, antialias: bool) -> None:
+    if align_corners is not None and mode in ("nearest", "nearest-exact", "area"):
+        raise WrongArgumentError(
+            f"align_corners={align_corners} with mode {mode!r}; only {', '.join(TAKES_ALIGN_CORNERS)} know it: "
+            "leave it out"
+        )
     # Eager asks for antialias first, and calls whatever is wrong with it a ValueError.
     wrong = WrongArgumentError if antialias else NotSupportedError
     if mode not in AXES:

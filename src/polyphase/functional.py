@@ -78,7 +78,7 @@ def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
     """Reverse the order of the elements along dimensions; as `torch.flip`."""
     # Eager flips a small image in 2 us. Most flips are like the one before: that is quicker to tell than what they are.
     latest = _latest_flip
-    if not is_dynamo_compiling() and type(dims) is tuple and dims == latest.dims and latest.fits(input):
+    if not is_dynamo_compiling() and dims == latest.dims and _are_integers(dims) and latest.fits(input):
         return latest.call(input)
     if is_plain(input):
         if _are_integers(dims):

@@ -48,9 +48,8 @@ class Case:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*affine_grid behavior has changed")
             result = self.function(*tensors)
-        generator = torch.Generator().manual_seed(7)
-        values = torch.rand(result.shape, generator=generator, dtype=torch.float64).to(self.dtype)
-        return torch.autograd.grad(result, tensors, torch.empty_like(result.detach()).copy_(values))
+        incoming = torch.empty_like(result.detach()).copy_(_incoming(result.shape, self.dtype))
+        return torch.autograd.grad(result, tensors, incoming)
 
 
 def forward_failures(case: Case) -> list[str]:
@@ -144,8 +143,20 @@ def _strides(got: Tensor, eager: Tensor, differences: Sequence[expected.Differen
     return f"strides {got.stride()} do not follow the image's or gradient's, {call.image.stride()}"
 
 
+def _incoming(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Values of a gradient, the same for every layout and precision."""
+    generator = torch.Generator().manual_seed(7)
+    values = torch.rand(shape, generator=generator, dtype=torch.float64)
+    if dtype.is_complex:
+        values = torch.complex(values, torch.rand(shape, generator=generator, dtype=torch.float64))
+    return values.to(dtype)
+
+
 def _cast(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
-    return tensor if dtype is None or not tensor.is_floating_point() else tensor.to(dtype)
+    """Complex numbers have two of the dtype."""
+    if dtype is None or not (tensor.is_floating_point() or tensor.is_complex()):
+        return tensor
+    return tensor.to(dtype.to_complex() if tensor.is_complex() else dtype)
 
 
 def _bytes(tensor: Tensor) -> Tensor:

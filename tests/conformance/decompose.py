@@ -67,8 +67,8 @@ class Call:
         return bool(self.arguments.get("align_corners", False))
 
 
-class Decomposed(TorchDispatchMode):
-    """While active, every overload of our table runs our decomposition; `calls` lists them.
+class Recorded(TorchDispatchMode):
+    """While active, `calls` lists the overloads of our table that are called. They run as ever.
 
     Autograd lies above: a backward pass under the mode reaches it as the `_backward` overloads.
     """
@@ -84,7 +84,10 @@ class Decomposed(TorchDispatchMode):
         if func not in TABLE:
             return func(*args, **kwargs)
         self.calls.append(Call(func, _by_name(func, args, kwargs)))
-        return TABLE[func](*args, **kwargs)
+        return self.implementation(func)(*args, **kwargs)
+
+    def implementation(self, func: OpOverload) -> Callable[..., Any]:
+        return func
 
     @property
     def forward(self) -> Call | None:
@@ -99,6 +102,13 @@ class Decomposed(TorchDispatchMode):
     def replaced(self) -> Counter[str]:
         """How often each ATen operator was replaced."""
         return Counter(call.name for call in self.calls)
+
+
+class Decomposed(Recorded):
+    """While active, every overload of our table runs our decomposition."""
+
+    def implementation(self, func: OpOverload) -> Callable[..., Any]:
+        return TABLE[func]
 
 
 def decomposed(function: Callable[[], Tensor]) -> tuple[Tensor, Decomposed]:

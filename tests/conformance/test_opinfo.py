@@ -62,11 +62,11 @@ def cases(name: str, dtype: torch.dtype, large: bool = False) -> Iterator[Case]:
         if (sample.input.numel() > LARGE) != large:
             continue
         label = f"{name} {tuple(sample.input.shape)} {_without_tensors(sample.args)} {sample.kwargs}"
-        function, tensors = _function_of_tensors(op, sample)
+        function, tensors = function_of_tensors(op, sample)
         yield Case(label, function, tensors, index_only, name in UNTOUCHED)
 
 
-def _function_of_tensors(op: Any, sample: Any) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
+def function_of_tensors(op: Any, sample: Any) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
     everything = [sample.input, *sample.args]
     places = [place for place, value in enumerate(everything) if isinstance(value, Tensor)]
 

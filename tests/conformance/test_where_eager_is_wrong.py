@@ -17,12 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import polyphase.functional as P
 from polyphase.sampling import reference
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Area, Nearest, Resize, Step
 from polyphase.sampling.warps import Warp
 from tests.conformance.decompose import Decomposed, gradient, ours, threads
+from tests.conformance.functional import OnFunctional
 
 PAGE = Path(__file__).parents[2] / "docs" / "where-eager-is-wrong.md"
 AS_ON_THE_PAGE = torch.__version__.startswith("2.13.") and torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
@@ -44,8 +46,12 @@ def eager_gives(run: Callable[[], Tensor], wrong: Sequence[float], atol: float =
 
 
 def ours_gives(right: Sequence[float], function: Callable[..., Tensor], *args: Any, atol: float = 0.0) -> None:
+    """On the decompositions, and on the functional API if the function is one of its own."""
     got = ours(function, *args)
     assert same(got, right, atol), got
+    with OnFunctional() as mode:
+        got = function(*args)
+    assert not mode.calls or same(got, right, atol), f"functional: {got}"
 
 
 def reference_of(image: Tensor, *steps: Step) -> Tensor:
@@ -53,11 +59,28 @@ def reference_of(image: Tensor, *steps: Step) -> Tensor:
     return reference.run(Program(image.dtype, Axes(tuple(AxisMap((step,)) for step in steps))), image)
 
 
-def our_gradient(function: Callable[[Tensor], Tensor], image: Tensor, weight: Tensor | Sequence[float]) -> Tensor:
-    with Decomposed() as mode:
-        result = gradient(function, image, weight)
-    assert mode.backward is not None
-    return result
+def our_gradients(
+    function: Callable[[Tensor], Tensor], image: Tensor, weight: Tensor | Sequence[float]
+) -> tuple[Tensor, Tensor]:
+    """On the decompositions, and on the functional API."""
+    with Decomposed() as decomposed:
+        by_decompositions = gradient(function, image, weight)
+    with OnFunctional() as functional:
+        by_functional = gradient(function, image, weight)
+    assert decomposed.backward is not None
+    assert functional.calls
+    return by_decompositions, by_functional
+
+
+def our_gradients_are(
+    right: Sequence[float],
+    function: Callable[[Tensor], Tensor],
+    image: Tensor,
+    weight: Tensor | Sequence[float],
+    atol: float = 0.0,
+) -> None:
+    for got in our_gradients(function, image, weight):
+        assert same(got, right, atol), got
 
 
 def layouts(row: Tensor, channels: Sequence[int] = (1, 3, 4, 5, 8)) -> Iterator[Tensor]:
@@ -157,7 +180,7 @@ def test_nearest_with_a_scale_that_keeps_the_size() -> None:
         eager_gives(lambda x=x: function(x), eager)  # type: ignore[misc]
         eager_gives(lambda x=x: gradient(function, x, [1.0, 10.0]), [1, 10])  # type: ignore[misc]
         ours_gives([0, 0], function, x)
-        assert same(our_gradient(function, x, [1.0, 10.0]), [11, 0])
+        our_gradients_are([11, 0], function, x, [1.0, 10.0])
     assert same(reference_of(row.view(1, 1, 2), Nearest(2, scale=1.4)), [0, 0])
 
     tall, taller = row.view(1, 1, 2, 1).expand(1, 1, 2, 127), scaled((1.4, 1.0))
@@ -178,7 +201,7 @@ def test_bicubic_with_a_scale_that_keeps_the_size() -> None:
     ours_gives([0, 100], function, z.byte())
     columns = torch.stack([ours(function, e.view(1, 1, 1, 2)).flatten() for e in torch.eye(2)])
     adjoint = (columns @ torch.tensor([1.0, 10.0])).tolist()
-    assert same(our_gradient(function, z, [1.0, 10.0]), adjoint, 1e-6)
+    our_gradients_are(adjoint, function, z, [1.0, 10.0], atol=1e-6)
 
 
 def test_antialiased_with_a_scale_that_keeps_the_size() -> None:
@@ -187,7 +210,7 @@ def test_antialiased_with_a_scale_that_keeps_the_size() -> None:
     eager_gives(lambda: function(z), [0, 100])
     eager_gives(lambda: gradient(function, z, [1.0, 10.0]), [37 / 7, 40 / 7], 1e-5)
     ours_gives([0, 100], function, z)
-    assert same(our_gradient(function, z, [1.0, 10.0]), [1, 10], 1e-6)
+    our_gradients_are([1, 10], function, z, [1.0, 10.0], atol=1e-6)
 
 
 def test_nearest_doubled_by_another_factor() -> None:
@@ -198,7 +221,7 @@ def test_nearest_doubled_by_another_factor() -> None:
     ours_gives(right, scaled(2.2), x)
     for image in layouts(x[:, :, None]):
         ours_gives(right, lambda t: scaled((1, 2.2))(t)[0, -1], image)
-    assert same(our_gradient(scaled(2.2), x, list(range(8))), [3, 7, 11, 7])
+    our_gradients_are([3, 7, 11, 7], scaled(2.2), x, list(range(8)))
     assert same(reference_of(x, Nearest(8, scale=2.2)), right)
 
 
@@ -211,7 +234,8 @@ def test_nearest_float64_ratio() -> None:
     eager_gives(lambda: picture(x[:, :, None])[..., 11], [12])
     ours_gives([13], lambda t: line(t)[..., 11], x)
     ours_gives([13], lambda t: picture(t)[..., 11], x[:, :, None])
-    assert our_gradient(line, x, one).argmax() == 13
+    for got in our_gradients(line, x, one):
+        assert got.argmax() == 13
 
 
 def test_nearest_exact_depends_on_the_rank() -> None:
@@ -223,7 +247,9 @@ def test_nearest_exact_depends_on_the_rank() -> None:
         eager_gives(lambda f=function, t=image: f(t)[..., 61], [eager])  # type: ignore[misc]
         eager_gives(lambda f=function, t=image: gradient(f, t, one).argmax(), [0])  # type: ignore[misc]
         found.add(float(ours(function, image)[..., 61]))
-        found.add(float(our_gradient(function, image, one).argmax()))
+        with OnFunctional():
+            found.add(float(function(image)[..., 61]))
+        found |= {float(got.argmax()) for got in our_gradients(function, image, one)}
     assert len(found) == 1, "one pixel, whatever the rank, forward and backward"
 
 
@@ -231,18 +257,22 @@ def test_bicubic_backward_is_not_the_adjoint() -> None:
     function = resized((1, 270), "bicubic")
     forward_in, backward_in = torch.eye(345).view(345, 1, 1, 345), torch.zeros(270, 1, 1, 345)
 
-    def apart(backward: Callable[..., Tensor], forward: Tensor) -> float:
-        rows = backward(function, backward_in, torch.eye(270)).view(270, 345)
-        return float((rows - forward.view(345, 270).T).abs().max())
+    def apart(backward: Tensor, forward: Tensor) -> float:
+        return float((backward.view(270, 345) - forward.view(345, 270).T).abs().max())
 
+    eager = gradient(function, backward_in, torch.eye(270))
     if AS_ON_THE_PAGE:
-        assert apart(gradient, function(forward_in)) > 1e-5, "eager was fixed: update docs/where-eager-is-wrong.md"
-    assert apart(our_gradient, ours(function, forward_in)) == 0
+        assert apart(eager, function(forward_in)) > 1e-5, "eager was fixed: update docs/where-eager-is-wrong.md"
+    by_decompositions, by_functional = our_gradients(function, backward_in, torch.eye(270))
+    assert apart(by_decompositions, ours(function, forward_in)) == 0
+    if AS_ON_THE_PAGE:
+        torch.testing.assert_close(by_functional, eager, rtol=0, atol=1e-6)
 
 
 def test_gradients_are_contiguous() -> None:
+    plain_bicubic = resized((6, 5), "bicubic")
     kinds: list[tuple[Callable[[Tensor], Tensor], int]] = [
-        (resized((6, 5), "bicubic"), 2),
+        (plain_bicubic, 2),
         (resized((6, 5), "bicubic", antialias=True), 2),
         (resized((2, 6, 5), "nearest"), 3),
         (resized((2, 6, 5), "nearest-exact"), 3),
@@ -257,7 +287,10 @@ def test_gradients_are_contiguous() -> None:
         if AS_ON_THE_PAGE:
             fixed = not gradient(function, x, weight).is_contiguous()
             assert not fixed, "eager was fixed: update docs/where-eager-is-wrong.md"
-        assert our_gradient(function, x, weight).is_contiguous(memory_format=last)
+        by_decompositions, by_functional = our_gradients(function, x, weight)
+        assert by_decompositions.is_contiguous(memory_format=last)
+        as_eager = function is plain_bicubic
+        assert by_functional.is_contiguous(memory_format=torch.contiguous_format if as_eager else last)
 
 
 def test_autocast() -> None:
@@ -319,13 +352,49 @@ def test_area_sums_one_after_the_other() -> None:
     x = torch.full((1, 1, 2_000_000), 0.1)
     eager_gives(lambda: resized(2, "area")(x), [0.10095834732055664] * 2)
     assert same(reference_of(x, Area(2)), [float(x[0, 0, 0])] * 2, 1e-9)
+    error, eagers = ((f(x, 2, mode="area") - 0.1).abs().max() for f in (P.interpolate, F.interpolate))
+    assert error <= 1.05 * eagers
 
 
 def test_gradient_sums_one_after_the_other() -> None:
     x, weight = torch.zeros(1, 1, 1, 1), torch.full((1024, 1024), 0.1)
     function = resized((1024, 1024), "nearest")
     eager_gives(lambda: gradient(function, x, weight), [105891.84375], 1.0)
-    assert same(our_gradient(function, x, weight), [104857.6], 0.1)
+    by_decompositions, by_functional = our_gradients(function, x, weight)
+    assert same(by_decompositions, [104857.6], 0.1)
+    assert same(by_functional, [104857.6], 2)
+
+
+def test_circular_pad_of_more_than_is_left() -> None:
+    x, wrong = torch.arange(1.0, 7).view(2, 3), [nan, 1, 1, nan, 4, 4]
+    torch.use_deterministic_algorithms(True)  # so that uninitialised memory is NaN
+    try:
+        eager_gives(lambda: F.pad(x, (2, -2), mode="circular"), wrong)
+        assert same(P.pad(x, (2, -2), mode="circular"), [1, 1, 1, 4, 4, 4])
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_pad_of_an_empty_batch_to_a_negative_size() -> None:
+    x = torch.zeros(0, 2, 3, 4)
+    if AS_ON_THE_PAGE:
+        fixed = F.pad(x, (0, 0, -5, 0), mode="reflect").shape != (0, 2, -2, 4)
+        assert not fixed, "eager was fixed: update docs/where-eager-is-wrong.md"
+    with pytest.raises(RuntimeError):
+        P.pad(x, (0, 0, -5, 0), mode="reflect")
+
+
+def test_pad_that_crops_to_nothing() -> None:
+    line, picture = torch.zeros(1, 1, 3), torch.zeros(1, 1, 3, 4)
+    for mode in ("constant", "reflect", "replicate", "circular"):
+        if AS_ON_THE_PAGE and mode in ("reflect", "replicate"):
+            with pytest.raises(RuntimeError, match="too small"):
+                F.pad(line, (-3, 0), mode=mode)
+        elif AS_ON_THE_PAGE:
+            assert F.pad(line, (-3, 0), mode=mode).shape == (1, 1, 0)
+        assert F.pad(picture, (-4, 0, 0, 0), mode=mode).shape == (1, 1, 3, 0)
+        assert P.pad(line, (-3, 0), mode=mode).shape == (1, 1, 0)
+        assert P.pad(picture, (-4, 0, 0, 0), mode=mode).shape == (1, 1, 3, 0)
 
 
 def test_reflection_of_huge_coordinates() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyphase import settings
 from polyphase.cpu import emit, isa, kernels, plain_torch
-from polyphase.cpu.layout import CHANNELS_LAST, Sizes, dense_strides, is_channels_last, output_strides
+from polyphase.cpu.layout import CHANNELS_LAST, Sizes, dense_strides, is_channels_last, keeps_strides, output_strides
 from polyphase.cpu.plan import Plan, plan_move, plan_program, plan_sums
 from polyphase.cpu.recipes import encode
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelsWarning, WrongInputError
@@ -59,6 +59,9 @@ def _bind(
     dtype: torch.dtype, shape: Sizes, strides: Sizes, maps: Maps, transposed: bool, in_size: Sizes, border: Scalar
 ) -> Callable[[Tensor], Tensor]:
     """A kernel with all it needs but an image."""
+    moved = [_adjoint_by_moving(one) for one in maps] if transposed else [None]
+    if None not in moved:
+        return _bind(dtype, shape, strides, tuple(filter(None, moved)), False, (), 0)
     leading = len(shape) - len(maps)
     before, after = (in_size, shape[leading:]) if transposed else (shape[leading:], None)
     mapped = tuple(one.output_size(n) for one, n in zip(maps, before, strict=True))  # raises where a step does not fit
@@ -67,8 +70,7 @@ def _bind(
     out_shape = (*shape[:leading], *(in_size if transposed else mapped))
     if max(_borders(maps), default=0) > 1:
         raise WrongInputError("maps with more than one constant border; there is one value: make them a program")
-    flips_only = all(isinstance(step, Flip) for one in maps for step in one.steps)
-    out_strides = output_strides(shape, strides, out_shape, flips_only)
+    out_strides = output_strides(shape, strides, out_shape, keeps_strides(maps))
     if 0 in out_shape:
         return lambda image: _empty_strided(out_shape, out_strides, dtype)
     weighted = any(_may_sum(one, transposed) for one in maps)
@@ -77,7 +79,7 @@ def _bind(
     handle = kernels.launcher().bind(
         kernel, int(transposed), 0 if weighted else dtype.itemsize,
         tuple(shape), strides, out_shape, out_strides, (b"",) * leading + tuple(map(encode, maps)),
-        _border(dtype, border) if _borders(maps) else (), (),
+        _border(dtype, border, weighted) if _borders(maps) else (), (),
     )  # fmt: skip
 
     def call(image: Tensor) -> Tensor:
@@ -128,6 +130,16 @@ def run(
     return out
 
 
+def _adjoint_by_moving(axis_map: AxisMap) -> AxisMap | None:
+    """The adjoint where it is index-only too: what a constant border was put around is cut out again."""
+    match axis_map.steps:
+        case () | (Flip(),):
+            return axis_map
+        case (Pad(before, after, "constant", border),):
+            return AxisMap((Pad(-before, -after, "constant", border),))
+    return None
+
+
 def _may_sum(axis_map: AxisMap, transposed: bool) -> bool:
     """Whether an output can be more, or less, than one input. The adjoint of a flip is a flip."""
     if transposed:
@@ -140,8 +152,10 @@ def _borders(maps: Maps) -> set[int]:
     return {step.border for one in maps for step in one.steps if isinstance(step, Pad) and step.border}
 
 
-def _border(dtype: torch.dtype, value: Scalar) -> Borders:
-    data = _bytes(torch.tensor(value).to(dtype))
+def _border(dtype: torch.dtype, value: Scalar, weighted: bool) -> Borders:
+    wide = {float: torch.float64, complex: torch.complex128}.get(type(value))
+    border = torch.tensor(value, dtype=wide).to(dtype)
+    data = _bytes(border.to(plan_sums(dtype, "").work) if weighted else border)
     return data, len(data), 2, len(data), 0
 
 

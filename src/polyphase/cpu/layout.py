@@ -9,6 +9,9 @@ from typing import TypeAlias
 
 import torch
 
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.steps import Flip
+
 Sizes: TypeAlias = tuple[int, ...]
 
 #: By rank: the dimensions of a channels-last image, from the innermost on.
@@ -18,8 +21,14 @@ CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
 def output_strides(shape: Sizes, strides: Sizes, out_shape: Sizes, flips_only: bool = False) -> Sizes:
     """Flips keep any dense strides, as torch.flip does; other maps keep channels last."""
     if flips_only:
-        return torch.empty_like(torch.empty_strided(shape, strides, device="meta")).stride()
+        return torch.empty_like(torch.empty_strided(shape, strides)).stride()  # which a meta tensor does not quite tell
     return dense_strides(out_shape, is_channels_last(shape, strides))
+
+
+def keeps_strides(maps: tuple[AxisMap, ...]) -> bool:
+    """Whether maps are flips and nothing else."""
+    steps = [step for one in maps for step in one.steps]
+    return bool(steps) and all(isinstance(step, Flip) for step in steps)
 
 
 def dense_strides(shape: Sizes, channels_last: bool) -> Sizes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from polyphase.cpu.layout import keeps_strides
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.evaluate import evaluate
-from polyphase.sampling.steps import Flip
 from polyphase.sampling.taps import transpose
 from polyphase.sampling.windows import backward_arithmetic, eager_arithmetic
 
@@ -30,7 +30,7 @@ def resample(
         result = apply_taps(result, transpose(taps) if transposed else taps, first + axis)
         if taps.border is not None and not transposed:
             outside = outside | (taps.border != 0).reshape([-1] + [1] * (len(maps) - 1 - axis))
-    if any(not isinstance(step, Flip) for axis_map in maps for step in axis_map.steps):
+    if not keeps_strides(maps):
         memory_format = torch._prims_common.suggest_memory_format(image)
         output = torch.empty(result.shape, dtype=image.dtype, memory_format=memory_format)
     else:

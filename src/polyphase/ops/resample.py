@@ -17,10 +17,11 @@ from torch.autograd.forward_ad import _set_fwd_grad_enabled
 from torch.autograd.function import _SingleLevelFunction
 
 from polyphase.cpu import launch
+from polyphase.cpu.layout import keeps_strides
 from polyphase.ops.library import LIBRARY
 from polyphase.plain import forward_mode_is_on
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.steps import Flip, Resize, Size
+from polyphase.sampling.steps import Resize, Size
 from polyphase.sampling.text import maps_from_text
 
 # maps: what `text.maps_to_text` writes. transposed: from the sizes of the maps' output to `in_size`, else left empty.
@@ -56,7 +57,7 @@ def _without_data(image: Tensor, maps: str, in_size: Sequence[Size], transposed:
 
 def _empty_output(image: Tensor, maps: tuple[AxisMap, ...], size: Sequence[Size]) -> Tensor:
     """As kernels lay it out: flips keep any dense strides, as torch.flip does; other maps keep channels last."""
-    if all(isinstance(step, Flip) for one in maps for step in one.steps):
+    if keeps_strides(maps):
         return torch.empty_like(image)
     suggested = torch._prims_common.suggest_memory_format(image)
     return torch.empty(size, dtype=image.dtype, device=image.device, memory_format=suggested)
@@ -89,7 +90,7 @@ class _Differentiable(_SingleLevelFunction):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         in_size = () if ctx.transposed else ctx.image_size
         if _is_plain_bicubic(maps_from_text(ctx.maps)):
-            gradient = gradient.contiguous()
+            gradient = gradient.clone(memory_format=torch.contiguous_format)
         return resample(gradient, ctx.maps, in_size, not ctx.transposed, 0), None, None, None, None
 
     @staticmethod

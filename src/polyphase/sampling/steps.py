@@ -141,7 +141,7 @@ def _check_pad(step: Pad, in_size: Size) -> None:
     if step.mode != "constant" and in_size < 1:
         raise InvalidStepError(f"{step.mode} pad of an empty axis; only a constant border can be put around nothing")
     left = in_size - max(-step.before, 0) - max(-step.after, 0)
-    if step.mode == "circular" and left < 1:
+    if step.mode == "circular" and left < 1 and max(step.before, step.after) > 0:
         raise InvalidStepError(
             f"circular pad ({step.before}, {step.after}) leaves nothing of the {in_size} pixels there are to repeat"
         )

@@ -163,7 +163,9 @@ def _interpolated(step: Resize, in_size: Size, arithmetic: Arithmetic, device: t
 
 def _antialiased(step: Resize, in_size: Size, arithmetic: Arithmetic, device: torch.device | None) -> Window:
     """The filter, stretched over the input pixels of one output pixel when shrinking, and normalised."""
-    dtype, kernel = arithmetic.weights, filters.ANTIALIAS[step.filter]
+    kernel = filters.ANTIALIAS[step.filter]
+    # Eager has no box: its edges are found in float64 always, for a pixel that lies on one must not change sides.
+    dtype = torch.float64 if step.filter == "box" else arithmetic.weights
     ratio = _ratio(step, in_size, dtype, device, keep_equal=True)
     stretch = torch.clamp(ratio, min=1).double()
     support = (kernel.support * stretch).to(dtype)
@@ -178,7 +180,7 @@ def _antialiased(step: Resize, in_size: Size, arithmetic: Arithmetic, device: to
     weight = torch.where(pixel < stop, kernel.weight(distance), 0.0).double()
     total = weight.sum(0)
     weight = weight / torch.where(total == 0, 1.0, total)
-    return Window(start, weight.to(dtype), ratio)
+    return Window(start, weight.to(arithmetic.weights), ratio)
 
 
 def _area(step: Area, in_size: Size, arithmetic: Arithmetic, device: torch.device | None) -> Window:

@@ -186,8 +186,11 @@ class ByteWindows {
     if (high - low + channels_ >= Bytes::kWindow) return false;
     const int64_t in_length = taps.in_size * channels_;
     const int64_t needs = Bytes::kWindow + (block.pairs - 1) * 2 * channels_;
-    if (needs > in_length) readable_length_ = std::max(readable_length_, needs);
-    const int64_t base = std::max<int64_t>(0, std::min(low, in_length - needs));
+    int64_t base = std::min(low, in_length - needs);
+    if (base < 0 || high - base + channels_ >= Bytes::kWindow) {  // the row is too short to begin that early
+      base = low;
+      readable_length_ = std::max(readable_length_, low + needs);
+    }
     block.bases[g] = static_cast<int32_t>(base);
 
     int16_t* weights = weights_.data() + block.weights + 2 * (g * kGroupLanes);

@@ -208,10 +208,18 @@ Windows plain_windows(const Step& step, int64_t in_size, bool quantised, bool fu
   return interpolated<Real>(step, in_size, filters::kPlainCubic, quantised, fused);
 }
 
+// Eager has no box. Its edges are found in float64 for every dtype: a pixel that lies on one must not change sides.
+template <typename Real>
+Windows box(const Step& step, int64_t in_size) {
+  Windows windows = antialiased<double>(step, in_size, filters::Box{});
+  for (double& weight : windows.weight) weight = static_cast<Real>(weight);
+  return windows;
+}
+
 template <typename Real>
 Windows antialias_windows(const Step& step, int64_t in_size) {
   switch (step.b) {
-    case kBox: return antialiased<Real>(step, in_size, filters::Box{});
+    case kBox: return box<Real>(step, in_size);
     case kHamming: return antialiased<Real>(step, in_size, filters::Hamming{});
     case kBicubic: return antialiased<Real>(step, in_size, filters::kAntialiasCubic);
     case kLanczos: return antialiased<Real>(step, in_size, filters::Lanczos3{});

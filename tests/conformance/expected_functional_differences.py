@@ -1,0 +1,233 @@
+"""Where `polyphase.functional` is expected to differ from eager on the CPU, and why: the whole list.
+
+Resizes differ as the decompositions do (but for bicubic's gradients, which are eager's), so those lines are
+`expected_differences.py`'s; the others are here. A call that a line applies to is not compared with eager but with the
+reference (forward), with transposed taps (backward) or with the layout that the line says. A line that no call differs
+by any more fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tests.conformance import expected_differences as of_decompositions
+from tests.conformance.decompose import Call
+from tests.conformance.functional import Asked
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A call of the functional API, and the ATen calls that eager makes of it: None where we do not decompose them."""
+
+    asked: Asked
+    forward: Call | None
+    backward: Call | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    reason: str
+    applies: Callable[[Seen], bool]
+
+
+def find(differences: tuple[Difference, ...], seen: Seen) -> Difference | None:
+    return next((line for line in differences if line.applies(seen)), None)
+
+
+def _forward(line: of_decompositions.Difference) -> Difference:
+    return Difference(line.reason, lambda seen: seen.forward is not None and line.applies(seen.forward))
+
+
+def _backward(line: of_decompositions.Difference, but: str = "") -> Difference:
+    """`but`: a call that ours makes as eager does."""
+
+    def applies(seen: Seen) -> bool:
+        return seen.backward is not None and seen.backward.name != but and line.applies(seen.backward)
+
+    return Difference(line.reason, applies)
+
+
+def _is_channels_last(image: Tensor) -> bool:
+    suggested = torch._prims_common.suggest_memory_format(image)
+    return suggested in (torch.channels_last, torch.channels_last_3d)
+
+
+def _is_area(seen: Seen, axes: int) -> bool:
+    return seen.asked.mode == "area" and seen.asked.image.dim() == axes + 2
+
+
+def _replicate_adds_hundreds(seen: Seen) -> bool:
+    """Of a corner, which every pixel beyond it repeats."""
+    if seen.asked.mode != "replicate" or seen.asked.image.dtype not in (torch.float32, torch.complex64):
+        return False
+    return math.prod(max(before, after, 0) + 1 for _, before, after in padded_axes(seen.asked)) > 200
+
+
+def _area_adds_hundreds(seen: Seen) -> bool:
+    if seen.asked.mode != "area" or seen.asked.image.dtype != torch.float32:
+        return False
+    before, after = math.prod(seen.asked.image.shape[2:]), math.prod(output_size(seen.asked))
+    return after > 20 * before
+
+
+def output_size(asked: Asked) -> tuple[int, ...]:
+    """Of `interpolate`."""
+    size, factor = asked.arguments["size"], asked.arguments["scale_factor"]
+    before = asked.image.shape[2:]
+    if size is not None:
+        return tuple(size) if isinstance(size, (tuple, list)) else (size,) * len(before)
+    factors = factor if isinstance(factor, (tuple, list)) else (factor,) * len(before)
+    return tuple(int(n * by) for n, by in zip(before, factors, strict=True))
+
+
+def padded_axes(asked: Asked) -> list[tuple[int, int, int]]:
+    """Size, and what is added before and after, from the last axis on."""
+    pairs = zip(asked.amounts[::2], asked.amounts[1::2], strict=True)
+    return [(n, before, after) for n, (before, after) in zip(reversed(asked.image.shape), pairs, strict=False)]
+
+
+#: Values.
+FORWARD = tuple(map(_forward, of_decompositions.FORWARD))
+#: Gradients' values.
+BACKWARD = (
+    *(_backward(line) for line in of_decompositions.BACKWARD if line is not of_decompositions.BICUBIC_BACKWARD),
+    Difference("float32: eager adds hundreds of gradients one after the other, for area too", _area_adds_hundreds),
+    Difference("float32: and for the corners of replicate pads", _replicate_adds_hundreds),
+)
+
+#: Ours are channels last wherever the image is, or the gradient that comes in, and contiguous elsewhere.
+STRIDES = (
+    Difference(
+        "area: eager's volumes are contiguous even where the image is channels last; ours follow it",
+        lambda seen: _is_area(seen, 3) and _is_channels_last(seen.asked.image),
+    ),
+    Difference(
+        "area: eager makes an image of a line, and transposed lines of channels look channels last then; ours are "
+        "contiguous as in the other modes",
+        lambda seen: _is_area(seen, 1) and _is_channels_last(seen.asked.image.unsqueeze(-2)),
+    ),
+    Difference(
+        "circular pad: eager's is contiguous even where the image is channels last; ours follows it",
+        lambda seen: seen.asked.mode == "circular" and _is_channels_last(seen.asked.image),
+    ),
+    Difference(
+        "a constant pad that only crops: eager clones a view, and dimensions of one or no pixel keep its strides",
+        lambda seen: seen.asked.mode == "constant" and max(seen.asked.amounts, default=0) <= 0,
+    ),
+    Difference(
+        "flip of an empty image: eager keeps strides with gaps; ours, as torch's own meta tensors, have none",
+        lambda seen: seen.asked.image.numel() == 0 and bool(seen.asked.arguments.get("dims")),
+    ),
+)
+GRADIENT_STRIDES = (
+    *(_backward(line, but="upsample_bicubic2d_backward") for line in of_decompositions.GRADIENT_STRIDES),
+    *(line for line in STRIDES if "crops" not in line.reason),
+    Difference(
+        "area to one pixel: eager's gradient is that of a mean, contiguous; ours follows the one that comes in",
+        lambda seen: _is_area(seen, 2) and output_size(seen.asked) == (1, 1) and _is_channels_last(seen.asked.image),
+    ),
+    Difference(
+        "a constant pad that only pads: its gradient is a crop, which eager clones from a view",
+        lambda seen: seen.asked.mode == "constant" and min(seen.asked.amounts, default=0) >= 0,
+    ),
+)
+
+TABLES = {"forward": FORWARD, "backward": BACKWARD, "strides": STRIDES, "gradient strides": GRADIENT_STRIDES}
+
+
+@dataclass(frozen=True)
+class OtherOutcome:
+    """Calls of which one has a result and the other an error, or both another error. `kind`: what ours does."""
+
+    kind: Literal["takes it", "refuses it", "raises another error", "gives other values"]
+    reason: str
+    applies: Callable[[Asked], bool]
+
+
+RARE_DTYPES = (torch.uint16, torch.uint32, torch.uint64, torch.complex32, torch.float8_e4m3fn)
+
+
+def _is_our_mode(asked: Asked) -> bool:
+    """A mode that eager does not have, or not for so many axes."""
+    if asked.mode == "lanczos":
+        return asked.image.dim() != 4
+    return asked.mode in ("hamming", "box") or (asked.mode in ("linear", "trilinear") and asked.arguments["antialias"])
+
+
+def _crops_everything(asked: Asked) -> bool:
+    return any(n + before + after == 0 for n, before, after in padded_axes(asked))
+
+
+def _left(n: int, before: int, after: int) -> int:
+    """How much of an axis is left, before anything is repeated."""
+    return n + min(before, 0) + min(after, 0)
+
+
+def _wraps_nothing(asked: Asked) -> bool:
+    return asked.mode == "circular" and any(_left(*axis) < 1 <= max(axis[1:]) for axis in padded_axes(asked))
+
+
+def _wraps_more_than_is_left(asked: Asked) -> bool:
+    return asked.mode == "circular" and any(0 < _left(*axis) < max(axis[1:]) for axis in padded_axes(asked))
+
+
+OTHER_OUTCOMES = {
+    "interpolate": (
+        OtherOutcome("takes it", "nearest moves every dtype", lambda asked: "nearest" in str(asked.mode)),
+        OtherOutcome(
+            "takes it",
+            "uint8 in every mode",
+            lambda asked: asked.image.dtype == torch.uint8 and asked.mode in ("area", "linear", "trilinear"),
+        ),
+        OtherOutcome(
+            "takes it",
+            "antialiased float16 and bfloat16",
+            lambda asked: asked.arguments["antialias"] and asked.image.dtype in (torch.float16, torch.bfloat16),
+        ),
+        OtherOutcome("takes it", "antialiased lines and volumes; lanczos of them; hamming and box", _is_our_mode),
+        OtherOutcome(
+            "raises another error",
+            "a mode that eager does not know, so that it has another complaint than the dtype or the missing antialias",
+            _is_our_mode,
+        ),
+    ),
+    "pad": (
+        OtherOutcome(
+            "takes it",
+            "reflect and replicate move every dtype",
+            lambda asked: asked.image.dtype in (torch.bool, *RARE_DTYPES) and asked.mode in ("reflect", "replicate"),
+        ),
+        OtherOutcome(
+            "takes it",
+            "a crop to nothing gives an empty image; eager's reflect and replicate raise where all axes end empty",
+            lambda asked: asked.mode in ("reflect", "replicate") and _crops_everything(asked),
+        ),
+        OtherOutcome(
+            "refuses it",
+            "circular pad with nothing left to repeat; eager's result is uninitialised memory, or empty",
+            _wraps_nothing,
+        ),
+        OtherOutcome(
+            "refuses it",
+            "a crop of more than there is; of an empty batch, eager's reflect has a result of negative size",
+            lambda asked: asked.mode == "reflect" and any(sum(axis) < 0 for axis in padded_axes(asked)),
+        ),
+        OtherOutcome(
+            "gives other values",
+            "circular pad of more than is left after the crop; eager's first pixels are uninitialised memory",
+            _wraps_more_than_is_left,
+        ),
+        OtherOutcome(
+            "takes it",
+            "circular pad of more than is left after the crop; eager cannot copy within overlapping memory",
+            _wraps_more_than_is_left,
+        ),
+    ),
+    "flip": (OtherOutcome("takes it", "flip moves every dtype", lambda asked: asked.image.dtype in RARE_DTYPES),),
+}

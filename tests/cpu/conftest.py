@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import pytest
+
+from polyphase.cpu import isa, launch
+
+Tell: TypeAlias = Callable[[object], None]
+
+
+@pytest.fixture(scope="module", params=isa.available())
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Kernels, and nothing but kernels, run meanwhile, built for this instruction set.
+
+    For a whole module at a time: Hypothesis takes no fixture that begins anew with every test.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POLYPHASE_ISA", request.param)
+        patch.delattr(launch, "plain_torch")
+        launch.bound.cache_clear()
+        yield request.param
+    launch.bound.cache_clear()
+
+
+def in_a_child(function: Callable[[Tell], None], seconds: float = 120) -> None:
+    """Runs where a fault, or no end, is only the child's. The function tells what it does next, for the failure's text.
+
+    By fork: what was loaded and cached here is there too. Parallel loops of torch's own are not safe there.
+    """
+    page = 4096
+    notes = mmap.mmap(-1, 2 * page)  # what is done, and what was raised
+
+    def note(place: int, text: str) -> None:
+        notes[place * page : (place + 1) * page] = text.encode()[-page:].ljust(page, b"\0")
+
+    def run() -> None:
+        try:
+            function(lambda doing: note(0, str(doing)))
+        except BaseException:
+            note(1, traceback.format_exc())
+            os._exit(1)
+
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    child.join(seconds)
+    ended = child.exitcode is not None
+    child.kill()
+    child.join()
+    doing, raised = (notes[i * page : (i + 1) * page].rstrip(b"\0").decode(errors="replace") for i in range(2))
+    assert ended, f"no end after {seconds:g} s, at {doing}"
+    assert child.exitcode == 0, f"ended with {child.exitcode} at {doing}\n{raised}"
