@@ -62,13 +62,6 @@ def _is_area(seen: Seen, axes: int) -> bool:
     return seen.asked.mode == "area" and seen.asked.image.dim() == axes + 2
 
 
-def _replicate_adds_hundreds(seen: Seen) -> bool:
-    """Of a corner, which every pixel beyond it repeats."""
-    if seen.asked.mode != "replicate" or seen.asked.image.dtype not in (torch.float32, torch.complex64):
-        return False
-    return math.prod(max(before, after, 0) + 1 for _, before, after in padded_axes(seen.asked)) > 200
-
-
 def _area_adds_hundreds(seen: Seen) -> bool:
     if seen.asked.mode != "area" or seen.asked.image.dtype != torch.float32:
         return False
@@ -98,7 +91,6 @@ FORWARD = tuple(map(_forward, of_decompositions.FORWARD))
 BACKWARD = (
     *(_backward(line) for line in of_decompositions.BACKWARD if line is not of_decompositions.BICUBIC_BACKWARD),
     Difference("float32: eager adds hundreds of gradients one after the other, for area too", _area_adds_hundreds),
-    Difference("float32: and for the corners of replicate pads", _replicate_adds_hundreds),
 )
 
 #: Ours are channels last wherever the image is, or the gradient that comes in, and contiguous elsewhere.
@@ -119,10 +111,6 @@ STRIDES = (
     Difference(
         "a constant pad that only crops: eager clones a view, and dimensions of one or no pixel keep its strides",
         lambda seen: seen.asked.mode == "constant" and max(seen.asked.amounts, default=0) <= 0,
-    ),
-    Difference(
-        "flip of an empty image: eager keeps strides with gaps; ours, as torch's own meta tensors, have none",
-        lambda seen: seen.asked.image.numel() == 0 and bool(seen.asked.arguments.get("dims")),
     ),
 )
 GRADIENT_STRIDES = (
