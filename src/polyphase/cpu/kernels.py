@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from polyphase.cpu import build, emit, isa
-from polyphase.cpu.plan import Plan
+from polyphase.cpu.plan import Plan, WarpPlan
 from polyphase.sampling.pointwise import VALUE
 
 LAUNCHER = Path(__file__).parent / "launcher.cpp"
@@ -24,6 +24,7 @@ class Launcher(NamedTuple):
 
     bind: Callable[..., object]
     launch: Callable[..., int]
+    launch_packed: Callable[..., int]
     counts: Callable[[], tuple[int, int, int]]
     forget: Callable[[], int]
 
@@ -37,7 +38,7 @@ def launcher() -> Launcher:
 
 
 @functools.cache
-def address(plan: Plan) -> int:
+def address(plan: Plan | WarpPlan) -> int:
     """Where the kernel of a plan lies, for the launcher. The launcher, if there is none yet, is built beside it."""
     with _lock:
         request = build.Request(emit.kernel_source(plan), plan.isa, options=_options(plan))
@@ -59,9 +60,12 @@ def stats() -> dict[str, int]:
     }
 
 
-def _options(plan: Plan) -> tuple[str, ...]:
+def _options(plan: Plan | WarpPlan) -> tuple[str, ...]:
     """Only plain loops are for the compiler to vectorise: generated ones, and all of the portable kernels. It takes a
-    sixth of a kernel's time to build; so would -O2, which gains nothing."""
+    sixth of a kernel's time to build; so would -O2, which gains nothing. Warps are mostly plain loops; comparisons in
+    them are vectorised only where they need not trap."""
+    if isinstance(plan, WarpPlan):
+        return ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
     by_hand = plan.isa != "portable" and plan.source in (None, plan.work) and plan.prologue == plan.epilogue == VALUE
     return () if by_hand else ("-ftree-vectorize",)
 

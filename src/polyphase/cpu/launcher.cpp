@@ -2,8 +2,9 @@
 // dimensions; `launch` takes the addresses of an image and of its output, lets the GIL go and runs.
 //
 // Python has checked that what it hands over belongs together.
-#include <atomic>
-#include <stdexcept>
+#include <algorithm>
+#include <cstring>
+#include <new>
 
 #include "polyphase/abi.h"
 #include "polyphase/geometry.h"
@@ -14,7 +15,7 @@
 namespace polyphase {
 namespace {
 
-std::atomic<int64_t> launched{0};
+int64_t launched = 0;  // atomic
 
 // Fewer elements than this are not worth waking a thread for.
 constexpr int64_t kElementsPerThread = 32768;
@@ -22,6 +23,10 @@ constexpr int64_t kElementsPerThread = 32768;
 constexpr const char* kTooMany = "too many weighted axes, or dimensions, for one kernel";
 
 struct PythonError {};  // already set
+
+struct BadCall {
+  const char* message;
+};
 
 int64_t integer(PyObject* object) {
   const long long value = PyLong_AsLongLong(object);
@@ -69,7 +74,7 @@ Operand operand(PyObject* description) {
 struct Bound {
   const Kernel* kernel;
   Call call = {};
-  std::shared_ptr<const Table> tables[kMaxOuter + 3];
+  SharedTable tables[kMaxOuter + 3];
   int64_t table_count = 0;
   Buffer<uint8_t> borders;
 };
@@ -88,7 +93,7 @@ void read_operands(PyObject* operands, Request& request) {
   call.vector_count = PyTuple_Size(vectors);
   call.tensor_count = PyTuple_Size(tensors);
   if (call.vector_count > kMaxOperands || call.tensor_count > kMaxOperands) {
-    throw std::invalid_argument("too many operands for one kernel");
+    throw BadCall{"too many operands for one kernel"};
   }
   for (int64_t v = 0; v < call.vector_count; ++v) call.vectors[v] = operand(item(vectors, v));
   for (int64_t t = 0; t < call.tensor_count; ++t) {
@@ -104,7 +109,7 @@ void read_operands(PyObject* operands, Request& request) {
 void read_dimensions(PyObject* in_sizes, PyObject* in_strides, PyObject* out_sizes, PyObject* out_strides,
                      PyObject* recipes, Request& request) {
   const ptrdiff_t count = PyTuple_Size(recipes);
-  if (count >= Dimensions::kMost) throw std::invalid_argument(kTooMany);
+  if (count >= Dimensions::kMost) throw BadCall{kTooMany};
   for (ptrdiff_t i = 0; i < count; ++i) {
     Dimension d;
     d.in_size = integer(in_sizes, i);
@@ -115,7 +120,7 @@ void read_dimensions(PyObject* in_sizes, PyObject* in_strides, PyObject* out_siz
     d.steps = reinterpret_cast<const Step*>(recipe.data);
     d.step_count = recipe.size / static_cast<int64_t>(sizeof(Step));
     d.weighted = may_be_weighted(d, request.transposed);
-    if (!d.mapped() && d.in_size != d.out_size) throw std::invalid_argument("an axis without a map changes its size");
+    if (!d.mapped() && d.in_size != d.out_size) throw BadCall{"an axis without a map changes its size"};
     request.dimensions.push_back(d);
   }
 }
@@ -137,11 +142,11 @@ Axis axis(const Dimension& d, int64_t channels, const Request& request, const vo
   if (!d.mapped()) return result;
   Bound& bound = request.bound;
   const int64_t in_size = request.transposed ? d.out_size : d.in_size;
-  std::shared_ptr<const Table>& kept = bound.tables[bound.table_count++];
+  SharedTable& kept = bound.tables[bound.table_count++];
   kept = TableCache::instance().get({bound.kernel, channels, in_size, request.transposed, d.steps, d.step_count});
   const Table& table = *kept;
   if (table.taps().in_size != d.in_size || table.taps().out_size != d.out_size) {
-    throw std::invalid_argument("an axis's sizes are not those of its map");
+    throw BadCall{"an axis's sizes are not those of its map"};
   }
   result.taps = &table.taps();
   result.most_taps = table.most_taps();
@@ -197,21 +202,19 @@ int64_t threads_for(const Call& call, int64_t most) {
 }
 
 // kernel, transposed, element_bytes, in_sizes, in_strides, out_sizes, out_strides, recipes, borders, operands
-std::unique_ptr<Bound> bind(PyObject* const* args) {
-  auto bound = std::make_unique<Bound>();
-  bound->kernel = reinterpret_cast<const Kernel*>(integer(args[0]));
-  Request request = {*bound, integer(args[1]) != 0, integer(args[2]), {}};
+void bind(PyObject* const* args, Bound& bound) {
+  bound.kernel = reinterpret_cast<const Kernel*>(integer(args[0]));
+  Request request = {bound, integer(args[1]) != 0, integer(args[2]), {}};
   read_dimensions(args[3], args[4], args[5], args[6], args[7], request);
-  read_borders(args[8], *bound);
+  read_borders(args[8], bound);
   if (PyTuple_Size(args[9]) > 0) read_operands(args[9], request);
   if (request.element_bytes > 0) elements_as_bytes(request);
   Geometry geometry;
   const int64_t element_bytes = std::max<int64_t>(request.element_bytes, 1);
-  if (!arrange(request.dimensions, element_bytes, bound->call.tensor_count, &geometry)) {
-    throw std::invalid_argument(kTooMany);
+  if (!arrange(request.dimensions, element_bytes, bound.call.tensor_count, &geometry)) {
+    throw BadCall{kTooMany};
   }
   fill_call(geometry, request);
-  return bound;
 }
 
 // bound, source, target, threads
@@ -230,7 +233,34 @@ void launch(PyObject* const* args) {
     throw;
   }
   PyEval_RestoreThread(state);
-  ++launched;
+  __atomic_add_fetch(&launched, 1, __ATOMIC_RELAXED);
+}
+
+// kernel, call, threads, buffers...; the call is copied, and what Packed holds is filled in.
+void launch_packed(PyObject* const* args, ptrdiff_t count) {
+  constexpr int64_t kMostBytes = 4096;
+  constexpr ptrdiff_t kFirstBuffer = 3, kMostBuffers = sizeof(Packed::buffers) / sizeof(void*);
+  using Run = void (*)(const Packed& call);
+  const Run* kernel = reinterpret_cast<const Run*>(integer(args[0]));
+  const Data call = bytes(args[1]);
+  if (count - kFirstBuffer > kMostBuffers || call.size > kMostBytes) throw BadCall{"too long a call"};
+  alignas(Packed) uint8_t copy[kMostBytes];
+  std::memcpy(copy, call.data, static_cast<size_t>(call.size));
+  Packed& packed = *reinterpret_cast<Packed*>(copy);
+  for (ptrdiff_t i = kFirstBuffer; i < count; ++i) {
+    packed.buffers[i - kFirstBuffer] = reinterpret_cast<void*>(integer(args[i]));
+  }
+  packed.threads = integer(args[2]);
+  packed.parallel = Threads::run;
+  PyThreadState* state = PyEval_SaveThread();
+  try {
+    (*kernel)(packed);
+  } catch (...) {
+    PyEval_RestoreThread(state);
+    throw;
+  }
+  PyEval_RestoreThread(state);
+  __atomic_add_fetch(&launched, 1, __ATOMIC_RELAXED);
 }
 
 // Runs `body`, C++ errors turned into Python's.
@@ -241,29 +271,45 @@ PyObject* guarded(Function body) {
   } catch (const PythonError&) {
   } catch (const std::bad_alloc&) {
     PyErr_SetString(PyExc_MemoryError, "not enough memory for the rows of an image");
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const BadCall& bad) {
+    PyErr_SetString(PyExc_ValueError, bad.message);
   }
   return nullptr;
 }
+
+// Deletes what was not given away.
+struct Owned {
+  Bound* bound = new Bound;
+
+  ~Owned() { delete bound; }
+};
 
 void release(PyObject* capsule) { delete static_cast<Bound*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
 PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    if (count != 10) throw std::invalid_argument("bind takes 10 arguments");
-    std::unique_ptr<Bound> bound = bind(args);
-    PyObject* capsule = PyCapsule_New(bound.get(), nullptr, release);
+    if (count != 10) throw BadCall{"bind takes 10 arguments"};
+    Owned owned;
+    bind(args, *owned.bound);
+    PyObject* capsule = PyCapsule_New(owned.bound, nullptr, release);
     if (capsule == nullptr) throw PythonError();
-    bound.release();
+    owned.bound = nullptr;  // the capsule's from here on
     return capsule;
   });
 }
 
 PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    if (count != 4) throw std::invalid_argument("launch takes 4 arguments");
+    if (count != 4) throw BadCall{"launch takes 4 arguments"};
     launch(args);
+    return PyLong_FromLongLong(0);
+  });
+}
+
+PyObject* python_launch_packed(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count < 4) throw BadCall{"launch_packed takes a kernel, a call, threads and buffers"};
+    launch_packed(args, count);
     return PyLong_FromLongLong(0);
   });
 }
@@ -271,7 +317,7 @@ PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
 PyObject* python_counts(PyObject*, PyObject* const*, ptrdiff_t) {
   const TableCache& cache = TableCache::instance();
   PyObject* counts = PyTuple_New(3);
-  const int64_t values[] = {launched, cache.made(), cache.cached()};
+  const int64_t values[] = {__atomic_load_n(&launched, __ATOMIC_RELAXED), cache.made(), cache.cached()};
   for (int i = 0; i < 3; ++i) PyTuple_SetItem(counts, i, PyLong_FromLongLong(values[i]));
   return counts;
 }
@@ -284,6 +330,7 @@ PyObject* python_forget(PyObject*, PyObject* const*, ptrdiff_t) {
 PyMethodDef functions[] = {
     {"bind", python_bind, METH_FASTCALL, "A kernel with all it needs but addresses."},
     {"launch", python_launch, METH_FASTCALL, "Runs what was bound."},
+    {"launch_packed", python_launch_packed, METH_FASTCALL, "Runs a kernel on a call that Python packed as bytes."},
     {"counts", python_counts, METH_FASTCALL, "(kernels launched, tables made, tables found in the cache)"},
     {"forget", python_forget, METH_FASTCALL, "Empties the cache of tables."},
 };

@@ -67,6 +67,13 @@ struct Operand {
 using Body = void (*)(void* context, int64_t begin, int64_t end);
 using Parallel = void (*)(int64_t count, int64_t threads, Body body, void* context);
 
+// How a call begins that Python packs as bytes: the launcher fills this in, and knows nothing of the rest.
+struct Packed {
+  void* buffers[6];
+  int64_t threads;
+  Parallel parallel;
+};
+
 // Everything one run of a kernel needs.
 //
 // A row is x.out_size pixels of `channels` elements each. y and z are the other weighted axes (or, of no weighted axis,

@@ -4,9 +4,9 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
-#include <memory>
-#include <string>
+#include <utility>
 
 #include "polyphase/abi.h"
 #include "polyphase/buffer.h"
@@ -37,12 +37,38 @@ class Table {
   size_t bytes() const { return bytes_; }
 
  private:
+  friend class SharedTable;
+
   TapTable owned_;
   Taps taps_;
   const Kernel& kernel_;
   const void* lanes_ = nullptr;
   int32_t most_taps_ = 0;
   size_t bytes_;
+  mutable int64_t owners_ = 1;
+};
+
+// A table, deleted by the last of its owners. <memory> would take a tenth of a second to compile.
+class SharedTable {
+ public:
+  SharedTable() = default;
+  explicit SharedTable(const Table* table) : table_(table) {}  // its first owner
+  SharedTable(const SharedTable& other) : table_(other.table_) {
+    if (table_ != nullptr) __atomic_add_fetch(&table_->owners_, 1, __ATOMIC_RELAXED);
+  }
+  SharedTable& operator=(SharedTable other) {
+    std::swap(table_, other.table_);
+    return *this;
+  }
+  ~SharedTable() {
+    if (table_ != nullptr && __atomic_sub_fetch(&table_->owners_, 1, __ATOMIC_ACQ_REL) == 0) delete table_;
+  }
+
+  const Table& operator*() const { return *table_; }
+  const Table* operator->() const { return table_; }
+
+ private:
+  const Table* table_ = nullptr;
 };
 
 // What identifies a table: `channels` is 0 where the axis is not read horizontally.
@@ -54,9 +80,13 @@ struct TableRequest {
   const Step* steps;
   int64_t step_count;
 
-  std::string key() const {
-    std::string key(reinterpret_cast<const char*>(this), offsetof(TableRequest, steps));
-    return key.append(reinterpret_cast<const char*>(steps), step_count * sizeof(Step));
+  Buffer<uint8_t> key() const {
+    constexpr int64_t kHead = offsetof(TableRequest, steps);
+    const int64_t tail = step_count * static_cast<int64_t>(sizeof(Step));
+    Buffer<uint8_t> key(kHead + tail);
+    std::memcpy(key.data(), this, kHead);
+    std::memcpy(key.data() + kHead, steps, tail);
+    return key;
   }
 };
 
@@ -75,8 +105,8 @@ class TableCache {
     return *cache;
   }
 
-  std::shared_ptr<const Table> get(const TableRequest& request) {
-    const std::string key = request.key();
+  SharedTable get(const TableRequest& request) {
+    Buffer<uint8_t> key = request.key();
     {
       const Lock lock(&mutex());
       if (Entry* found = find(key)) {
@@ -87,10 +117,10 @@ class TableCache {
     }
     TapTable taps = make_taps(request.steps, request.step_count, request.in_size,
                               static_cast<Arithmetic>(request.kernel->arithmetic), request.transposed != 0);
-    auto table = std::make_shared<const Table>(std::move(taps), *request.kernel, request.channels);
+    const SharedTable table(new Table(std::move(taps), *request.kernel, request.channels));
     const Lock lock(&mutex());
     ++made_;
-    if (table->bytes() <= kMostBytes / 4 && find(key) == nullptr) insert(key, table);
+    if (table->bytes() <= kMostBytes / 4 && find(key) == nullptr) insert({std::move(key), table, ++uses_});
     return table;
   }
 
@@ -106,8 +136,8 @@ class TableCache {
 
  private:
   struct Entry {
-    std::string key;
-    std::shared_ptr<const Table> table;
+    Buffer<uint8_t> key;
+    SharedTable table;
     int64_t used;  // the greater, the later
   };
 
@@ -117,16 +147,17 @@ class TableCache {
   }
 
   // Looked for one by one: a kernel is bound to its tables once, then launched without asking.
-  Entry* find(const std::string& key) {
+  Entry* find(const Buffer<uint8_t>& key) {
     for (Entry* entry : entries_) {
-      if (entry->key == key) return entry;
+      if (entry->key.size() == key.size() && std::memcmp(entry->key.data(), key.data(), key.size()) == 0) return entry;
     }
     return nullptr;
   }
 
-  void insert(const std::string& key, const std::shared_ptr<const Table>& table) {
-    entries_.push_back(new Entry{key, table, ++uses_});
-    bytes_ += table->bytes();
+  void insert(Entry entry) {
+    entries_.reserve(entries_.size() + 1);  // no memory: no entry that nobody owns
+    entries_.push_back(new Entry(std::move(entry)));
+    bytes_ += entries_.back()->table->bytes();
     while (bytes_ > kMostBytes || entries_.size() > kMostTables) {
       int64_t oldest = 0;
       for (int64_t e = 1; e < entries_.size(); ++e) oldest = entries_[e]->used < entries_[oldest]->used ? e : oldest;
