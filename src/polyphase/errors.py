@@ -72,6 +72,10 @@ class WrongSizeError(PolyphaseError, RuntimeError):
     """Numbers that do not fit the image: its sizes, its dimensions or its dtype."""
 
 
+class MismatchedTensorsError(PolyphaseError, RuntimeError):
+    """Tensors that do not go together: of other batches, dtypes or devices."""
+
+
 class WrongDimensionError(PolyphaseError, IndexError):
     """A dimension the image does not have."""
 

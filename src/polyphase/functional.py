@@ -1,4 +1,4 @@
-"""Resampling with PyTorch's signatures: `interpolate`, `flip`, `pad` as in torch, and `crop`.
+"""Resampling and warping with PyTorch's signatures, and `crop` and `affine_sample`.
 
 A plain image goes straight to a kernel. Every other call goes through the operators in `ops`: gradients, `torch.func`,
 tracing, modes, autocast; and what has no kernel of ours goes to PyTorch's own function.
@@ -13,15 +13,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
-from torch.overrides import handle_torch_function, has_torch_function_unary
+from torch.overrides import handle_torch_function, has_torch_function_unary, has_torch_function_variadic
 
 from polyphase import arguments
 from polyphase.cpu.launch import bound, resample
+from polyphase.cpu.launch_warp import bound as bound_warp
+from polyphase.cpu.launch_warp import warp
 from polyphase.errors import NotATensorError, WrongArgumentError
 from polyphase.ops import whole_calls
-from polyphase.plain import check_of_same, is_plain
+from polyphase.plain import Check, check_of_same, is_plain
 
-__all__ = ["crop", "flip", "interpolate", "pad"]
+__all__ = ["affine_grid", "affine_sample", "crop", "flip", "grid_sample", "interpolate", "pad"]
 
 
 def interpolate(
@@ -50,7 +52,7 @@ def interpolate(
         return resample(input, maps)
     options = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     if has_torch_function_unary(input):
-        return _overridden(interpolate, input, *options)
+        return _overridden(interpolate, (input,), *options)
     _check_tensor("interpolate", input)
     if is_dynamo_compiling():
         size, scale_factor = (whole_calls.one_per_axis(given, input) for given in (size, scale_factor))
@@ -59,46 +61,45 @@ def interpolate(
 
 
 class _Latest(NamedTuple):
-    """The call of the latest flip. `fits` says whether an image is like the one it was for; it is made when the same
-    call comes a second time."""
+    """The latest call of a function that takes eager 2 us for a small image. Most calls are like the one before: that
+    is quicker to tell than what they are. `fits` says whether tensors are like those it was for; it is made when the
+    same call comes a second time."""
 
-    dims: tuple[int, ...]
-    fits: Callable[[object], bool]
-    call: Callable[[Tensor], Tensor]
+    given: Any
+    fits: Check
+    call: Callable[..., Tensor]
+
+    def followed_by(self, given: Any, call: Callable[..., Tensor], *tensors: Tensor) -> _Latest:
+        again = call is self.call and call is not torch.clone
+        return _Latest(given, check_of_same(*tensors) if again else _never, call)
 
 
-def _never(image: object) -> bool:
+def _never(*tensors: object) -> bool:
     return False
 
 
-_latest_flip = _Latest((), _never, torch.clone)
+_latest_flip = _latest_grid_sample = _Latest((), _never, torch.clone)
 
 
 def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
     """Reverse the order of the elements along dimensions; as `torch.flip`."""
-    # Eager flips a small image in 2 us. Most flips are like the one before: that is quicker to tell than what they are.
+    global _latest_flip
     latest = _latest_flip
-    if not is_dynamo_compiling() and dims == latest.dims and _are_integers(dims) and latest.fits(input):
+    if not is_dynamo_compiling() and dims == latest.given and _are_integers(dims) and latest.fits(input):
         return latest.call(input)
     if is_plain(input):
         if _are_integers(dims):
-            return _flip_and_remember(input, dims)
+            call = _flipped(input.dtype, input.shape, input.stride(), dims)
+            _latest_flip = latest.followed_by(dims, call, input)
+            return call(input)
         maps = arguments.flip_maps(input.ndim, dims)
         return resample(input, maps) if maps else input.clone()
     if has_torch_function_unary(input):
-        return _overridden(flip, input, dims)
+        return _overridden(flip, (input,), dims)
     _check_tensor("flip", input)
     if is_dynamo_compiling():
         return torch.ops.polyphase.flip(input, dims)  # type: ignore[no-any-return]
     return whole_calls.flip(input, dims)
-
-
-def _flip_and_remember(input: Tensor, dims: Any) -> Tensor:
-    global _latest_flip
-    call = _flipped(input.dtype, input.shape, input.stride(), dims)
-    again = call is _latest_flip.call and call is not torch.clone
-    _latest_flip = _Latest(dims, check_of_same(input) if again else _never, call)
-    return call(input)
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
@@ -113,7 +114,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             return input.clone()
         return resample(input, maps, border=arguments.border_value(value, mode, input.dtype, amounts))
     if has_torch_function_unary(input):
-        return _overridden(_pad, input, pad, mode, value)
+        return _overridden(_pad, (input,), pad, mode, value)
     _check_tensor("pad", input)
     if is_dynamo_compiling():
         return torch.ops.polyphase.pad(input, pad, mode, value)  # type: ignore[no-any-return]
@@ -138,6 +139,89 @@ def crop(input: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     if top >= 0 and left >= 0 and top + height <= rows and left + width <= columns:
         return input[..., top : top + height, left : left + width]
     return pad(input, (*_crop_amounts(left, width, columns), *_crop_amounts(top, height, rows)))
+
+
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Sample a (batch, channels, spatial...) image or volume where a grid says; as `torch.nn.functional.grid_sample`.
+
+    Corners are not aligned unless asked for; eager warns that they once were. Beyond PyTorch:
+
+    * uint8 images in every mode, rounded to the nearest (ties to even) and saturated, and `nearest` of every dtype,
+      both with a float32 or float64 grid;
+    * float32 grids for float16 and bfloat16 images. Coordinates of half precision are computed in float32 too.
+    """
+    global _latest_grid_sample
+    latest, given = _latest_grid_sample, (mode, padding_mode, align_corners)
+    if (
+        not is_dynamo_compiling()
+        and given == latest.given
+        and align_corners is latest.given[-1]  # 1 == True
+        and latest.fits(input, grid)
+    ):
+        return latest.call(input, grid)
+    if is_plain(input) and is_plain(grid):
+        options = arguments.warp_options(*given)
+        sampler = arguments.remembered_grid_warp(input.shape, input.dtype, grid.shape, grid.dtype, *options)
+        of_input, of_grid = ((one.dtype, one.shape, one.stride()) for one in (input, grid))
+        call = bound_warp(of_input, of_grid, sampler)
+        _latest_grid_sample = latest.followed_by(given, call, input, grid)
+        return call(input, grid)
+    if has_torch_function_variadic(input, grid):
+        return _overridden(grid_sample, (input, grid), *given)
+    _check_tensor("grid_sample", input)
+    _check_tensor("grid_sample", grid, "grid")
+    if is_dynamo_compiling():
+        return torch.ops.polyphase.grid_sample(input, grid, *given)  # type: ignore[no-any-return]
+    return whole_calls.grid_sample(input, grid, *given)
+
+
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """The grid of a batch of affine matrices; as `torch.nn.functional.affine_grid`.
+
+    `size`: (batch, channels, spatial...) of the output. Corners are not aligned unless asked for. `affine_sample` does
+    without a grid in memory.
+    """
+    if has_torch_function_unary(theta):
+        return _overridden(affine_grid, (theta,), size, align_corners)
+    _check_tensor("affine_grid", theta, "theta")
+    if is_dynamo_compiling():
+        return torch.ops.polyphase.affine_grid(theta, size, align_corners)  # type: ignore[no-any-return]
+    return whole_calls.affine_grid(theta, size, align_corners)
+
+
+def affine_sample(
+    input: Tensor,
+    theta: Tensor,
+    size: Sequence[int],
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """`grid_sample(input, affine_grid(theta, size))`, with no grid in memory.
+
+    `size` is as `affine_grid` has it: (batch, channels, spatial...) of the output. The channels are the input's,
+    whatever `size` says, as they are in that composition.
+    """
+    if is_plain(input) and is_plain(theta):
+        options = arguments.warp_options(mode, padding_mode, align_corners)
+        sampler = arguments.remembered_affine_warp(
+            input.shape, input.dtype, theta.shape, theta.dtype, arguments.affine_size(size), *options
+        )
+        return warp(input, theta, sampler)
+    given = (size, mode, padding_mode, align_corners)
+    if has_torch_function_variadic(input, theta):
+        return _overridden(affine_sample, (input, theta), *given)
+    _check_tensor("affine_sample", input)
+    _check_tensor("affine_sample", theta, "theta")
+    if is_dynamo_compiling():
+        return torch.ops.polyphase.affine_sample(input, theta, *given)  # type: ignore[no-any-return]
+    return whole_calls.affine_sample(input, theta, *given)
 
 
 def _are_integers(values: Any) -> bool:
@@ -182,15 +266,15 @@ def _crop_amounts(start: int, length: int, size: int) -> tuple[int, int]:
     return before, length - size - before
 
 
-def _overridden(function: Callable[..., Tensor], input: Tensor, *options: object) -> Tensor:
+def _overridden(function: Callable[..., Tensor], tensors: tuple[Tensor, ...], *options: object) -> Tensor:
     """What a tensor subclass or a function mode makes of the call."""
-    result: Tensor = handle_torch_function(function, (input,), input, *options)
+    result: Tensor = handle_torch_function(function, tensors, *tensors, *options)
     return result
 
 
-def _check_tensor(name: str, input: object) -> None:
-    if not isinstance(input, Tensor):
+def _check_tensor(name: str, tensor: object, what: str = "image") -> None:
+    if not isinstance(tensor, Tensor):
         raise NotATensorError(
-            f"{name} of a {type(input).__name__}; the image must be a torch.Tensor: "
+            f"{name} of a {type(tensor).__name__}; the {what} must be a torch.Tensor: "
             "convert it with torch.as_tensor or torch.from_numpy"
         )

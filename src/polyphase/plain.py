@@ -27,7 +27,7 @@ try:
 except ImportError:
     _CAN_TELL = False
 
-Check: TypeAlias = Callable[[object], bool]
+Check: TypeAlias = Callable[..., bool]
 
 DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
@@ -51,18 +51,18 @@ def is_plain(image: object) -> bool:
     )
 
 
-def check_of_same(image: Tensor) -> Check:
-    """A check that a tensor is as the given one, which is plain, and of its sizes and strides.
+def check_of_same(*tensors: Tensor) -> Check:
+    """A check that tensors are as the given ones, which are plain, and of their sizes and strides.
 
     It does for `is_plain` and for a look-up by shape, at a third of the cost of both.
     """
-    same = _guard(image, [list(image.shape)], [list(image.stride())])
+    same = _guard(tensors, [list(one.shape) for one in tensors], [list(one.stride()) for one in tensors])
 
-    def check(other: object) -> bool:
+    def check(*others: object) -> bool:
         return (
-            same(other)
+            same(*others)
             and not _len_torch_dispatch_stack()
-            and not has_torch_function_unary(other)
+            and not has_torch_function_unary(others[0])
             and forward_ad._current_level < 0
         )
 
@@ -101,12 +101,12 @@ def _like(example: Tensor) -> Check:
     """Whether a tensor has the Python type, dtype, device and rank of the example, needs no gradient, and has the same
     dispatch keys after the thread's own are added and taken away: it would call the same kernels."""
     any_size = [[None] * example.dim()]
-    return _guard(example, any_size, any_size)
+    return _guard((example,), any_size, any_size)
 
 
-def _guard(example: Tensor, sizes: list[Any], strides: list[Any]) -> Check:
+def _guard(examples: tuple[Tensor, ...], sizes: list[Any], strides: list[Any]) -> Check:
     guard_like: Any = guards.TensorGuards  # its stub is wrong
-    check: Check = guard_like(example, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    check: Check = guard_like(*examples, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
     return check
 
 

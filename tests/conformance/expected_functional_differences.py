@@ -23,11 +23,15 @@ from tests.conformance.functional import Asked
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A call of the functional API, and the ATen calls that eager makes of it: None where we do not decompose them."""
+    """A call of the functional API, and the ATen calls that eager makes of it: None where we do not decompose them.
+
+    `place`: of gradients, whose it is among the tensors.
+    """
 
     asked: Asked
     forward: Call | None
     backward: Call | None = None
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,14 @@ GRADIENT_STRIDES = (
         "a constant pad that only pads: its gradient is a crop, which eager clones from a view",
         lambda seen: seen.asked.mode == "constant" and min(seen.asked.amounts, default=0) >= 0,
     ),
+    Difference(
+        "grid_sample: eager's gradient of an image is contiguous whatever the image; ours lies as the image does",
+        lambda seen: seen.asked.name == "grid_sample" and seen.place == 0,
+    ),
+    Difference(
+        "affine_grid: eager's gradient of theta is what a matrix product leaves, transposed; ours is contiguous",
+        lambda seen: seen.asked.name == "affine_grid",
+    ),
 )
 
 TABLES = {"forward": FORWARD, "backward": BACKWARD, "strides": STRIDES, "gradient strides": GRADIENT_STRIDES}
@@ -163,6 +175,11 @@ def _wraps_nothing(asked: Asked) -> bool:
 
 def _wraps_more_than_is_left(asked: Asked) -> bool:
     return asked.mode == "circular" and any(0 < _left(*axis) < max(axis[1:]) for axis in padded_axes(asked))
+
+
+def _is_overlooked(asked: Asked) -> bool:
+    size = asked.arguments["size"]
+    return bool(asked.arguments["align_corners"]) and min(size) == 0 and min(size[2:]) == 1
 
 
 OTHER_OUTCOMES = {
@@ -215,6 +232,27 @@ OTHER_OUTCOMES = {
             "takes it",
             "circular pad of more than is left after the crop; eager cannot copy within overlapping memory",
             _wraps_more_than_is_left,
+        ),
+    ),
+    "grid_sample": (
+        OtherOutcome("takes it", "uint8 in every mode", lambda asked: asked.image.dtype == torch.uint8),
+        OtherOutcome("takes it", "nearest moves every dtype", lambda asked: asked.mode == "nearest"),
+        OtherOutcome(
+            "takes it",
+            "coordinates of float32 for half precision",
+            lambda asked: asked.image.dtype.itemsize == 2 and asked.arguments["grid"].dtype == torch.float32,
+        ),
+    ),
+    "affine_grid": (
+        OtherOutcome(
+            "refuses it",
+            "a size with a 0; eager does not look for one where corners are aligned and a size is 1",
+            _is_overlooked,
+        ),
+        OtherOutcome(
+            "raises another error",
+            "a size with a 0 that eager does not see, but whose batch is not theta's",
+            _is_overlooked,
         ),
     ),
     "flip": (OtherOutcome("takes it", "flip moves every dtype", lambda asked: asked.image.dtype in RARE_DTYPES),),

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 import polyphase.functional as P
+from polyphase.sampling.warps import MODES, PADDINGS
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +29,13 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """`interpolate`, `flip` or `pad`."""
+        """`interpolate`, `flip`, `pad`, `grid_sample` or `affine_grid`."""
         return self.function.__name__
 
     @property
     def image(self) -> Tensor:
-        image: Tensor = self.arguments["input"]
+        """Or what is first."""
+        image: Tensor = next(iter(self.arguments.values()))
         return image
 
     @property
@@ -68,6 +70,10 @@ def _antialiased(
     return asked(P.interpolate, input, tuple(output_size), **options)
 
 
+def _grid_sampler(input: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Asked:
+    return asked(P.grid_sample, input, grid, MODES[mode], PADDINGS[padding], align_corners)
+
+
 #: PyTorch's functions, and our calls for theirs; None where there is none.
 REPLACED: dict[Callable[..., Tensor], Callable[..., Asked | None]] = {
     F.interpolate: functools.partial(asked, P.interpolate),
@@ -76,6 +82,10 @@ REPLACED: dict[Callable[..., Tensor], Callable[..., Asked | None]] = {
     torch.fliplr: lambda input: asked(P.flip, input, (1,)),
     torch.flipud: lambda input: asked(P.flip, input, (0,)),
     torch.ops.aten._upsample_bilinear2d_aa: _antialiased,
+    F.grid_sample: functools.partial(asked, P.grid_sample),
+    torch.grid_sampler_2d: _grid_sampler,
+    torch.grid_sampler_3d: _grid_sampler,
+    F.affine_grid: functools.partial(asked, P.affine_grid),
 }
 
 

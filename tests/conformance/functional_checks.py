@@ -36,13 +36,16 @@ def outputs(case: Case) -> Pair:
     return Pair(case, Seen(mode.call, aten.forward), ours, eager)
 
 
-def gradients(case: Case) -> Pair:
-    """Of the image. A gradient that comes in lies in memory as the output does."""
+def gradients(case: Case) -> list[Pair]:
+    """Of each tensor. A gradient that comes in lies in memory as the output does."""
     with OnFunctional() as mode:
-        (ours,) = case.gradients()
+        ours = case.gradients()
     with eager_on(mode.call) as aten:
-        (eager,) = case.gradients()
-    return Pair(case, Seen(mode.call, aten.forward, aten.backward), ours, eager)
+        eager = case.gradients()
+    return [
+        Pair(case, Seen(mode.call, aten.forward, aten.backward, place), *both)
+        for place, both in enumerate(zip(ours, eager, strict=True))
+    ]
 
 
 @contextmanager
@@ -60,8 +63,8 @@ def forward_failures(case: Case) -> list[str]:
 
 
 def backward_failures(case: Case) -> list[str]:
-    pair = gradients(case)
-    found = [gradient_strides_failure(pair), *gradient_failures(pair)]
+    pairs = gradients(case)
+    found = [failure for pair in pairs for failure in (gradient_strides_failure(pair), *gradient_failures(pair))]
     return [f"{case.label} backward: {failure}" for failure in found if failure]
 
 
@@ -76,6 +79,10 @@ def gradient_strides_failure(pair: Pair) -> str | None:
     failure = same_strides(pair)
     if failure is None or expected.find(expected.GRADIENT_STRIDES, pair.seen) is None:
         return failure
+    if pair.seen.asked.name == "grid_sample":
+        return follows(pair, pair.seen.asked.image)
+    if pair.seen.asked.name == "affine_grid":
+        return follows(pair, torch.empty(pair.ours.shape))
     with OnFunctional():
         output = pair.case.run()
     return follows(pair, output)
@@ -87,9 +94,10 @@ def same_strides(pair: Pair) -> str | None:
 
 
 def follows(pair: Pair, other: Tensor) -> str | None:
-    """Whether ours lies in memory as a new tensor in the other one's memory format; a flip as a tensor like it."""
-    if pair.seen.asked.name == "flip":
-        want = torch.empty_like(other.to("meta"))
+    """Whether ours lies in memory as a new tensor in the other one's memory format; a flip as a tensor like it, and so
+    does the gradient of an image that was warped."""
+    if pair.seen.asked.name in ("flip", "grid_sample"):
+        want = torch.empty_like(other)
     else:
         suggested = torch._prims_common.suggest_memory_format(other)
         want = torch.empty(pair.ours.shape, device="meta", memory_format=suggested)
@@ -125,7 +133,7 @@ def gradient_failures(pair: Pair) -> Iterator[str | None]:
         return
     backward = pair.seen.backward
     if backward is None:
-        (want,) = pair.case.gradients(torch.float64)
+        want = pair.case.gradients(torch.float64)[pair.seen.place]
     else:
         want = of_decompositions.expected_backward(backward, backward_arithmetic)
     tolerance = torch.finfo(pair.ours.dtype).eps * (1 if pair.case.dtype in HALF else 16)
@@ -134,7 +142,7 @@ def gradient_failures(pair: Pair) -> Iterator[str | None]:
 
 def gradient_equals_eager(pair: Pair) -> str | None:
     if pair.case.dtype in HALF:
-        (truth,) = pair.case.gradients(torch.float64)
+        truth = pair.case.gradients(torch.float64)[pair.seen.place]
         return no_farther(pair.ours, pair.eager, truth)
     return close(pair.ours, pair.eager)
 

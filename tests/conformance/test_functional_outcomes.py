@@ -21,7 +21,13 @@ from tests.conformance.expected_functional_differences import OTHER_OUTCOMES, RA
 from tests.conformance.functional import Asked, asked
 from tests.support.samples import DTYPES
 
-EAGER: dict[str, Callable[..., Tensor]] = {"interpolate": F.interpolate, "pad": F.pad, "flip": torch.flip}
+EAGER: dict[str, Callable[..., Tensor]] = {
+    "interpolate": F.interpolate,
+    "pad": F.pad,
+    "flip": torch.flip,
+    "grid_sample": F.grid_sample,
+    "affine_grid": F.affine_grid,
+}
 MODES = (
     *("nearest", "nearest-exact", "area", "linear", "bilinear", "trilinear", "bicubic"),
     *("lanczos", "hamming", "box", "unknown"),
@@ -106,15 +112,50 @@ def flips() -> Iterator[Asked]:
         yield asked(P.flip, torch.arange(24).reshape(2, 3, 4).to(dtype), (0, -1))
 
 
+def grid_samples() -> Iterator[Asked]:
+    warp_modes = ("bilinear", "nearest", "bicubic", "unknown")
+    shape: tuple[int, ...]
+    for shape in SHAPES[2:4]:
+        grid = torch.zeros(shape[0], *shape[2:], len(shape) - 2)
+        for dtype, grid_dtype, mode in product((*DTYPES, *RARE_DTYPES), DTYPES, warp_modes):
+            yield asked(P.grid_sample, torch.zeros(shape).to(dtype), grid.to(grid_dtype), mode, "zeros", False)
+    for shape, grid_shape in product(
+        (*SHAPES, *EMPTY, ()), ((2, 4, 5, 2), (2, 0, 5, 2), (1, 2, 2, 3, 3), (0, 4, 5, 2), ())
+    ):
+        for padding, align_corners in product(("zeros", "border", "reflection", "unknown"), (False, True)):
+            yield asked(P.grid_sample, torch.zeros(shape), torch.zeros(grid_shape), "bilinear", padding, align_corners)
+
+
+def affine_grids() -> Iterator[Asked]:
+    sizes = (
+        (1, 3, 4, 5),
+        (2, 1, 1, 1),
+        (2, 3, 4, 1, 2),
+        (2, 3, 4),
+        (0, 3, 1, 5),
+        (2, 0, 1, 5),
+        (2, 3, 0, 1),
+        (2, 3, 1, -1),
+    )
+    for shape, size, align_corners in product(
+        ((1, 2, 3), (2, 2, 3), (0, 2, 3), (2, 3, 4), (2, 3)), sizes, (False, True)
+    ):
+        yield asked(P.affine_grid, torch.zeros(shape), size, align_corners)
+    for dtype in (*DTYPES, *RARE_DTYPES):
+        yield asked(P.affine_grid, torch.zeros(2, 2, 3).to(dtype), (2, 1, 3, 4), False)
+
+
 #: Values are compared where they are moved; others are elsewhere. Uninitialised memory may be right by chance.
 CALLS: dict[str, tuple[Callable[[], Iterator[Asked]], bool]] = {
     "interpolate": (resizes, False),
     "pad": (pads, True),
     "flip": (flips, True),
+    "grid_sample": (grid_samples, False),
+    "affine_grid": (affine_grids, False),
 }
 
 
-@pytest.mark.filterwarnings("ignore:ComplexHalf")
+@pytest.mark.filterwarnings("ignore:ComplexHalf", "ignore:.*affine_grid behavior has changed")
 @pytest.mark.parametrize("name", CALLS)
 def test_outcomes(name: str) -> None:
     calls, comparable = CALLS[name]

@@ -61,7 +61,7 @@ def cases(name: str, dtype: torch.dtype, large: bool = False) -> Iterator[Case]:
     for sample in op.sample_inputs("cpu", dtype, requires_grad=False):
         if (sample.input.numel() > LARGE) != large:
             continue
-        label = f"{name} {tuple(sample.input.shape)} {_without_tensors(sample.args)} {sample.kwargs}"
+        label = f"{name} {tuple(sample.input.shape)} {without_tensors(sample.args)} {sample.kwargs}"
         function, tensors = function_of_tensors(op, sample)
         yield Case(label, function, tensors, index_only, name in UNTOUCHED)
 
@@ -80,7 +80,7 @@ def function_of_tensors(op: Any, sample: Any) -> tuple[Callable[..., Tensor], tu
     return function, tuple(everything[place] for place in places)
 
 
-def _without_tensors(args: tuple[Any, ...]) -> list[Any]:
+def without_tensors(args: tuple[Any, ...]) -> list[Any]:
     return [tuple(value.shape) if isinstance(value, Tensor) else value for value in args]
 
 

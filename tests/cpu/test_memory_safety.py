@@ -141,7 +141,7 @@ def assert_stays_within(case: Case, sources: Arena, targets: Arena, at_end: bool
         return outputs[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "_empty_strided", empty_strided)
+        patch.setattr(launch, "empty_strided", empty_strided)
         protect(sources.first, Arena.PAGES * mmap.PAGESIZE, mmap.PROT_READ)
         case.run(guarded)
         protect(sources.first, Arena.PAGES * mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE)

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import torch
 
-from polyphase.cpu.plan import Plan
+from polyphase.cpu.plan import Arithmetic, Plan, WarpPlan
 from polyphase.cpu.pointwise import CPP_TYPES, ROUNDED, cpp_expression
 from polyphase.sampling.pointwise import VALUE, Channel, Expression, Operand, operands_of
 
 KERNEL_SYMBOL = "polyphase_kernel"
 
 _FILE = """\
-#include "polyphase/resample.h"
+#include "polyphase/{header}.h"
 #include "polyphase/scalar.h"
 
 namespace polyphase {{
 {functions}
-using Run = Resample<{load}, {sampler}, {store}>;
+using Run = {run};
 
 }}  // namespace polyphase
 
-extern "C" __attribute__((visibility("default"))) const polyphase::Kernel {symbol} = polyphase::Run::kernel();
+extern "C" __attribute__((visibility("default"))) const auto {symbol} = polyphase::Run::kernel();
 """
+
+#: By the bytes of an element that is only moved.
+_MOVED = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "Bytes16"}
+_WARP_FILTERS = {"nearest": "Nearest", "bilinear": "Linear", "bicubic": "Cubic"}
 
 _FUNCTION = """
 struct {name} {{
@@ -35,17 +39,30 @@ struct {name} {{
 """
 
 
-def kernel_source(plan: Plan) -> str:
+def kernel_source(plan: Plan | WarpPlan) -> str:
+    load, store = _load(plan), _store(plan)
+    header, run = _warp(plan, load, store) if isinstance(plan, WarpPlan) else _resample(plan, load, store)
+    return _FILE.format(header=header, functions=load + store, run=run, symbol=KERNEL_SYMBOL)
+
+
+def _resample(plan: Plan, load: str, store: str) -> tuple[str, str]:
     unchanged = f"Unchanged<{'uint8_t' if plan.source is None else CPP_TYPES[plan.work]}>"
-    load = _load(plan)
-    store = _store(plan)
-    return _FILE.format(
-        functions=load + store,
-        load="Load" if load else unchanged,
-        sampler=_sampler(plan),
-        store="Store" if store else unchanged,
-        symbol=KERNEL_SYMBOL,
-    )
+    return "resample", f"Resample<{_name(load, unchanged)}, {_sampler(plan)}, {_name(store, unchanged)}>"
+
+
+def _warp(plan: WarpPlan, load: str, store: str) -> tuple[str, str]:
+    work = _MOVED[plan.element_bytes] if plan.source is None else CPP_TYPES[plan.work]
+    unchanged = f"Unchanged<{work}>"
+    loads = f"Widened<uint8_t, {work}>" if _widens(plan) else unchanged
+    types = f"{_WARP_FILTERS[plan.mode]}, {CPP_TYPES[plan.coordinates]}, {CPP_TYPES[plan.positions]}, {plan.axes}"
+    if plan.gradients:
+        return "warp_gradients", f"WarpGradients<{_name(load, loads)}, {types}>"
+    return "warp", f"Warp<{_name(load, loads)}, {types}, {_name(store, unchanged)}>"
+
+
+def _name(function: str, otherwise: str) -> str:
+    """What a generated function is called, if there is one."""
+    return function.split()[1] if function else otherwise
 
 
 def slots(kind: type[Channel] | type[Operand], *expressions: Expression) -> list[int]:
@@ -61,9 +78,14 @@ def _sampler(plan: Plan) -> str:
     return f"MovingSampler<{moved}, Arithmetic::{nearest}>"
 
 
-def _load(plan: Plan) -> str:
-    """From what is in memory to what is summed; "" where that is the same."""
-    if plan.source is None or (plan.prologue == VALUE and plan.source == plan.work):
+def _widens(plan: Arithmetic) -> bool:
+    """Whether integers become floats when they are loaded, and nothing else happens: a template knows how."""
+    return plan.prologue == VALUE and plan.source == torch.uint8 and plan.work != torch.uint8
+
+
+def _load(plan: Arithmetic) -> str:
+    """From what is in memory to what is summed; "" where that is the same, or only wider."""
+    if plan.source is None or _widens(plan) or (plan.prologue == VALUE and plan.source == plan.work):
         return ""
     if plan.prologue == VALUE:
         body = "    static_cast<void>(operands);\n    convert(in, out, n);"
@@ -72,19 +94,24 @@ def _load(plan: Plan) -> str:
     return _FUNCTION.format(name="Load", stored=CPP_TYPES[plan.source], target=CPP_TYPES[plan.work], body=body)
 
 
-def _store(plan: Plan) -> str:
-    """From what was summed to what goes to memory. Sums in half precision are rounded before anything else."""
+def _store(plan: Arithmetic) -> str:
+    """From what was summed to what goes to memory. Sums are rounded to what is sampled before anything else."""
     if plan.source is None or (plan.epilogue == VALUE and plan.target == plan.work):
         return ""
-    if plan.epilogue == VALUE:
+    if plan.epilogue == VALUE and plan.sampled in ROUNDED:
         body = "    static_cast<void>(operands);\n    convert(in, out, n);"
     else:
-        value = f"rounded<{CPP_TYPES[plan.sampled]}>(in[i])" if plan.sampled in ROUNDED else "in[i]"
-        body = _loops(plan, plan.epilogue, plan.sampled, value)
+        body = _loops(plan, plan.epilogue, plan.sampled, _sampled_value(plan))
     return _FUNCTION.format(name="Store", stored=CPP_TYPES[plan.work], target=CPP_TYPES[plan.target], body=body)
 
 
-def _loops(plan: Plan, expression: Expression, dtype: torch.dtype, value: str) -> str:
+def _sampled_value(plan: Arithmetic) -> str:
+    if plan.sampled in ROUNDED:
+        return f"rounded<{CPP_TYPES[plan.sampled]}>(in[i])"
+    return "saturated(in[i])" if plan.sampled == torch.uint8 and plan.work != torch.uint8 else "in[i]"
+
+
+def _loops(plan: Arithmetic, expression: Expression, dtype: torch.dtype, value: str) -> str:
     """One loop for rows of one channel, whose vector operands are constants, and one for interleaved channels."""
     vectors = _pointers(plan, expression, Channel, "vectors", "channels")
     tensors = _pointers(plan, expression, Operand, "tensors", "operands")
@@ -102,7 +129,7 @@ def _loops(plan: Plan, expression: Expression, dtype: torch.dtype, value: str) -
 
 
 def _pointers(
-    plan: Plan, expression: Expression, kind: type[Channel] | type[Operand], field: str, name: str
+    plan: Arithmetic, expression: Expression, kind: type[Channel] | type[Operand], field: str, name: str
 ) -> list[str]:
     """The operands' data, typed. Their places are those among all the program's operands."""
     places = slots(kind, plan.prologue, plan.epilogue)

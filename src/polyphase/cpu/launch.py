@@ -51,7 +51,7 @@ def bound(
     try:
         return _bind(dtype, shape, strides, maps, transposed, in_size, border)
     except (CompilerMissingError, BuildFailedError) as error:
-        _warn_once(error)
+        warn_once(error)
         return functools.partial(plain_torch.resample, maps=maps, transposed=transposed, in_size=in_size, border=border)
 
 
@@ -72,7 +72,7 @@ def _bind(
         raise WrongInputError("maps with more than one constant border; there is one value: make them a program")
     out_strides = output_strides(shape, strides, out_shape, keeps_strides(maps))
     if 0 in out_shape:
-        return lambda image: _empty_strided(out_shape, out_strides, dtype)
+        return lambda image: empty_strided(out_shape, out_strides, dtype)
     weighted = any(_may_sum(one, transposed) for one in maps)
     kernel = _kernel(dtype, weighted, settings.forced_isa())
     launch, threads = kernels.launcher().launch, torch.get_num_threads
@@ -83,7 +83,7 @@ def _bind(
     )  # fmt: skip
 
     def call(image: Tensor) -> Tensor:
-        out = _empty_strided(out_shape, out_strides, dtype)
+        out = empty_strided(out_shape, out_strides, dtype)
         launch(handle, image.data_ptr(), out.data_ptr(), threads())
         return out
 
@@ -116,7 +116,7 @@ def run(
     )
     out_shape = (*image.shape[:2], *after)
     strides = dense_strides(out_shape, channels_last and len(out_shape) in CHANNELS_LAST)
-    out = _empty_strided(out_shape, strides, program.target)
+    out = empty_strided(out_shape, strides, program.target)
     if out.numel() == 0:
         return out
     vectors = [(channels or {})[slot].contiguous() for slot in emit.slots(Channel, plan.prologue, plan.epilogue)]
@@ -191,7 +191,7 @@ def _bytes(scalar: Tensor) -> bytes:
 
 
 @functools.cache
-def _warn_once(error: Exception) -> None:
+def warn_once(error: Exception) -> None:
     warnings.warn(
         f"Polyphase runs on plain PyTorch operations, correct but slow: {error}", NoKernelsWarning, stacklevel=4
     )
@@ -207,4 +207,4 @@ def _find_empty_strided() -> Callable[[Sizes, Sizes, torch.dtype], Tensor]:
         return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
 
 
-_empty_strided = _find_empty_strided()
+empty_strided = _find_empty_strided()

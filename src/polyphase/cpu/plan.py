@@ -1,5 +1,6 @@
-"""How a program runs on the CPU: everything its kernel's source depends on. Sizes and recipes are not among it, so that
-one kernel serves bilinear and bicubic, every size, and the adjoints of both."""
+"""How a program runs on the CPU: everything its kernel's source depends on. Sizes, recipes and memory order are not
+among it, so that one kernel serves bilinear and bicubic, every size, and the adjoints of both; and one warp's kernel
+grids and matrices, every padding, and corners aligned or not."""
 
 from __future__ import annotations
 
@@ -9,17 +10,21 @@ import torch
 
 from polyphase.sampling.pointwise import VALUE, Expression
 from polyphase.sampling.programs import Axes, Program
+from polyphase.sampling.warps import Warp
+
+HALF = (torch.float16, torch.bfloat16)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """source: None where values are only moved: then they are bytes, and elements of so many bytes a run-time matter.
-    weighted: outputs may be sums, else each is one input. isa: the instruction set the kernel is built for."""
+@dataclass(frozen=True, kw_only=True)
+class Arithmetic:
+    """What is done to values before and after they are sampled.
+
+    source: None where values are only moved: then they are bytes. isa: the instruction set the kernel is built for.
+    """
 
     source: torch.dtype | None
     sampled: torch.dtype
     target: torch.dtype
-    weighted: bool
     isa: str
     prologue: Expression = VALUE
     epilogue: Expression = VALUE
@@ -27,23 +32,90 @@ class Plan:
     @property
     def work(self) -> torch.dtype:
         """The dtype sums are made in: half precision is summed in float32."""
-        return torch.float32 if self.sampled in (torch.float16, torch.bfloat16) else self.sampled
+        return torch.float32 if self.sampled in HALF else self.sampled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Arithmetic):
+    """Of axis maps. weighted: outputs may be sums, else each is one input; of how many bytes is then a run-time
+    matter."""
+
+    weighted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarpPlan(Arithmetic):
+    """coordinates: the dtype of the grid or matrix. element_bytes: of values that are only moved. gradients: the kernel
+    of the warp's gradients instead."""
+
+    coordinates: torch.dtype
+    mode: str
+    axes: int
+    element_bytes: int = 0
+    gradients: bool = False
+
+    @property
+    def positions(self) -> torch.dtype:
+        return torch.float64 if self.coordinates == torch.float64 else torch.float32
+
+    @property
+    def work(self) -> torch.dtype:
+        return super().work if self.mode == "nearest" and not self.gradients else self.positions
 
 
 def plan_program(program: Program, isa: str) -> Plan:
-    assert isinstance(program.sampler, Axes), "warps have kernels of their own"
+    assert isinstance(program.sampler, Axes), "a warp is planned by plan_warp"
     weighted = any(axis_map.weighted for axis_map in program.sampler.maps)
     if not weighted and program.prologue == program.epilogue == VALUE:
         return plan_move(program.source, isa)
-    return Plan(program.source, program.sampled, program.target, weighted, isa, program.prologue, program.epilogue)
+    return Plan(
+        source=program.source,
+        sampled=program.sampled,
+        target=program.target,
+        weighted=weighted,
+        isa=isa,
+        prologue=program.prologue,
+        epilogue=program.epilogue,
+    )
 
 
 def plan_move(dtype: torch.dtype, isa: str) -> Plan:
     """The dtype decides one thing alone: the nearest pixel of a float64 image is found by a double ratio."""
     finds = torch.float64 if dtype == torch.float64 else torch.uint8
-    return Plan(None, finds, finds, weighted=False, isa=isa)
+    return Plan(source=None, sampled=finds, target=finds, weighted=False, isa=isa)
 
 
 def plan_sums(dtype: torch.dtype, isa: str) -> Plan:
     """Weighted maps without arithmetic around them."""
-    return Plan(dtype, dtype, dtype, weighted=True, isa=isa)
+    return Plan(source=dtype, sampled=dtype, target=dtype, weighted=True, isa=isa)
+
+
+def plan_warp(program: Program, coordinates: torch.dtype, axes: int, isa: str) -> WarpPlan:
+    assert isinstance(program.sampler, Warp), "axis maps are planned by plan_program"
+    mode = program.sampler.mode
+    moves = mode == "nearest" and program.prologue == program.epilogue == VALUE
+    return WarpPlan(
+        source=None if moves else program.source,
+        sampled=program.sampled,
+        target=program.target,
+        isa=isa,
+        prologue=program.prologue,
+        epilogue=program.epilogue,
+        coordinates=coordinates,
+        mode=mode,
+        axes=axes,
+        element_bytes=program.source.itemsize if moves else 0,
+    )
+
+
+def plan_warp_gradients(dtype: torch.dtype, coordinates: torch.dtype, mode: str, axes: int, isa: str) -> WarpPlan:
+    return WarpPlan(
+        source=dtype,
+        sampled=dtype,
+        target=dtype,
+        isa=isa,
+        coordinates=coordinates,
+        mode=mode,
+        axes=axes,
+        gradients=True,
+    )

@@ -11,13 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _are_functorch_transforms_active
-from torch._functorch.utils import enable_single_level_autograd_function
-from torch.autograd.forward_ad import _set_fwd_grad_enabled
 from torch.autograd.function import _SingleLevelFunction
 
 from polyphase.cpu import launch
 from polyphase.cpu.layout import keeps_strides
+from polyphase.ops import levels
 from polyphase.ops.library import LIBRARY
 from polyphase.plain import forward_mode_is_on
 from polyphase.sampling.axis_maps import AxisMap
@@ -70,16 +68,10 @@ def _is_plain_bicubic(maps: tuple[AxisMap, ...]) -> bool:
 
 
 class _Differentiable(_SingleLevelFunction):
-    """One level of differentiation. torch.func nests them: the dispatcher comes here for each, and below autograd finds
-    the next. As an autograd function switches differentiation off for all that its forward calls, it is switched on
-    again for the levels below."""
-
     @staticmethod
-    def forward(image: Tensor, maps: str, in_size: Sequence[Size], transposed: bool, border: Any) -> Tensor:
-        if not _are_functorch_transforms_active():
-            return _below_autograd(image, maps, in_size, transposed, border)
-        with torch.enable_grad(), _set_fwd_grad_enabled(True):
-            return _below_autograd(image, maps, in_size, transposed, border)
+    def forward(*arguments: Any) -> Tensor:
+        result: Tensor = levels.forward(resample, *arguments)
+        return result
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -99,19 +91,11 @@ class _Differentiable(_SingleLevelFunction):
         return result
 
 
-def _with_derivatives(image: Tensor, maps: str, in_size: Sequence[Size], transposed: bool, border: Any) -> Tensor:
-    if not image.requires_grad and not forward_mode_is_on():
-        return _below_autograd(image, maps, in_size, transposed, border)
-    with enable_single_level_autograd_function():
-        result: Tensor = _Differentiable.apply(  # type: ignore[attr-defined]
-            image, maps, in_size, transposed, border
-        )
-    return result
-
-
-def _below_autograd(image: Tensor, maps: str, in_size: Sequence[Size], transposed: bool, border: Any) -> Tensor:
-    with torch._C._AutoDispatchBelowAutograd():
-        result: Tensor = resample(image, maps, in_size, transposed, border)
+def _with_derivatives(image: Tensor, *given: Any) -> Tensor:
+    if image.requires_grad or forward_mode_is_on():
+        result: Tensor = levels.recorded(_Differentiable, image, *given)
+    else:
+        result = levels.below_autograd(resample, image, *given)
     return result
 
 

@@ -1,7 +1,8 @@
 """Whole calls of the functional API: what they are on images that are not plain, and as torch operators.
 
-`polyphase::interpolate`, `flip` and `pad` stand for a call in a Dynamo graph, where its arguments can still be read.
-Below, they are the checks of `arguments.py` and one `polyphase::resample`.
+`polyphase::interpolate`, `flip`, `pad`, `grid_sample`, `affine_grid` and `affine_sample` stand for a call in a Dynamo
+graph, where its arguments can still be read. Below, they are the checks of `arguments` and one `polyphase::resample` or
+`polyphase::warp`; an affine grid is torch operations.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polyphase import arguments
-from polyphase.errors import NotSupportedError
+from polyphase.decompositions.warp import affine_grid_generator
+from polyphase.errors import MismatchedTensorsError, NotSupportedError
 from polyphase.ops.library import LIBRARY
 from polyphase.ops.resample import resample
+from polyphase.ops.warp import options, warp
 from polyphase.sampling.text import maps_to_text
+from polyphase.sampling.warps import Warp
 
 HALF = (torch.float16, torch.bfloat16)
 #: What eager's CPU autocast takes from half precision to float32: modes and numbers of axes.
@@ -61,6 +65,38 @@ def pad(image: Tensor, pad: Any, mode: str, value: Any) -> Tensor:
     return _resample(_as_under_autocast(image, mode, len(maps)), maps, border)
 
 
+def grid_sample(image: Tensor, grid: Tensor, mode: Any, padding_mode: Any, align_corners: Any) -> Tensor:
+    given = arguments.warp_options(mode, padding_mode, align_corners)
+    if not _all_have_kernels(image, grid):
+        return F.grid_sample(image, grid, *given)
+    image, grid = map(_float32_under_autocast, (image, grid))
+    return _warp(image, grid, arguments.grid_warp(image.shape, image.dtype, grid.shape, grid.dtype, *given))
+
+
+def affine_grid(theta: Tensor, size: Any, align_corners: Any) -> Tensor:
+    aligned = arguments.corners_are_aligned(align_corners)
+    if not _all_have_kernels(theta):
+        return F.affine_grid(theta, size, aligned)
+    size = arguments.affine_size(size)
+    arguments.check_theta(theta.shape, theta.dtype, size)
+    return affine_grid_generator(theta, size, aligned).contiguous()
+
+
+def affine_sample(image: Tensor, theta: Tensor, size: Any, mode: Any, padding_mode: Any, align_corners: Any) -> Tensor:
+    given = arguments.warp_options(mode, padding_mode, align_corners)
+    if not _all_have_kernels(image, theta):
+        return F.grid_sample(image, F.affine_grid(theta, size, given[-1]), *given)
+    image, theta = map(_float32_under_autocast, (image, theta))
+    size = arguments.affine_size(size)
+    sampler = arguments.affine_warp(image.shape, image.dtype, theta.shape, theta.dtype, size, *given)
+    return _warp(image, theta, sampler)
+
+
+def _warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
+    result: Tensor = warp(image, coordinates, *options(sampler))
+    return result
+
+
 def _resample(image: Tensor, maps: arguments.Maps, border: float = 0) -> Tensor:
     if not maps:
         return image.clone()
@@ -75,6 +111,15 @@ def _have_kernels(image: Tensor) -> bool:
         and image.layout is torch.strided
         and not (image.is_quantized or image.is_nested)
     )
+
+
+def _all_have_kernels(*tensors: Tensor) -> bool:
+    devices = list(dict.fromkeys(str(one.device) for one in tensors))
+    if len(devices) > 1:
+        raise MismatchedTensorsError(
+            f"an image on {devices[0]} with coordinates on {devices[1]}; both must be on one device: move one with .to"
+        )
+    return all(map(_have_kernels, tensors))
 
 
 def _check_eager_has(image: Tensor, mode: str, antialias: bool) -> None:
@@ -93,6 +138,11 @@ def _as_under_autocast(image: Tensor, mode: str, axes: int) -> Tensor:
     return image
 
 
+def _float32_under_autocast(tensor: Tensor) -> Tensor:
+    """As eager's CPU autocast has grid_sample."""
+    return tensor.float() if tensor.dtype in HALF and torch.is_autocast_enabled("cpu") else tensor
+
+
 LIBRARY.define(
     "interpolate(Tensor input, SymInt[]? size, float[]? scale_factor, str mode, bool? align_corners, "
     "bool? recompute_scale_factor, bool antialias) -> Tensor",
@@ -100,9 +150,20 @@ LIBRARY.define(
 )
 LIBRARY.define("flip(Tensor input, int[] dims) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
 LIBRARY.define("pad(Tensor input, SymInt[] pad, str mode, float? value) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
-LIBRARY.impl("interpolate", interpolate, "CompositeImplicitAutograd")
-LIBRARY.impl("flip", flip, "CompositeImplicitAutograd")
-LIBRARY.impl("pad", pad, "CompositeImplicitAutograd")
+LIBRARY.define(
+    "grid_sample(Tensor input, Tensor grid, str mode, str padding_mode, bool? align_corners) -> Tensor",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+LIBRARY.define(
+    "affine_grid(Tensor theta, SymInt[] size, bool? align_corners) -> Tensor", tags=torch.Tag.pt2_compliant_tag
+)
+LIBRARY.define(
+    "affine_sample(Tensor input, Tensor theta, SymInt[] size, str mode, str padding_mode, bool? align_corners) "
+    "-> Tensor",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+for _call in (interpolate, flip, pad, grid_sample, affine_grid, affine_sample):
+    LIBRARY.impl(_call.__name__, _call, "CompositeImplicitAutograd")
 
 
 def one_per_axis(value: Any, image: Tensor) -> Sequence[Any] | None:

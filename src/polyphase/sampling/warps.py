@@ -78,13 +78,14 @@ def sample(image: Tensor, grid: Tensor, mode: str, padding: str, align_corners: 
     total = None
     for combination in itertools.product(*axes):
         indices, weights, insides = zip(*combination, strict=True)
-        touched = reduce(torch.logical_and, insides)
+        touched = reduce(torch.logical_and, insides)[:, None]
         values = _take_pixels(image, indices)
         if mode != "nearest":
             weight = reduce(torch.mul, weights)
-            touched = touched & (weight != 0)
             values = values.to(grid.dtype)
-        values = torch.where(touched[:, None], values, torch.scalar_tensor(0, dtype=values.dtype, device=values.device))
+            # A finite value changes nothing where its weight is 0, but there the weight may have a slope.
+            touched = touched & ((weight != 0)[:, None] | torch.isfinite(values))
+        values = torch.where(touched, values, torch.scalar_tensor(0, dtype=values.dtype, device=values.device))
         term = values if mode == "nearest" else values * weight[:, None]
         total = term if total is None else total + term
     assert total is not None
@@ -106,9 +107,11 @@ def _axis_taps(
             return [(pixel, None, inside)]
         first, offsets = torch.floor(position), range(2)
         places = [first + offset for offset in offsets]
-    kernel = filters.PLAIN[mode]
     fraction = position - first
-    weights = [kernel.weight(fraction - offset) for offset in offsets]
+    if mode == "bilinear":  # spelt out: the triangle has no slope at its top, where every pixel's own centre is
+        weights = [-fraction + 1, fraction]
+    else:
+        weights = [filters.PLAIN[mode].weight(fraction - offset) for offset in offsets]
     pixels = [_pixel(place, size) for place in places]
     return [(pixel, weight, inside) for weight, (pixel, inside) in zip(weights, pixels, strict=True)]
 

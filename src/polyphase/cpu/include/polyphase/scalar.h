@@ -251,4 +251,11 @@ inline double ceil(double x) { return __builtin_ceil(x); }
 inline float round_half_even(float x) { return __builtin_nearbyintf(x); }
 inline double round_half_even(double x) { return __builtin_nearbyint(x); }
 
+// The nearest uint8; what is no number is 0.
+template <class Float>
+inline uint8_t saturated(Float x) {
+  const Float least = x > 0 ? x : Float(0);
+  return static_cast<uint8_t>(static_cast<int32_t>(round_half_even(least < 255 ? least : Float(255))));
+}
+
 }  // namespace polyphase

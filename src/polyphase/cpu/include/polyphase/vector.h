@@ -34,13 +34,33 @@ struct Vec<float> {
 
   static Index load_index(const int32_t* p) { return _mm512_loadu_si512(p); }
   static Index advance(Index i, int32_t by) { return _mm512_add_epi32(i, _mm512_set1_epi32(by)); }
+  static Index sum(Index a, Index b) { return _mm512_add_epi32(a, b); }
   // Lane l is window[i[l]].
   static Vec pick(const float* window, Index i) {
     return {_mm512_permutex2var_ps(_mm512_loadu_ps(window), i, _mm512_loadu_ps(window + 16))};
   }
-  static Vec gather(const float* p, Index i) { return {_mm512_i32gather_ps(i, p, 4)}; }
+  // Into zeros: GCC would gather into whatever the register holds, and wait for it.
+  static Vec gather(const float* p, Index i) { return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff, i, p, 4)}; }
 
+  struct Pair;
+  // Lane l of both is p[i[l]] and p[i[l] + 1]: half the loads of two gathers.
+  static Pair gather_pairs(const float* p, Index i);
+  // Lane l of both is p[2 l] and p[2 l + 1].
+  static Pair load_pairs(const float* p);
+
+  // Lane l is lane i[l] of this.
+  Vec permuted(Index i) const { return {_mm512_permutexvar_ps(i, v)}; }
+  // Four lanes in front.
+  static Vec of_quad(__m128 quad) { return {_mm512_castps128_ps512(quad)}; }
+  __m128 quad() const { return _mm512_castps512_ps128(v); }
+  // This where `condition` is not 0, else 0.
+  Vec where(Index condition) const { return {_mm512_maskz_mov_ps(_mm512_test_epi32_mask(condition, condition), v)}; }
   bool has_nan() const { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
+  // Whether every lane is from `least` on and below `most`.
+  bool lies_between(Vec least, Vec most) const {
+    const __mmask16 from = _mm512_cmp_ps_mask(v, least.v, _CMP_GE_OQ);
+    return _mm512_mask_cmp_ps_mask(from, v, most.v, _CMP_LT_OQ) == 0xffff;
+  }
   // This value where `weight` is not 0, else 0.
   Vec where_nonzero(Vec weight) const {
     return {_mm512_maskz_mov_ps(_mm512_test_epi32_mask(_mm512_castps_si512(weight.v), _mm512_castps_si512(weight.v)), v)};
@@ -70,9 +90,13 @@ struct Vec<double> {
   static Vec pick(const double* window, Index i) {
     return {_mm512_permutex2var_pd(_mm512_loadu_pd(window), _mm512_cvtepi32_epi64(i), _mm512_loadu_pd(window + 8))};
   }
-  static Vec gather(const double* p, Index i) { return {_mm512_i32gather_pd(i, p, 8)}; }
+  static Vec gather(const double* p, Index i) { return {_mm512_mask_i32gather_pd(_mm512_setzero_pd(), 0xff, i, p, 8)}; }
 
   bool has_nan() const { return _mm512_cmp_pd_mask(v, v, _CMP_UNORD_Q) != 0; }
+  bool lies_between(Vec least, Vec most) const {
+    const __mmask8 from = _mm512_cmp_pd_mask(v, least.v, _CMP_GE_OQ);
+    return _mm512_mask_cmp_pd_mask(from, v, most.v, _CMP_LT_OQ) == 0xff;
+  }
   Vec where_nonzero(Vec weight) const {
     return {_mm512_maskz_mov_pd(_mm512_test_epi64_mask(_mm512_castpd_si512(weight.v), _mm512_castpd_si512(weight.v)), v)};
   }
@@ -81,6 +105,24 @@ struct Vec<double> {
   static __mmask8 first(int n) { return static_cast<__mmask8>((1u << n) - 1); }
 };
 
+struct Vec<float>::Pair {
+  Vec first, second;
+};
+// Two vectors of pairs to the first and the second of each.
+inline Vec<float>::Pair unzipped(__m512 low, __m512 high) {
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  return {{_mm512_permutex2var_ps(low, even, high)}, {_mm512_permutex2var_ps(low, odd, high)}};
+}
+inline Vec<float>::Pair Vec<float>::gather_pairs(const float* p, Index i) {
+  const auto pairs = [p](__m256i i) {
+    return _mm512_castpd_ps(_mm512_mask_i32gather_pd(_mm512_setzero_pd(), 0xff, i, p, 4));
+  };
+  return unzipped(pairs(_mm512_castsi512_si256(i)), pairs(_mm512_extracti64x4_epi64(i, 1)));
+}
+inline Vec<float>::Pair Vec<float>::load_pairs(const float* p) {
+  return unzipped(_mm512_loadu_ps(p), _mm512_loadu_ps(p + 16));
+}
 inline Vec<float> multiply_add(Vec<float> a, Vec<float> b, Vec<float> c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }
 
@@ -109,6 +151,7 @@ struct Vec<float> {
 
   static Index load_index(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static Index advance(Index i, int32_t by) { return _mm256_add_epi32(i, _mm256_set1_epi32(by)); }
+  static Index sum(Index a, Index b) { return _mm256_add_epi32(a, b); }
   static Vec pick(const float* window, Index i) {
     const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(window), i);
     const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(window + 8), i);
@@ -116,7 +159,19 @@ struct Vec<float> {
   }
   static Vec gather(const float* p, Index i) { return {_mm256_i32gather_ps(p, i, 4)}; }
 
+  struct Pair;
+  static Pair gather_pairs(const float* p, Index i);
+  static Pair load_pairs(const float* p);
+  Vec where(Index condition) const {
+    const __m256i none = _mm256_cmpeq_epi32(condition, _mm256_setzero_si256());
+    return {_mm256_andnot_ps(_mm256_castsi256_ps(none), v)};
+  }
+
   bool has_nan() const { return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0; }
+  bool lies_between(Vec least, Vec most) const {
+    const __m256 from = _mm256_cmp_ps(v, least.v, _CMP_GE_OQ), to = _mm256_cmp_ps(v, most.v, _CMP_LT_OQ);
+    return _mm256_movemask_ps(_mm256_and_ps(from, to)) == 0xff;
+  }
   Vec where_nonzero(Vec weight) const {
     return {_mm256_and_ps(v, _mm256_cmp_ps(weight.v, _mm256_setzero_ps(), _CMP_NEQ_UQ))};
   }
@@ -143,10 +198,33 @@ struct Vec<double> {
   static Vec gather(const double* p, Index i) { return {_mm256_i32gather_pd(p, i, 8)}; }
 
   bool has_nan() const { return _mm256_movemask_pd(_mm256_cmp_pd(v, v, _CMP_UNORD_Q)) != 0; }
+  bool lies_between(Vec least, Vec most) const {
+    const __m256d from = _mm256_cmp_pd(v, least.v, _CMP_GE_OQ), to = _mm256_cmp_pd(v, most.v, _CMP_LT_OQ);
+    return _mm256_movemask_pd(_mm256_and_pd(from, to)) == 0xf;
+  }
   Vec where_nonzero(Vec weight) const {
     return {_mm256_and_pd(v, _mm256_cmp_pd(weight.v, _mm256_setzero_pd(), _CMP_NEQ_UQ))};
   }
 };
+
+struct Vec<float>::Pair {
+  Vec first, second;
+};
+inline Vec<float>::Pair unzipped(__m256 low, __m256 high) {
+  const auto in_order = [](__m256 halves) {
+    return Vec<float>{_mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(halves), 0xd8))};
+  };
+  return {in_order(_mm256_shuffle_ps(low, high, 0x88)), in_order(_mm256_shuffle_ps(low, high, 0xdd))};
+}
+inline Vec<float>::Pair Vec<float>::gather_pairs(const float* p, Index i) {
+  const double* pairs = reinterpret_cast<const double*>(p);
+  const __m256 low = _mm256_castpd_ps(_mm256_i32gather_pd(pairs, _mm256_castsi256_si128(i), 4));
+  const __m256 high = _mm256_castpd_ps(_mm256_i32gather_pd(pairs, _mm256_extracti128_si256(i, 1), 4));
+  return unzipped(low, high);
+}
+inline Vec<float>::Pair Vec<float>::load_pairs(const float* p) {
+  return unzipped(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
+}
 
 inline Vec<float> multiply_add(Vec<float> a, Vec<float> b, Vec<float> c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
@@ -192,16 +270,45 @@ struct Vec {
     return result;
   }
 
+  struct Pair;
+  static Pair gather_pairs(const T* p, Index i) { return {gather(p, i), gather(p + 1, i)}; }
+  static Pair load_pairs(const T* p) { return {strided(p, 2), strided(p + 1, 2)}; }
+  static Index sum(Index a, Index b) {
+    for (int l = 0; l < kLanes; ++l) a.lane[l] += b.lane[l];
+    return a;
+  }
+  Vec where(Index condition) const {
+    Vec result;
+    for (int l = 0; l < kLanes; ++l) result.v[l] = condition.lane[l] != 0 ? v[l] : T(0);
+    return result;
+  }
+
+  static Vec strided(const T* p, int stride) {
+    Vec result;
+    for (int l = 0; l < kLanes; ++l) result.v[l] = p[l * stride];
+    return result;
+  }
+
   bool has_nan() const {
     bool found = false;
     for (int l = 0; l < kLanes; ++l) found |= v[l] != v[l];
     return found;
+  }
+  bool lies_between(Vec least, Vec most) const {
+    bool all = true;
+    for (int l = 0; l < kLanes; ++l) all &= (v[l] >= least.v[l]) & (v[l] < most.v[l]);
+    return all;
   }
   Vec where_nonzero(Vec weight) const {
     Vec result;
     for (int l = 0; l < kLanes; ++l) result.v[l] = weight.v[l] != 0 ? v[l] : T(0);
     return result;
   }
+};
+
+template <class T>
+struct Vec<T>::Pair {
+  Vec first, second;
 };
 
 template <class T>

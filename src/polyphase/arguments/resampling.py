@@ -1,13 +1,8 @@
-"""From the arguments of a call to its axis maps, with every check the call has to pass.
-
-Pure functions of shapes, dtypes and numbers. A mistake raises the exception that eager raises for the same call, with a
-message that names what was seen, what is allowed and the fix.
-"""
+"""From the arguments of `interpolate`, `flip` and `pad` to their axis maps."""
 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from numbers import Real
@@ -16,6 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from polyphase.arguments.integers import integer, integers
 from polyphase.errors import (
     NotSupportedError,
     WrongArgumentError,
@@ -158,9 +154,9 @@ def _sizes(size: Any, shape: Sequence[Size]) -> tuple[int, ...]:
     if size is None:
         raise WrongArgumentError("interpolate with neither size nor scale_factor; give one of them")
     if not isinstance(size, (tuple, list)):
-        return (_integer(size, "size"),) * axes
+        return (integer(size, "size"),) * axes
     _check_length(size, "size", shape)
-    return _integers(size, "size")
+    return integers(size, "size")
 
 
 def _scales(size: Any, scale_factor: Any, shape: Sequence[Size], tensors_too: bool) -> tuple[float, ...]:
@@ -206,7 +202,7 @@ def _check_not_empty(shape: Sequence[Size], mode: str) -> None:
 
 def flip_maps(rank: int, dims: Any) -> Maps:
     """The maps of `flip` from the first flipped dimension on; none where nothing is flipped."""
-    return _flip_maps(rank, _integers(dims, "dims"))
+    return _flip_maps(rank, integers(dims, "dims"))
 
 
 @lru_cache(maxsize=1024)
@@ -242,7 +238,7 @@ remembered_pad_maps = lru_cache(maxsize=1024)(pad_maps)
 
 
 def pad_amounts(pad: Any) -> tuple[int, ...]:
-    return _integers(pad, "pad")
+    return integers(pad, "pad")
 
 
 def _check_pad(rank: int, amounts: tuple[int, ...], mode: str) -> int:
@@ -311,25 +307,3 @@ def border_value(value: Any, mode: str, dtype: torch.dtype, amounts: tuple[int, 
     if not limits.min <= number <= limits.max and (exact or math.isfinite(number)):
         raise WrongSizeError(f"pad value {value} of a {dtype} image; it must be from {limits.min} to {limits.max}")
     return int(number) if exact else number
-
-
-def _integers(values: Any, name: str) -> tuple[int, ...]:
-    """Plain integers, which can key a cache: 2.0, True and a tensor compare equal to what they are not."""
-    if not isinstance(values, (tuple, list)):
-        raise WrongArgumentTypeError(
-            f"{name}={values!r} of type {type(values).__name__}; it must be a tuple or list of integers"
-        )
-    for value in values:
-        if type(value) is not int:
-            return tuple(_integer(each, name) for each in values)
-    return tuple(values)
-
-
-def _integer(value: Any, name: str) -> int:
-    """Also of a numpy integer, an integer tensor of one element, or a symbolic size, which becomes a constant."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise WrongArgumentTypeError(f"{name} has {value!r} of type {type(value).__name__}; it must be an integer")
-    try:
-        return operator.index(value)
-    except TypeError as error:
-        raise WrongArgumentTypeError(f"{name} has {value!r}, which is no integer; give plain integers") from error

@@ -1,0 +1,45 @@
+"""From the arguments of a call to what it asks for, with every check the call has to pass.
+
+Pure functions of shapes, dtypes and numbers. A mistake raises the exception that eager raises for the same call, with a
+message that names what was seen, what is allowed and the fix.
+"""
+
+from polyphase.arguments.resampling import (
+    FILTERS,
+    Maps,
+    border_value,
+    flip_maps,
+    pad_amounts,
+    pad_maps,
+    remembered_pad_maps,
+    resize_maps,
+)
+from polyphase.arguments.warping import (
+    affine_size,
+    affine_warp,
+    check_theta,
+    corners_are_aligned,
+    grid_warp,
+    remembered_affine_warp,
+    remembered_grid_warp,
+    warp_options,
+)
+
+__all__ = [
+    "FILTERS",
+    "Maps",
+    "affine_size",
+    "affine_warp",
+    "border_value",
+    "check_theta",
+    "corners_are_aligned",
+    "flip_maps",
+    "grid_warp",
+    "pad_amounts",
+    "pad_maps",
+    "remembered_affine_warp",
+    "remembered_grid_warp",
+    "remembered_pad_maps",
+    "resize_maps",
+    "warp_options",
+]

@@ -1,0 +1,43 @@
+"""Sizes, dimensions and amounts as plain integers."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+from polyphase.errors import WrongArgumentTypeError
+from polyphase.sampling.steps import Size
+
+
+def integers(values: Any, name: str) -> tuple[int, ...]:
+    """Plain integers, which can key a cache: 2.0, True and a tensor compare equal to what they are not."""
+    _check_sequence(values, name)
+    for value in values:
+        if type(value) is not int:
+            return tuple(integer(each, name) for each in values)
+    return tuple(values)
+
+
+def sizes(values: Any, name: str) -> tuple[Size, ...]:
+    """As `integers`, but symbolic sizes stay symbolic."""
+    _check_sequence(values, name)
+    return tuple(each if type(each) in (int, torch.SymInt) else integer(each, name) for each in values)
+
+
+def integer(value: Any, name: str) -> int:
+    """Also of a numpy integer, an integer tensor of one element, or a symbolic size, which becomes a constant."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise WrongArgumentTypeError(f"{name} has {value!r} of type {type(value).__name__}; it must be an integer")
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise WrongArgumentTypeError(f"{name} has {value!r}, which is no integer; give plain integers") from error
+
+
+def _check_sequence(values: Any, name: str) -> None:
+    if not isinstance(values, (tuple, list)):
+        raise WrongArgumentTypeError(
+            f"{name}={values!r} of type {type(values).__name__}; it must be a tuple or list of integers"
+        )

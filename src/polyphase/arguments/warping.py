@@ -1,0 +1,191 @@
+"""From the arguments of `grid_sample`, `affine_grid` and `affine_sample` to their warp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import torch
+
+from polyphase.arguments.integers import sizes
+from polyphase.errors import (
+    MismatchedTensorsError,
+    NotSupportedError,
+    WrongArgumentError,
+    WrongArgumentTypeError,
+    WrongDimensionError,
+    WrongSizeError,
+)
+from polyphase.sampling.steps import Size
+from polyphase.sampling.warps import MODES, PADDINGS, Warp
+
+Sizes: TypeAlias = Sequence[Size]
+
+#: The dtypes a floating image's coordinates can have, its own first. Half precision gains by coordinates in float32.
+COORDINATES = {
+    torch.float16: (torch.float16, torch.float32),
+    torch.bfloat16: (torch.bfloat16, torch.float32),
+    torch.float32: (torch.float32,),
+    torch.float64: (torch.float64,),
+}
+#: And those of every other image.
+OTHER_COORDINATES = (torch.float32, torch.float64)
+
+
+def warp_options(mode: Any, padding_mode: Any, align_corners: Any) -> tuple[str, str, bool]:
+    """What a call says besides its tensors. Nothing said about corners means that they are not aligned."""
+    if mode not in MODES:
+        raise WrongArgumentError(f"unknown grid_sample mode {mode!r}; choose one of: {', '.join(MODES)}")
+    if padding_mode not in PADDINGS:
+        raise WrongArgumentError(f"unknown padding_mode {padding_mode!r}; choose one of: {', '.join(PADDINGS)}")
+    return mode, padding_mode, corners_are_aligned(align_corners)
+
+
+def corners_are_aligned(align_corners: Any) -> bool:
+    if align_corners is None:
+        return False
+    if type(align_corners) is not bool:
+        raise WrongArgumentTypeError(
+            f"align_corners={align_corners!r} of type {type(align_corners).__name__}; it must be True, False or None"
+        )
+    return align_corners
+
+
+def affine_size(size: Any) -> tuple[Size, ...]:
+    """The (batch, channels, spatial...) of an affine grid's image."""
+    return sizes(size, "size")
+
+
+def grid_warp(
+    shape: Sizes,
+    dtype: torch.dtype,
+    grid_shape: Sizes,
+    grid_dtype: torch.dtype,
+    mode: str,
+    padding: str,
+    align_corners: bool,
+) -> Warp:
+    _check_grid_shape(shape, grid_shape)
+    _check_image(shape, mode)
+    _check_dtypes(dtype, "grid", grid_dtype, mode)
+    return Warp("grid", mode, padding, align_corners)
+
+
+def affine_warp(
+    shape: Sizes,
+    dtype: torch.dtype,
+    theta_shape: Sizes,
+    theta_dtype: torch.dtype,
+    size: tuple[Size, ...],
+    mode: str,
+    padding: str,
+    align_corners: bool,
+) -> Warp:
+    """`size` is as `affine_grid` has it. Its channels are not looked at, as those of eager's grid are not."""
+    check_theta(theta_shape, theta_dtype, size)
+    if len(shape) != len(size):
+        raise WrongSizeError(
+            f"affine_sample of an image of shape {tuple(shape)} to size {size}; both must have as many dimensions: "
+            f"give (batch, channels) and {max(len(shape) - 2, 0)} spatial sizes"
+        )
+    if shape[0] != size[0]:
+        raise MismatchedTensorsError(
+            f"affine_sample of {shape[0]} images with {size[0]} matrices, size {size}; there must be one for each: "
+            "expand the one or the other"
+        )
+    _check_image(shape, mode)
+    _check_dtypes(dtype, "theta", theta_dtype, mode)
+    return Warp("affine", mode, padding, align_corners, size[2:])
+
+
+remembered_grid_warp = lru_cache(maxsize=1024)(grid_warp)
+remembered_affine_warp = lru_cache(maxsize=1024)(affine_warp)
+
+
+def check_theta(shape: Sizes, dtype: torch.dtype, size: tuple[Size, ...]) -> None:
+    """Whether matrices of this shape and dtype make a grid for an image of `size`."""
+    if not dtype.is_floating_point:
+        raise WrongArgumentError(f"theta of {dtype}; it must be floating point: cast it with theta.float()")
+    if len(size) not in (4, 5):
+        raise NotSupportedError(
+            f"affine grid of size {size}; the size must be (batch, channels, height, width), or for volumes (batch, "
+            "channels, depth, height, width)"
+        )
+    axes = len(size) - 2
+    if len(shape) != 3 or tuple(shape[1:]) != (axes, axes + 1):
+        raise WrongArgumentError(
+            f"theta of shape {tuple(shape)} for size {size}; it must be a batch of {axes} x {axes + 1} matrices: "
+            f"give {(size[0], axes, axes + 1)}"
+        )
+    if any(n <= 0 for n in size):
+        raise WrongArgumentError(f"affine grid of size {size}; every number in it must be at least 1")
+    if shape[0] != size[0]:
+        raise MismatchedTensorsError(
+            f"theta of shape {tuple(shape)} for size {size}; there must be a matrix for each of the {size[0]} images: "
+            "expand theta, or give another size"
+        )
+    if dtype not in COORDINATES:
+        raise NotSupportedError(f"theta of {dtype}; it can be {_named(COORDINATES)}: cast it with theta.float()")
+
+
+def _check_grid_shape(shape: Sizes, grid_shape: Sizes) -> None:
+    if not shape or not grid_shape:
+        raise WrongDimensionError(
+            f"grid_sample of an image of shape {tuple(shape)} with a grid of shape {tuple(grid_shape)}; "
+            "neither can be a scalar: add dimensions with unsqueeze"
+        )
+    if shape[0] != grid_shape[0]:
+        raise MismatchedTensorsError(
+            f"grid_sample of {shape[0]} images, shape {tuple(shape)}, with {grid_shape[0]} grids, shape "
+            f"{tuple(grid_shape)}; there must be one for each: expand the one or the other"
+        )
+    axes = len(shape) - 2
+    if axes not in (2, 3):
+        raise WrongSizeError(
+            f"grid_sample of an image of shape {tuple(shape)}; it takes (batch, channels) and 2 or 3 spatial "
+            "dimensions: add or remove dimensions with unsqueeze or flatten"
+        )
+    if len(grid_shape) != len(shape) or grid_shape[-1] != axes:
+        raise WrongSizeError(
+            f"grid_sample of an image of shape {tuple(shape)} with a grid of shape {tuple(grid_shape)}; a grid has the "
+            f"batch, {axes} output sizes and the {axes} coordinates {', '.join('xyz'[:axes])}"
+        )
+
+
+def _check_image(shape: Sizes, mode: str) -> None:
+    if mode == "bicubic" and len(shape) == 5:
+        raise WrongSizeError(
+            f"grid_sample mode 'bicubic' of a volume, of shape {tuple(shape)}; it is for images: "
+            "use 'bilinear' or 'nearest'"
+        )
+    if 0 in shape[2:]:
+        raise WrongSizeError(
+            f"grid_sample of an image of shape {tuple(shape)}, without pixels; every spatial dimension needs at least "
+            "one element"
+        )
+
+
+def _check_dtypes(dtype: torch.dtype, name: str, coordinates: torch.dtype, mode: str) -> None:
+    """`name`: what the coordinates are called."""
+    if dtype in COORDINATES:
+        if coordinates not in COORDINATES[dtype]:
+            raise MismatchedTensorsError(
+                f"grid_sample of a {dtype} image with a {name} of {coordinates}; the {name} must be "
+                f"{_named(COORDINATES[dtype])}: cast it with {name}.to({dtype})"
+            )
+        return
+    if mode != "nearest" and dtype != torch.uint8:
+        raise NotSupportedError(
+            f"grid_sample with mode {mode!r} of a {dtype} image; it mixes pixels, which can be torch.uint8, "
+            f"{_named(COORDINATES)}: cast the image, or use mode 'nearest'"
+        )
+    if coordinates not in OTHER_COORDINATES:
+        raise NotSupportedError(
+            f"grid_sample of a {dtype} image with a {name} of {coordinates}; the {name} must be "
+            f"{_named(OTHER_COORDINATES)}: cast it with {name}.float()"
+        )
+
+
+def _named(dtypes: Sequence[torch.dtype] | dict[torch.dtype, Any]) -> str:
+    return " or ".join(map(str, dtypes)) if len(dtypes) < 3 else ", ".join(map(str, dtypes))

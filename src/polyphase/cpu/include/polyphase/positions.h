@@ -1,0 +1,144 @@
+// Where the pixels of an output row lie in the image: read from a grid, or computed from an affine matrix.
+//
+// A tile is a few pixels of a row. Loops over tiles have a constant length and no branches: the compiler vectorises them
+// for every instruction set. What lies beyond the row's end is computed like the rest and thrown away.
+#pragma once
+
+#include "polyphase/scalar.h"
+#include "polyphase/vector.h"
+#include "polyphase/warp_abi.h"
+
+namespace polyphase {
+
+constexpr int kTile = 32;  // pixels
+
+// x * factor + term with one rounding, as eager's vector code has it.
+inline float multiply_add(float x, float factor, float term) {
+#if defined(__FMA__)
+  return __builtin_fmaf(x, factor, term);
+#else
+  return static_cast<float>(static_cast<double>(x) * factor + term);
+#endif
+}
+inline double multiply_add(double x, double factor, double term) {
+#if defined(__FMA__)
+  return __builtin_fma(x, factor, term);
+#else
+  return x * factor + term;
+#endif
+}
+
+// One axis of the image, and how coordinates from -1 to 1 lie upon its pixels.
+template <class P>
+struct PixelAxis {
+  PixelAxis() = default;
+  PixelAxis(int64_t size, bool align_corners)
+      : last(static_cast<P>(size - 1)),
+        half(static_cast<P>(align_corners ? size - 1 : size) / 2),
+        low(align_corners ? P(0) : P(-0.5)),
+        span(static_cast<P>(align_corners ? size - 1 : size)) {}
+
+  P last = 0;  // the last pixel
+  P half = 0;  // pixels per unit of the coordinate
+  P low = 0;   // where reflection folds: at the first pixel's centre or outer edge,
+  P span = 0;  // and again after so many pixels
+};
+
+template <class P>
+struct alignas(64) TileOf {
+  P at[kTile];
+};
+
+// G: the dtype of the grid or matrix. P: the dtype of positions.
+template <class G, class P, int kAxes>
+class Positions {
+ public:
+  explicit Positions(const WarpCall& call) : call_(call) {
+    for (int i = 0; i < kTile; ++i) ramp_.at[i] = i;
+    for (int a = 0; a < kAxes; ++a) axes_[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0);
+  }
+
+  // Image axis a: 0 is x.
+  const PixelAxis<P>& axis(int a) const { return axes_[a]; }
+
+  // Goes to image n of the batch.
+  void enter_image(int64_t n) {
+    const CoordinateStrides& s = call_.coordinates;
+    coordinates_ = static_cast<const G*>(call_.packed.buffers[1]) + n * s.batch;
+    if (!call_.affine) return;
+    // A matrix leads from an output pixel straight to a position: origin + x * step[0] + y * step[1] + z * step[2].
+    for (int a = 0; a < kAxes; ++a) {
+      const G* matrix = coordinates_ + a * s.y;
+      const double half = PixelAxis<double>(call_.in_size[2 - a], call_.align_corners != 0).half;
+      double coordinate = 1 + static_cast<double>(matrix[kAxes * s.x]);
+      for (int b = 0; b < kAxes; ++b) {
+        const double factor = static_cast<double>(matrix[b * s.x]), first = base_coordinate(0, 2 - b);
+        coordinate += factor * first;
+        step_[a][b] = call_.out_size[2 - b] > 1 ? factor * half * (base_coordinate(1, 2 - b) - first) : 0;
+      }
+      origin_[a] = coordinate * half - (call_.align_corners ? 0 : 0.5);
+    }
+  }
+
+  // The positions of `count` pixels from (z, y, x) on, unpadded: out[0] along the image's x axis, out[1] along y. Those
+  // after them are any.
+  void tile(int64_t z, int64_t y, int64_t x, int count, TileOf<P> (&out)[kAxes]) const {
+    if (call_.affine) {
+      for (int a = 0; a < kAxes; ++a) {
+        // In double up to the tile, where one rounding is left: nearer to the exact position than a grid of floats.
+        double start = origin_[a] + step_[a][0] * static_cast<double>(x) + step_[a][1] * static_cast<double>(y);
+        if (kAxes == 3) start += step_[a][2] * static_cast<double>(z);
+        const P first = static_cast<P>(start), step = static_cast<P>(step_[a][0]);
+        for (int i = 0; i < kTile; ++i) out[a].at[i] = multiply_add(ramp_.at[i], step, first);
+      }
+      return;
+    }
+    const CoordinateStrides& s = call_.coordinates;
+    const char* ahead = reinterpret_cast<const char*>(coordinates_ + z * s.z + (y + 2) * s.y + x * s.x);
+    for (int64_t b = 0; b < kTile * kAxes * static_cast<int64_t>(sizeof(G)); b += 64) __builtin_prefetch(ahead + b);
+    read_grid(coordinates_ + z * s.z + y * s.y + x * s.x, count, out);
+    for (int a = 0; a < kAxes; ++a) {
+      P* at = out[a].at;
+      const P half = axes_[a].half;
+      if (call_.align_corners) {
+        for (int i = 0; i < kTile; ++i) at[i] = (at[i] + 1) * half;
+      } else {
+        for (int i = 0; i < kTile; ++i) at[i] = multiply_add(at[i] + 1, half, P(-0.5));
+      }
+    }
+  }
+
+  // The coordinate of output pixel i along axis `a` (0 is z) before an affine matrix: from -1 to 1.
+  double base_coordinate(int64_t i, int a) const {
+    const int64_t n = call_.out_size[a];
+    const int64_t steps = call_.align_corners ? (n > 1 ? n - 1 : 1) : n;
+    return static_cast<double>(2 * i + 1 - n) / static_cast<double>(steps);
+  }
+
+ private:
+  void read_grid(const G* grid, int count, TileOf<P> (&out)[kAxes]) const {
+    const CoordinateStrides& s = call_.coordinates;
+    if constexpr (kAxes == 2 && __is_same(G, float)) {
+      if (count == kTile && s.component == 1 && s.x == 2) {
+        using Lanes = Vec<float>;
+        for (int i = 0; i < kTile; i += Lanes::kLanes) {
+          const typename Lanes::Pair pairs = Lanes::load_pairs(grid + 2 * i);
+          pairs.first.store(out[0].at + i);
+          pairs.second.store(out[1].at + i);
+        }
+        return;
+      }
+    }
+    for (int i = 0; i < kTile; ++i) {
+      for (int a = 0; a < kAxes; ++a) out[a].at[i] = i < count ? static_cast<P>(grid[i * s.x + a * s.component]) : P(0);
+    }
+  }
+
+  const WarpCall& call_;
+  const G* coordinates_ = nullptr;  // of the image
+  PixelAxis<P> axes_[kAxes];
+  TileOf<P> ramp_;
+  double origin_[kAxes] = {}, step_[kAxes][kAxes] = {};  // of a matrix, in pixels
+};
+
+}  // namespace polyphase

@@ -1,0 +1,168 @@
+// The driver of a warp: rows of the output, a tile of pixels at a time.
+//
+//     positions -> padding -> taps -> values, weighted and summed -> epilogue -> target
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "polyphase/warp_sample.h"
+
+namespace polyphase {
+
+// G: the dtype of coordinates. P: the dtype of positions and weights.
+template <class Prologue, class Filter, class G, class P, int kAxes, class Epilogue>
+class WarpWorker {
+ public:
+  using V = typename Prologue::To;
+  using O = typename Epilogue::To;
+  using Sampler = WarpSampler<Prologue, Filter, P, kAxes>;
+
+  explicit WarpWorker(const WarpCall& call) : call_(call), positions_(call), sampler_(call) {}
+
+  // Output rows begin to end, counted over (batch, z, y). Tiles go down a band of rows before they go right: of an image
+  // that is turned, neighbours in a row are far from each other, and the next row's are near.
+  void run(int64_t begin, int64_t end) {
+    const int64_t rows = call_.out_size[1];
+    for (int64_t r = begin; r < end;) {
+      const int64_t plane = r / rows, y = r % rows;
+      n_ = plane / call_.out_size[0];
+      z_ = plane % call_.out_size[0];
+      positions_.enter_image(n_);
+      sampler_.enter_image(n_);
+      const int64_t stop = std::min({end - plane * rows, rows, y + kBand});
+      for (x_ = 0; x_ < call_.out_size[2]; x_ += kTile) {
+        count_ = static_cast<int>(std::min<int64_t>(kTile, call_.out_size[2] - x_));
+        for (y_ = y; y_ < stop; ++y_) tile();
+      }
+      r = plane * rows + stop;
+    }
+  }
+
+ private:
+  static constexpr int64_t kBand = 8;
+
+  void tile() {
+    TileOf<P> positions[kAxes];
+    positions_.tile(z_, y_, x_, count_, positions);
+    const bool touched = sampler_.taps().make(positions, positions_, call_.padding, call_.image, false);
+    const ImageStrides& s = call_.target;
+    target_ = static_cast<O*>(call_.packed.buffers[2]) + n_ * s.batch + z_ * s.z + y_ * s.y + x_ * s.x;
+    in_place_ = Epilogue::kIdentity && s.x == 1 && count_ == kTile;
+    if (!touched) {
+      for (int64_t c = 0; c < call_.channels; ++c) {
+        V* row = row_of(c);
+        for (int i = 0; i < kTile; ++i) row[i] = V{};
+        store(c, row);
+      }
+    } else if (sampler_.by_quads()) {
+      V* rows[4] = {};
+      for (int64_t c = 0; c < call_.channels; ++c) rows[c] = row_of(c);
+      sampler_.sample_quads(rows);
+      for (int64_t c = 0; c < call_.channels; ++c) finish(c, rows[c]);
+    } else if (sampler_.by_pixels()) {
+      tile_of_pixels();
+    } else {
+      for (int64_t from = 0; from < call_.channels; from += kPlanes) {
+        const int count = static_cast<int>(std::min<int64_t>(kPlanes, call_.channels - from));
+        V* rows[4] = {};
+        for (int p = 0; p < count; ++p) rows[p] = row_of(from + p);
+        sampler_.sample_planes(from, count, rows);
+        for (int p = 0; p < count; ++p) finish(from + p, rows[p]);
+      }
+    }
+  }
+
+  void tile_of_pixels() {
+    for (int64_t from = 0; from < call_.channels; from += Sampler::kChunk) {
+      const int64_t count = std::min<int64_t>(Sampler::kChunk, call_.channels - from);
+      sampler_.sample_pixels(from, count, count_);
+      for (int64_t c = 0; c < count; ++c) {
+        V* row = row_of(from + c);
+        sampler_.take_channel(c, count_, row);
+        finish(from + c, row);
+      }
+    }
+  }
+
+  // Where channel c of the tile is made: in the target if it can be.
+  V* row_of(int64_t c) {
+    if constexpr (Epilogue::kIdentity) {
+      if (in_place_) return target_ + c * call_.target.channel;
+    }
+    return rows_[c & 3];
+  }
+
+  void finish(int64_t c, V* row) {
+    if constexpr (Sampler::kWeighted) {
+      bool nan = false;
+      for (int i = 0; i < kTile; i += Vec<V>::kLanes) nan |= Vec<V>::load(row + i).has_nan();
+      if (__builtin_expect(nan, 0)) sampler_.sample_carefully(c, row);
+    }
+    store(c, row);
+  }
+
+  void store(int64_t c, const V* row) {
+    if (in_place_) return;
+    O* to = target_ + c * call_.target.channel;
+    const int64_t stride = call_.target.x;
+    if constexpr (Epilogue::kIdentity) {
+      for (int i = 0; i < count_; ++i) to[i * stride] = row[i];
+    } else if (stride == 1) {
+      Epilogue::row(row, to, count_, operands(c));
+    } else {
+      Epilogue::row(row, stored_, count_, operands(c));
+      for (int i = 0; i < count_; ++i) to[i * stride] = stored_[i];
+    }
+  }
+
+  RowOperands operands(int64_t c) {
+    RowOperands result = {};
+    result.planar = true;
+    for (int64_t v = 0; v < call_.vector_count; ++v) {
+      const Operand& vector = call_.vectors[v];
+      result.vectors[v] = static_cast<const uint8_t*>(vector.data) + c * vector.element_bytes;
+    }
+    for (int64_t t = 0; t < call_.tensor_count; ++t) {
+      const Operand& tensor = call_.tensors[t];
+      const int64_t offset = n_ * tensor.outer_strides[0] + c * tensor.channel_stride + z_ * tensor.z_stride +
+                             y_ * tensor.y_stride + x_ * tensor.x_stride;
+      const uint8_t* from = static_cast<const uint8_t*>(tensor.data) + offset * tensor.element_bytes;
+      uint8_t* row = tensor_rows_ + t * kTile * kMostBytes;
+      for (int i = 0; i < count_; ++i) {
+        std::memcpy(row + i * tensor.element_bytes, from + i * tensor.x_stride * tensor.element_bytes,
+                    static_cast<size_t>(tensor.element_bytes));
+      }
+      result.tensors[t] = row;
+    }
+    return result;
+  }
+
+  static constexpr int kMostBytes = 16;  // of an element
+
+  const WarpCall& call_;
+  Positions<G, P, kAxes> positions_;
+  Sampler sampler_;
+  int64_t n_ = 0, z_ = 0, y_ = 0, x_ = 0;  // where the tile begins
+  int count_ = 0;                          // pixels of the tile
+  O* target_ = nullptr;                    // its first channel
+  bool in_place_ = false;                  // channels are made in the target
+  alignas(64) V rows_[4][kTile];          // channel c in row c % 4, where not in place
+  alignas(64) O stored_[kTile];
+  alignas(64) uint8_t tensor_rows_[kMaxOperands * kTile * kMostBytes];
+};
+
+template <class Prologue, class Filter, class G, class P, int kAxes, class Epilogue>
+struct Warp {
+  static void run(const WarpCall& call) {
+    const int64_t rows = call.batch * call.out_size[0] * call.out_size[1];
+    const auto body = [](void* context, int64_t begin, int64_t end) {
+      WarpWorker<Prologue, Filter, G, P, kAxes, Epilogue>(*static_cast<const WarpCall*>(context)).run(begin, end);
+    };
+    call.packed.parallel(rows, call.packed.threads, body, const_cast<WarpCall*>(&call));
+  }
+
+  static constexpr WarpKernel kernel() { return {run}; }
+};
+
+}  // namespace polyphase

@@ -1,0 +1,200 @@
+"""A warp, or its gradients, run on a CPU image by a kernel."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from polyphase import settings
+from polyphase.cpu import emit, isa, kernels, plain_torch
+from polyphase.cpu.launch import empty_strided, warn_once
+from polyphase.cpu.layout import CHANNELS_LAST, Sizes, dense_strides, is_channels_last
+from polyphase.cpu.plan import WarpPlan, plan_warp, plan_warp_gradients
+from polyphase.cpu.warp_calls import Operands, pack
+from polyphase.errors import BuildFailedError, CompilerMissingError, WrongInputError
+from polyphase.sampling.pointwise import Channel, Operand
+from polyphase.sampling.programs import Program
+from polyphase.sampling.warps import Warp
+
+#: dtype, shape and strides.
+Facts: TypeAlias = tuple[torch.dtype, Sizes, Sizes]
+Needed: TypeAlias = tuple[bool, bool]
+Gradients: TypeAlias = tuple[Tensor | None, Tensor | None]
+
+AXES = {"nearest": (2, 3), "bilinear": (2, 3), "bicubic": (2,)}
+
+_MOST_OFFSET = 2**31 - 1  # kernels count the elements of a plane in 32 bits
+
+
+def warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
+    """`image` (N, C, spatial...) sampled at a grid (N, out..., axes), or where an affine matrix leads; contiguous."""
+    return bound(_facts(image), _facts(coordinates), sampler)(image, coordinates)
+
+
+def warp_gradients(gradient: Tensor, image: Tensor, coordinates: Tensor, sampler: Warp, needed: Needed) -> Gradients:
+    """Of the image (in its strides, as far as they are dense) and of the coordinates; None where not needed."""
+    run = bound_gradients(_facts(gradient), _facts(image), _facts(coordinates), sampler, needed)
+    return run(gradient, image, coordinates)
+
+
+def run(
+    program: Program,
+    image: Tensor,
+    coordinates: Tensor,
+    *,
+    channels: Mapping[int, Tensor] | None = None,
+    tensors: Mapping[int, Tensor] | None = None,
+) -> Tensor:
+    """A whole program, arithmetic included."""
+    sampler = program.sampler
+    assert isinstance(sampler, Warp), "axis maps have kernels of their own"
+    if image.dtype != program.source:
+        raise WrongInputError(f"the image is {image.dtype}; the program was made for {program.source}")
+    out_shape = _out_shape(image.shape, coordinates.shape, sampler)
+    plan = plan_warp(program, coordinates.dtype, image.dim() - 2, isa.chosen())
+    last = program.order == "channels_last" or (
+        program.order == "preserve" and is_channels_last(image.shape, image.stride())
+    )
+    out_strides = dense_strides(out_shape, last and len(out_shape) in CHANNELS_LAST)
+    out = empty_strided(out_shape, out_strides, program.target)
+    if out.numel() == 0:
+        return out
+    vectors = tuple((channels or {})[slot].contiguous() for slot in emit.slots(Channel, plan.prologue, plan.epilogue))
+    others = tuple((tensors or {})[slot] for slot in emit.slots(Operand, plan.epilogue))
+    call = pack(
+        sampler, tuple(image.shape), image.stride(), out_shape, out_strides, coordinates.stride(),
+        operands=Operands(vectors, others),
+    )  # fmt: skip
+    buffers = (image.data_ptr(), coordinates.data_ptr(), out.data_ptr())
+    kernels.launcher().launch_packed(kernels.address(plan), call, _threads(out.numel()), *buffers)
+    return out
+
+
+@functools.lru_cache(maxsize=256)
+def bound(image: Facts, coordinates: Facts, sampler: Warp) -> Callable[[Tensor, Tensor], Tensor]:
+    """What `warp` does, for tensors of one dtype, shape and strides each."""
+    try:
+        return _bind(image, coordinates, sampler)
+    except (CompilerMissingError, BuildFailedError) as error:
+        warn_once(error)
+        return functools.partial(plain_torch.warp, sampler=sampler)
+
+
+def _bind(image: Facts, coordinates: Facts, sampler: Warp) -> Callable[[Tensor, Tensor], Tensor]:
+    dtype, shape, strides = image
+    out_shape = _out_shape(shape, coordinates[1], sampler)
+    out_strides = dense_strides(out_shape, False)
+    if 0 in out_shape:
+        return lambda image, coordinates: empty_strided(out_shape, out_strides, dtype)
+    if _is_too_far(shape, strides):
+        return functools.partial(plain_torch.warp, sampler=sampler)
+    program = Program(dtype, Warp("grid", sampler.mode))  # a kernel takes any source, padding and alignment
+    kernel = _address(plan_warp(program, coordinates[0], len(shape) - 2, isa.chosen()), settings.forced_isa())
+    call = pack(sampler, shape, strides, out_shape, out_strides, coordinates[2])
+    launch, elements = kernels.launcher().launch_packed, _elements(out_shape)
+
+    def run(image: Tensor, coordinates: Tensor) -> Tensor:
+        out = empty_strided(out_shape, out_strides, dtype)
+        launch(kernel, call, _threads(elements), image.data_ptr(), coordinates.data_ptr(), out.data_ptr())
+        return out
+
+    return run
+
+
+@functools.lru_cache(maxsize=256)
+def bound_gradients(
+    gradient: Facts, image: Facts, coordinates: Facts, sampler: Warp, needed: Needed
+) -> Callable[[Tensor, Tensor, Tensor], Gradients]:
+    try:
+        return _bind_gradients(gradient, image, coordinates, sampler, needed)
+    except (CompilerMissingError, BuildFailedError) as error:
+        warn_once(error)
+        return functools.partial(plain_torch.warp_gradients, sampler=sampler, needed=needed)
+
+
+def _bind_gradients(
+    gradient: Facts, image: Facts, coordinates: Facts, sampler: Warp, needed: Needed
+) -> Callable[[Tensor, Tensor, Tensor], Gradients]:
+    dtype, shape, strides = image
+    out_shape, axes = _out_shape(shape, coordinates[1], sampler), len(shape) - 2
+    if gradient[:2] != (dtype, out_shape):
+        raise WrongInputError(f"a gradient of {gradient[0]} {gradient[1]} for an output of {dtype} {out_shape}")
+    if _is_too_far(shape, strides):
+        return functools.partial(plain_torch.warp_gradients, sampler=sampler, needed=needed)
+    plan = plan_warp_gradients(dtype, coordinates[0], sampler.mode, axes, isa.chosen())
+    image_strides = torch.empty_like(torch.empty_strided(shape, strides)).stride()
+    call = pack(sampler, shape, strides, out_shape, gradient[2], coordinates[2], gradient_strides=image_strides)
+    rows = _elements((shape[0], *out_shape[2:-1]))
+    nothing_to_sum, elements = 0 in out_shape, _elements(out_shape)
+    kernel = 0 if nothing_to_sum else _address(plan, settings.forced_isa())
+
+    def run(gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:
+        of_image = of_coordinates = None
+        if needed[0]:
+            of_image = torch.empty_strided(shape, image_strides, dtype=plan.work).zero_()
+        if needed[1]:
+            of_coordinates = _empty_gradient(coordinates, sampler, plan, rows, nothing_to_sum)
+        if not nothing_to_sum:
+            found = [0 if one is None else one.data_ptr() for one in (of_image, of_coordinates)]
+            buffers = (image.data_ptr(), coordinates.data_ptr(), gradient.data_ptr(), *found)
+            kernels.launcher().launch_packed(kernel, call, _threads(elements), *buffers)
+        if of_coordinates is not None:
+            if sampler.source == "affine":
+                of_coordinates = of_coordinates.sum(1).view(coordinates.shape)
+            of_coordinates = of_coordinates.to(coordinates.dtype)
+        return None if of_image is None else of_image.to(dtype), of_coordinates
+
+    return run
+
+
+def _empty_gradient(coordinates: Tensor, sampler: Warp, plan: WarpPlan, rows: int, all_zero: bool) -> Tensor:
+    """Of a grid; of matrices (batch, rows of an image, elements), to be summed over the rows."""
+    if sampler.source == "affine":
+        batch = coordinates.shape[0]
+        shape: tuple[int, ...] = (batch, rows // max(batch, 1), plan.axes * (plan.axes + 1))
+        result = torch.empty(shape, dtype=torch.float64)
+    else:
+        result = torch.empty(coordinates.shape, dtype=plan.positions)
+    return result.zero_() if all_zero or sampler.mode == "nearest" else result
+
+
+def _out_shape(shape: Sizes, coordinates: Sizes, sampler: Warp) -> Sizes:
+    """Also the check that keeps kernels inside their buffers."""
+    batch, axes = shape[0], len(shape) - 2
+    out: Sizes = sampler.size if sampler.source == "affine" else coordinates[1:-1]
+    needed: Sizes = (batch, axes, axes + 1) if sampler.source == "affine" else (batch, *out, axes)
+    empty = 0 in shape[2:] and 0 not in out
+    if coordinates != needed or len(out) != axes or empty or axes not in AXES[sampler.mode]:
+        raise WrongInputError(
+            f"a {sampler.mode} warp of an image of shape {tuple(shape)} by a {sampler.source} of shape "
+            f"{tuple(coordinates)} to size {tuple(out)}; a grid is (batch, out..., axes), a matrix (batch, axes, axes "
+            "+ 1), for 2 or 3 axes (bicubic: 2) that are not empty"
+        )
+    return (*shape[:2], *map(int, out))
+
+
+def _is_too_far(shape: Sizes, strides: Sizes) -> bool:
+    return sum((n - 1) * stride for n, stride in zip(shape[2:], strides[2:], strict=True)) + shape[1] > _MOST_OFFSET
+
+
+def _facts(tensor: Tensor) -> Facts:
+    return tensor.dtype, tensor.shape, tensor.stride()
+
+
+@functools.cache
+def _address(plan: WarpPlan, forced_isa: str | None) -> int:
+    return kernels.address(plan)
+
+
+def _elements(shape: Sizes) -> int:
+    return functools.reduce(int.__mul__, shape, 1)
+
+
+def _threads(elements: int) -> int:
+    """Fewer elements than this are not worth waking a thread for."""
+    per_thread = 16384
+    return max(1, min(torch.get_num_threads(), elements // per_thread))

@@ -1,0 +1,84 @@
+"""A warp's sizes and strides as plain bytes, for the C++ side to read: `WarpCall` of `include/polyphase/warp_abi.h`."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from polyphase.cpu.layout import Sizes
+from polyphase.sampling.warps import PADDINGS, Warp
+
+_PACKED = 8  # what the launcher fills in
+_MOST_OPERANDS = 8
+_OPERAND = 14
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What the arithmetic around a warp reads: a vector per channel, tensors of the output's shape."""
+
+    vectors: tuple[Tensor, ...] = ()
+    tensors: tuple[Tensor, ...] = ()
+
+
+def pack(
+    sampler: Warp,
+    shape: Sizes,
+    strides: Sizes,
+    out_shape: Sizes,
+    out_strides: Sizes,
+    coordinate_strides: Sizes,
+    *,
+    gradient_strides: Sizes | None = None,
+    operands: Operands | None = None,
+) -> bytes:
+    """Shapes and strides of (batch, channels, spatial...); of an image gradient, if one is wanted."""
+    operands = operands or Operands()
+    numbers = [
+        *[0] * _PACKED,
+        *shape[:2],
+        *_three(shape[2:], 1),
+        *_three(out_shape[2:], 1),
+        *_image(strides),
+        *_image(out_strides),
+        *_image(gradient_strides or [0] * len(shape)),
+        *_coordinates(sampler, coordinate_strides),
+        sampler.source == "affine",
+        PADDINGS.index(sampler.padding),
+        sampler.align_corners,
+        len(operands.vectors),
+        len(operands.tensors),
+        *_filled([(one.data_ptr(), one.element_size(), *[0] * (_OPERAND - 2)) for one in operands.vectors]),
+        *_filled([_tensor(one) for one in operands.tensors]),
+    ]
+    return struct.pack(f"={len(numbers)}q", *numbers)
+
+
+def _three(values: Sequence[int], missing: int) -> list[int]:
+    """For z, y and x; an image has no z."""
+    return [missing] * (3 - len(values)) + list(values)
+
+
+def _image(strides: Sequence[int]) -> list[int]:
+    return [*strides[:2], *_three(strides[2:], 0)]
+
+
+def _coordinates(sampler: Warp, strides: Sequence[int]) -> list[int]:
+    if sampler.source == "affine":
+        batch, row, column = strides
+        return [batch, 0, row, column, 0]
+    batch, *spatial, component = strides
+    return [batch, *_three(spatial, 0), component]
+
+
+def _tensor(operand: Tensor) -> tuple[int, ...]:
+    batch, channel, *spatial = operand.stride()
+    return (operand.data_ptr(), operand.element_size(), batch, *[0] * 7, *_three(spatial, 0), channel)
+
+
+def _filled(operands: Sequence[Sequence[int]]) -> list[int]:
+    numbers = [number for one in operands for number in one]
+    return numbers + [0] * (_MOST_OPERANDS * _OPERAND - len(numbers))

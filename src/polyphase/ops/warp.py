@@ -1,0 +1,213 @@
+"""`polyphase::warp` and `polyphase::warp_backward`: an image sampled at coordinates, and the gradients of both.
+
+Kernels do the first derivative backward. Derivatives of that one, and all forward, are those of the plain twin's torch
+operations, which can be differentiated any number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.autograd.function import _SingleLevelFunction
+
+from polyphase.cpu import launch_warp, plain_torch
+from polyphase.ops import levels
+from polyphase.ops.library import LIBRARY
+from polyphase.plain import forward_mode_is_on
+from polyphase.sampling.steps import Size
+from polyphase.sampling.warps import Warp
+
+Pair: TypeAlias = tuple[Tensor, Tensor]
+
+# coordinates: a grid (N, out..., axes), or matrices (N, axes, axes + 1) and in `size` the output's, which is spatial.
+# needed: which gradients, of the image and of the coordinates; an empty tensor stands for the other. The tag makes
+# Inductor keep the image's memory order, which its gradient follows.
+_SAMPLER = "SymInt[] size, str mode, str padding, bool align_corners"
+_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
+LIBRARY.define(f"warp(Tensor image, Tensor coordinates, {_SAMPLER}) -> Tensor", tags=_TAGS)
+LIBRARY.define(
+    f"warp_backward(Tensor gradient, Tensor image, Tensor coordinates, {_SAMPLER}, bool[] needed) -> (Tensor, Tensor)",
+    tags=_TAGS,
+)
+warp = torch.ops.polyphase.warp.default
+warp_backward = torch.ops.polyphase.warp_backward.default
+
+
+def options(sampler: Warp) -> tuple[tuple[Size, ...], str, str, bool]:
+    """A sampler as the operators take it."""
+    return sampler.size, sampler.mode, sampler.padding, sampler.align_corners
+
+
+def _sampler(size: Sequence[Size], mode: str, padding: str, align_corners: bool) -> Warp:
+    return Warp("affine" if size else "grid", mode, padding, align_corners, tuple(size))
+
+
+def _on_cpu(image: Tensor, coordinates: Tensor, *given: Any) -> Tensor:
+    return launch_warp.warp(image, coordinates, _sampler(*given))
+
+
+def _without_data(
+    image: Tensor, coordinates: Tensor, size: Sequence[Size], mode: str, padding: str, align_corners: bool
+) -> Tensor:
+    return image.new_empty((*image.shape[:2], *(size or coordinates.shape[1:-1])))
+
+
+def _backward_on_cpu(gradient: Tensor, image: Tensor, coordinates: Tensor, *given: Any) -> Pair:
+    *of_sampler, needed = given
+    sampler = _sampler(*of_sampler)
+    moves = sampler.mode == "nearest"  # to where coordinates nearby do: their gradient is 0
+    of_image, of_coordinates = _empty_gradients(image, coordinates, needed)
+    launched = (needed[0], needed[1] and not moves)
+    if any(launched):
+        launch = _launch_complex if image.is_complex() else launch_warp.warp_gradients
+        found = levels.with_autograd(launch, gradient, image, coordinates, sampler, launched)
+        of_image, of_coordinates = map(_into, (of_image, of_coordinates), found)
+    return of_image, of_coordinates.zero_() if moves else of_coordinates
+
+
+def _launch_complex(gradient: Tensor, image: Tensor, *given: Any) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients are added and kernels add real values: the two parts become channels."""
+    gradient, image = (torch.view_as_real(one).movedim(-1, 2).flatten(1, 2) for one in (gradient, image))
+    found, of_coordinates = launch_warp.warp_gradients(gradient, image, *given)
+    assert found is not None, "coordinates alone have none: only nearest takes complex images"
+    return torch.view_as_complex(found.unflatten(1, (-1, 2)).movedim(2, -1).contiguous()), of_coordinates
+
+
+def _into(like: Tensor, found: Tensor | None) -> Tensor:
+    """What was found, laid out as promised."""
+    if found is None or found.stride() == like.stride():
+        return like if found is None else found
+    return like.copy_(found)
+
+
+def _backward_without_data(gradient: Tensor, image: Tensor, coordinates: Tensor, *given: Any) -> Pair:
+    return _empty_gradients(image, coordinates, given[-1])
+
+
+def _empty_gradients(image: Tensor, coordinates: Tensor, needed: Sequence[bool]) -> Pair:
+    of_image = torch.empty_like(image) if needed[0] else image.new_empty(0)
+    return of_image, coordinates.new_empty(coordinates.shape if needed[1] else 0)
+
+
+class _Differentiable(_SingleLevelFunction):
+    @staticmethod
+    def forward(*arguments: Any) -> Tensor:
+        result: Tensor = levels.forward(warp, *arguments)
+        return result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])
+        ctx.given = inputs[2:]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        needed = ctx.needs_input_grad[:2]
+        if forward_mode_is_on():
+            found = _gradients_by_torch(gradient, *ctx.saved_tensors, *ctx.given)
+        else:
+            found = warp_backward(gradient, *ctx.saved_tensors, *ctx.given, needed)
+        return *(one if need else None for one, need in zip(found, needed, strict=True)), *(None for _ in ctx.given)
+
+
+class _BackwardDifferentiable(_SingleLevelFunction):
+    @staticmethod
+    def forward(*arguments: Any) -> Pair:
+        result: Pair = levels.forward(warp_backward, *arguments)
+        return result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Pair) -> None:
+        ctx.save_for_backward(*inputs[:3])
+        ctx.given = inputs[3:]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        *given, needed = ctx.given
+
+        def first(*tensors: Tensor) -> tuple[Tensor, ...]:
+            found = _gradients_by_torch(*tensors, *given)
+            return tuple(one for one, need in zip(found, needed, strict=True) if need)
+
+        _, of_them = torch.func.vjp(first, *ctx.saved_tensors)
+        found = of_them(tuple(one for one, need in zip(gradients, needed, strict=True) if need))
+        return *found, *(None for _ in ctx.given)
+
+
+def _gradients_by_torch(gradient: Tensor, image: Tensor, coordinates: Tensor, *given: Any) -> Pair:
+    def by_torch(image: Tensor, coordinates: Tensor) -> Tensor:
+        return plain_torch.warp(image, coordinates, _sampler(*given))
+
+    _, of_both = torch.func.vjp(by_torch, image, coordinates)
+    found: Pair = of_both(gradient)
+    return found
+
+
+def _with_derivatives(image: Tensor, coordinates: Tensor, *given: Any) -> Tensor:
+    """Integers have none, nor has what they are sampled at."""
+    differentiable = image.is_floating_point() or image.is_complex()
+    if differentiable and forward_mode_is_on():
+        return plain_torch.warp(image, coordinates, _sampler(*given))
+    if differentiable and (image.requires_grad or coordinates.requires_grad):
+        result: Tensor = levels.recorded(_Differentiable, image, coordinates, *given)
+    else:
+        result = levels.below_autograd(warp, image, coordinates, *given)
+    return result
+
+
+def _backward_with_derivatives(gradient: Tensor, image: Tensor, coordinates: Tensor, *given: Any) -> Pair:
+    if gradient.requires_grad or image.requires_grad or coordinates.requires_grad:
+        result: Pair = levels.recorded(_BackwardDifferentiable, gradient, image, coordinates, *given)
+    else:
+        result = levels.below_autograd(warp_backward, gradient, image, coordinates, *given)
+    return result
+
+
+def _batched(
+    info: Any, in_dims: tuple[int | None, ...], image: Tensor, coordinates: Tensor, size: Sequence[Size], *given: Any
+) -> tuple[Tensor, int]:
+    """Images alone become channels of one, and grids alone rows of one: nothing is repeated. Else all is one batch."""
+    of_image, of_coordinates = in_dims[:2]
+    if of_image is not None and of_coordinates is None:
+        channels = image.movedim(of_image, 1)
+        result: Tensor = warp(channels.flatten(1, 2), coordinates, size, *given)
+        return result.unflatten(1, channels.shape[1:3]), 1
+    if of_image is None and of_coordinates is not None and not size:
+        rows = coordinates.movedim(of_coordinates, 1)
+        result = warp(image, rows.flatten(1, 2), size, *given)
+        return result.unflatten(2, rows.shape[1:3]), 2
+    batch, tensors = _as_one_batch(info, in_dims, image, coordinates)
+    return warp(*tensors, size, *given).unflatten(0, batch), 0
+
+
+def _backward_batched(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Pair, tuple[int, int]]:
+    """Every gradient is a batch's, also that of a tensor which is not."""
+    given, needed = arguments[3:], arguments[-1]
+    batch, tensors = _as_one_batch(info, in_dims, *arguments[:3])
+    of_image, of_coordinates = (
+        one.unflatten(0, batch) if need else one.expand(batch[0], 0)
+        for one, need in zip(warp_backward(*tensors, *given), needed, strict=True)
+    )
+    return (of_image, of_coordinates), (0, 0)
+
+
+def _as_one_batch(info: Any, in_dims: Sequence[int | None], *tensors: Tensor) -> tuple[Sequence[Size], list[Tensor]]:
+    """vmap's dimension joined with the batch; and both sizes, to part them again."""
+    apart = [
+        one.expand(info.batch_size, *one.shape) if dim is None else one.movedim(dim, 0)
+        for one, dim in zip(tensors, in_dims, strict=False)
+    ]
+    return apart[0].shape[:2], [one.flatten(0, 1) for one in apart]
+
+
+for _name, _kernel, _derivatives, _fake, _vmap in (
+    ("warp", _on_cpu, _with_derivatives, _without_data, _batched),
+    ("warp_backward", _backward_on_cpu, _backward_with_derivatives, _backward_without_data, _backward_batched),
+):
+    LIBRARY.impl(_name, _kernel, "CPU")
+    LIBRARY.impl(_name, _derivatives, "Autograd")
+    torch.library.register_fake(f"polyphase::{_name}", _fake, lib=LIBRARY)
+    torch.library.register_vmap(f"polyphase::{_name}", _vmap, lib=LIBRARY)
