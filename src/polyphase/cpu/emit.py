@@ -98,7 +98,7 @@ def _store(plan: Arithmetic) -> str:
     """From what was summed to what goes to memory. Sums are rounded to what is sampled before anything else."""
     if plan.source is None or (plan.epilogue == VALUE and plan.target == plan.work):
         return ""
-    if plan.epilogue == VALUE and plan.sampled in ROUNDED:
+    if plan.epilogue == VALUE and plan.sampled in (*ROUNDED, torch.uint8):
         body = "    static_cast<void>(operands);\n    convert(in, out, n);"
     else:
         body = _loops(plan, plan.epilogue, plan.sampled, _sampled_value(plan))

@@ -94,8 +94,6 @@ class Positions {
       return;
     }
     const CoordinateStrides& s = call_.coordinates;
-    const char* ahead = reinterpret_cast<const char*>(coordinates_ + z * s.z + (y + 2) * s.y + x * s.x);
-    for (int64_t b = 0; b < kTile * kAxes * static_cast<int64_t>(sizeof(G)); b += 64) __builtin_prefetch(ahead + b);
     read_grid(coordinates_ + z * s.z + y * s.y + x * s.x, count, out);
     for (int a = 0; a < kAxes; ++a) {
       P* at = out[a].at;
@@ -106,6 +104,38 @@ class Positions {
         for (int i = 0; i < kTile; ++i) at[i] = multiply_add(at[i] + 1, half, P(-0.5));
       }
     }
+  }
+
+  // `tile` for a whole tile of an image, in registers. False where the grid does not lie dense in memory.
+  template <class Lanes, int kBlocks>
+  bool tile_in_lanes(int64_t y, int64_t x, Lanes (&out_x)[kBlocks], Lanes (&out_y)[kBlocks]) const {
+    static_assert(kAxes == 2 && __is_same(P, float), "images, positions in float");
+    if (call_.affine) {
+      const double from_x = origin_[0] + step_[0][0] * static_cast<double>(x) + step_[0][1] * static_cast<double>(y);
+      const double from_y = origin_[1] + step_[1][0] * static_cast<double>(x) + step_[1][1] * static_cast<double>(y);
+      const Lanes first_x = Lanes::broadcast(static_cast<P>(from_x)), first_y = Lanes::broadcast(static_cast<P>(from_y));
+      const Lanes step_x = Lanes::broadcast(static_cast<P>(step_[0][0])), step_y = Lanes::broadcast(static_cast<P>(step_[1][0]));
+      for (int b = 0; b < kBlocks; ++b) {
+        const Lanes place = Lanes::load(ramp_.at + b * Lanes::kLanes);
+        out_x[b] = multiply_add(place, step_x, first_x);
+        out_y[b] = multiply_add(place, step_y, first_y);
+      }
+      return true;
+    }
+    if constexpr (__is_same(G, float)) {
+      const CoordinateStrides& s = call_.coordinates;
+      if (s.component != 1 || s.x != 2) return false;
+      const float* grid = coordinates_ + y * s.y + x * 2;
+      const Lanes one = Lanes::broadcast(1), less = Lanes::broadcast(call_.align_corners ? 0 : -0.5f);
+      const Lanes half_x = Lanes::broadcast(axes_[0].half), half_y = Lanes::broadcast(axes_[1].half);
+      for (int b = 0; b < kBlocks; ++b) {
+        const typename Lanes::Pair pairs = Lanes::load_pairs(grid + 2 * b * Lanes::kLanes);
+        out_x[b] = multiply_add(pairs.first.plus(one), half_x, less);
+        out_y[b] = multiply_add(pairs.second.plus(one), half_y, less);
+      }
+      return true;
+    }
+    return false;
   }
 
   // The coordinate of output pixel i along axis `a` (0 is z) before an affine matrix: from -1 to 1.

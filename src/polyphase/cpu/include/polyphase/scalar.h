@@ -258,4 +258,21 @@ inline uint8_t saturated(Float x) {
   return static_cast<uint8_t>(static_cast<int32_t>(round_half_even(least < 255 ? least : Float(255))));
 }
 
+inline void convert(const float* from, uint8_t* to, int64_t n) {
+  int64_t i = 0;
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  for (; i < n; i += 16) {
+    const __mmask16 lanes = first_lanes(n - i);
+    const __m512 least = _mm512_max_ps(_mm512_maskz_loadu_ps(lanes, from + i), _mm512_setzero_ps());  // NaN: the second
+    const __m512i nearest = _mm512_cvtps_epi32(_mm512_min_ps(least, _mm512_set1_ps(255)));
+    _mm512_mask_cvtepi32_storeu_epi8(to + i, lanes, nearest);
+  }
+#endif
+  for (; i < n; ++i) to[i] = saturated(from[i]);
+}
+
+inline void convert(const double* from, uint8_t* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = saturated(from[i]);
+}
+
 }  // namespace polyphase

@@ -35,12 +35,29 @@ struct Vec<float> {
   static Index load_index(const int32_t* p) { return _mm512_loadu_si512(p); }
   static Index advance(Index i, int32_t by) { return _mm512_add_epi32(i, _mm512_set1_epi32(by)); }
   static Index sum(Index a, Index b) { return _mm512_add_epi32(a, b); }
+  static Index times(Index i, int32_t by) { return _mm512_mullo_epi32(i, _mm512_set1_epi32(by)); }
+  static void store_index(Index i, int32_t* p) { _mm512_storeu_si512(p, i); }
+  // Towards zero, to the nearest (ties to even), and back.
+  static Index truncated(Vec x) { return _mm512_cvttps_epi32(x.v); }
+  static Index nearest(Vec x) { return _mm512_cvtps_epi32(x.v); }
+  static Vec of_index(Index i) { return {_mm512_cvtepi32_ps(i)}; }
+  Vec minus(Vec other) const { return {_mm512_sub_ps(v, other.v)}; }
+  Vec plus(Vec other) const { return {_mm512_add_ps(v, other.v)}; }
   // Lane l is window[i[l]].
   static Vec pick(const float* window, Index i) {
     return {_mm512_permutex2var_ps(_mm512_loadu_ps(window), i, _mm512_loadu_ps(window + 16))};
   }
   // Into zeros: GCC would gather into whatever the register holds, and wait for it.
   static Vec gather(const float* p, Index i) { return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff, i, p, 4)}; }
+
+  // Lane l is the four bytes from p[i[l]] on; and byte c of each such lane as a float.
+  static Index gather_bytes(const uint8_t* p, Index i) {
+    return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), 0xffff, i, p, 1);
+  }
+  static Vec byte(Index bytes, int c) {
+    const __m512i low = _mm512_srl_epi32(bytes, _mm_cvtsi32_si128(8 * c));
+    return {_mm512_cvtepi32_ps(_mm512_and_si512(low, _mm512_set1_epi32(0xff)))};
+  }
 
   struct Pair;
   // Lane l of both is p[i[l]] and p[i[l] + 1]: half the loads of two gathers.
@@ -152,12 +169,25 @@ struct Vec<float> {
   static Index load_index(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static Index advance(Index i, int32_t by) { return _mm256_add_epi32(i, _mm256_set1_epi32(by)); }
   static Index sum(Index a, Index b) { return _mm256_add_epi32(a, b); }
+  static Index times(Index i, int32_t by) { return _mm256_mullo_epi32(i, _mm256_set1_epi32(by)); }
+  static void store_index(Index i, int32_t* p) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), i); }
+  static Index truncated(Vec x) { return _mm256_cvttps_epi32(x.v); }
+  static Index nearest(Vec x) { return _mm256_cvtps_epi32(x.v); }
+  static Vec of_index(Index i) { return {_mm256_cvtepi32_ps(i)}; }
+  Vec minus(Vec other) const { return {_mm256_sub_ps(v, other.v)}; }
+  Vec plus(Vec other) const { return {_mm256_add_ps(v, other.v)}; }
   static Vec pick(const float* window, Index i) {
     const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(window), i);
     const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(window + 8), i);
     return {_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)))};  // bit 3 to the sign
   }
   static Vec gather(const float* p, Index i) { return {_mm256_i32gather_ps(p, i, 4)}; }
+
+  static Index gather_bytes(const uint8_t* p, Index i) { return _mm256_i32gather_epi32(reinterpret_cast<const int*>(p), i, 1); }
+  static Vec byte(Index bytes, int c) {
+    const __m256i low = _mm256_srl_epi32(bytes, _mm_cvtsi32_si128(8 * c));
+    return {_mm256_cvtepi32_ps(_mm256_and_si256(low, _mm256_set1_epi32(0xff)))};
+  }
 
   struct Pair;
   static Pair gather_pairs(const float* p, Index i);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "polyphase/warp_inner.h"
 #include "polyphase/warp_sample.h"
 
 namespace polyphase {
@@ -18,7 +19,8 @@ class WarpWorker {
   using O = typename Epilogue::To;
   using Sampler = WarpSampler<Prologue, Filter, P, kAxes>;
 
-  explicit WarpWorker(const WarpCall& call) : call_(call), positions_(call), sampler_(call) {}
+  explicit WarpWorker(const WarpCall& call)
+      : call_(call), positions_(call), sampler_(call), inner_(call, positions_.axis(0), positions_.axis(1)) {}
 
   // Output rows begin to end, counted over (batch, z, y). Tiles go down a band of rows before they go right: of an image
   // that is turned, neighbours in a row are far from each other, and the next row's are near.
@@ -40,20 +42,22 @@ class WarpWorker {
   }
 
  private:
-  static constexpr int64_t kBand = 8;
+  static constexpr int64_t kBand = 16;
 
   void tile() {
-    TileOf<P> positions[kAxes];
-    positions_.tile(z_, y_, x_, count_, positions);
-    const bool touched = sampler_.taps().make(positions, positions_, call_.padding, call_.image, false);
     const ImageStrides& s = call_.target;
     target_ = static_cast<O*>(call_.packed.buffers[2]) + n_ * s.batch + z_ * s.z + y_ * s.y + x_ * s.x;
     in_place_ = Epilogue::kIdentity && s.x == 1 && count_ == kTile;
-    if (!touched) {
+    if constexpr (kInner) {
+      if (count_ == kTile && inner_tile()) return;
+    }
+    TileOf<P> positions[kAxes];
+    positions_.tile(z_, y_, x_, count_, positions);
+    if (!sampler_.taps().make(positions, positions_, call_.padding, call_.image, false)) {
       for (int64_t c = 0; c < call_.channels; ++c) {
         V* row = row_of(c);
         for (int i = 0; i < kTile; ++i) row[i] = V{};
-        store(c, row);
+        if (!in_place_) store(c, row);
       }
     } else if (sampler_.by_quads()) {
       V* rows[4] = {};
@@ -72,6 +76,25 @@ class WarpWorker {
       }
     }
   }
+
+#if defined(__AVX2__)
+  using Inner = InnerTiles<Prologue, Filter>;
+  static constexpr bool kInner = Inner::kExists && kAxes == 2 && __is_same(P, float);
+
+  bool inner_tile() {
+    Vec<float> x[Inner::kBlocks], y[Inner::kBlocks];
+    if (!positions_.tile_in_lanes(y_, x_, x, y) || !inner_.locate(x, y)) return false;
+    const auto row = [this](int64_t c) { return row_of(c); };
+    const auto done = [this](int64_t c) {
+      if (!in_place_) store(c, rows_[c & 3]);
+    };
+    return inner_.sample(sampler_.image(), row, done);
+  }
+#else
+  using Inner = NoInnerTiles;
+  static constexpr bool kInner = false;
+  bool inner_tile() { return false; }
+#endif
 
   void tile_of_pixels() {
     for (int64_t from = 0; from < call_.channels; from += Sampler::kChunk) {
@@ -99,11 +122,10 @@ class WarpWorker {
       for (int i = 0; i < kTile; i += Vec<V>::kLanes) nan |= Vec<V>::load(row + i).has_nan();
       if (__builtin_expect(nan, 0)) sampler_.sample_carefully(c, row);
     }
-    store(c, row);
+    if (!in_place_) store(c, row);
   }
 
-  void store(int64_t c, const V* row) {
-    if (in_place_) return;
+  POLYPHASE_ROW_LOOP void store(int64_t c, const V* row) {
     O* to = target_ + c * call_.target.channel;
     const int64_t stride = call_.target.x;
     if constexpr (Epilogue::kIdentity) {
@@ -143,6 +165,7 @@ class WarpWorker {
   const WarpCall& call_;
   Positions<G, P, kAxes> positions_;
   Sampler sampler_;
+  std::conditional_t<kInner, Inner, NoInnerTiles> inner_;
   int64_t n_ = 0, z_ = 0, y_ = 0, x_ = 0;  // where the tile begins
   int count_ = 0;                          // pixels of the tile
   O* target_ = nullptr;                    // its first channel

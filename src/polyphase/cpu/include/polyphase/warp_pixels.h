@@ -35,17 +35,74 @@ POLYPHASE_BLOCK Quad sum_pixel(const S* image, const Taps& taps, int i, Load loa
   return {even.v + odd.v};
 }
 
-// Of 2 x 2 taps that lie inside, where they lie follows from the first.
-template <class Taps, class S, class Load>
-POLYPHASE_BLOCK Quad sum_inner_pixel(const S* image, const Taps& taps, int i, Load load) {
-  const S* first = image + taps.axes[0].offset[0][i] + taps.axes[1].offset[0][i];
-  const int64_t x = taps.stride[0], y = taps.stride[1];
-  Quad even = multiply_add(load(first), taps.weight[0][i], Quad::zero());
-  Quad odd = multiply_add(load(first + x), taps.weight[1][i], Quad::zero());
-  even = multiply_add(load(first + y), taps.weight[2][i], even);
-  odd = multiply_add(load(first + x + y), taps.weight[3][i], odd);
-  return {even.v + odd.v};
+// Four pixels of 2 x 2 inner taps at a time: `pixel(i, weights)` is given the weights of pixel i's taps.
+template <class Taps, class Pixel>
+POLYPHASE_BLOCK void inner_quads_to_rows(int channels, const Taps& taps, float* const (&rows)[4], Pixel pixel) {
+  for (int i = 0; i < kTile; i += 4) {
+    Quad a = Quad::load(taps.weight[0] + i), b = Quad::load(taps.weight[1] + i);
+    Quad c = Quad::load(taps.weight[2] + i), d = Quad::load(taps.weight[3] + i);
+    transpose(a, b, c, d);
+    store_channels(pixel(i, a), pixel(i + 1, b), pixel(i + 2, c), pixel(i + 3, d), i, channels, rows);
+  }
 }
+
+#if defined(__AVX2__)
+
+// Pixels of bytes, all four of which can be read: many pixels at a time, each gathered as one number.
+template <class Taps>
+inline void sum_byte_pixels(const uint8_t* image, int channels, const Taps& taps, float* const (&rows)[4]) {
+  using Lanes = Vec<float>;
+  for (int b = 0; b < kTile; b += Lanes::kLanes) {
+    Lanes red = Lanes::zero(), green = Lanes::zero(), blue = Lanes::zero(), alpha = Lanes::zero();
+#pragma GCC unroll 4
+    for (int k = 0; k < Taps::kCount; ++k) {
+      const typename Lanes::Index pixels = Lanes::gather_bytes(image, Lanes::load_index(taps.offset[k] + b));
+      const Lanes weight = Lanes::load(taps.weight[k] + b);
+      red = multiply_add(Lanes::byte(pixels, 0), weight, red);
+      green = multiply_add(Lanes::byte(pixels, 1), weight, green);
+      if (channels > 2) blue = multiply_add(Lanes::byte(pixels, 2), weight, blue);
+      if (channels > 3) alpha = multiply_add(Lanes::byte(pixels, 3), weight, alpha);
+    }
+    red.store(rows[0] + b);
+    green.store(rows[1] + b);
+    if (channels > 2) blue.store(rows[2] + b);
+    if (channels > 3) alpha.store(rows[3] + b);
+  }
+}
+
+#endif
+
+#if defined(__AVX2__)
+
+// 2 x 2 inner taps: two neighbouring pixels of up to four channels fill a vector of eight.
+class PixelPairs {
+ public:
+  static constexpr int kReads = 8;  // elements from the first tap on, in both rows
+
+  explicit PixelPairs(int channels) {
+    alignas(32) int32_t above[8], below[8], second[8];
+    for (int l = 0; l < 8; ++l) {
+      above[l] = l / channels & 1;
+      below[l] = 2 + above[l];
+      second[l] = l + channels;
+    }
+    above_ = _mm256_load_si256(reinterpret_cast<const __m256i*>(above));
+    below_ = _mm256_load_si256(reinterpret_cast<const __m256i*>(below));
+    second_ = _mm256_load_si256(reinterpret_cast<const __m256i*>(second));
+  }
+
+  POLYPHASE_BLOCK Quad sum(const float* first, int64_t stride, Quad weights) const {
+    const __m256 all = _mm256_castps128_ps256(weights.v);
+    __m256 sum = _mm256_mul_ps(_mm256_loadu_ps(first), _mm256_permutevar8x32_ps(all, above_));
+    sum = _mm256_fmadd_ps(_mm256_loadu_ps(first + stride), _mm256_permutevar8x32_ps(all, below_), sum);
+    return {_mm256_castps256_ps128(_mm256_add_ps(sum, _mm256_permutevar8x32_ps(sum, second_)))};
+  }
+
+ private:
+  __m256i above_, below_, second_;  // lane by lane: whose weight it takes, and what is added to it
+};
+
+#endif
 
 #if defined(__AVX512F__)
 

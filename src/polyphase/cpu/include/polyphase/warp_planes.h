@@ -14,7 +14,7 @@ constexpr int kPlanes = 3;
 template <class T>
 struct Planes {
   const T* in[kPlanes];
-  T* out[kPlanes];
+  float* out[kPlanes];
 };
 
 // The nearest pixel, or 0 outside. Floats stand for any four bytes.
@@ -64,6 +64,34 @@ inline void sum_pairs(const Planes<float>& planes, Taps& taps) {
     }
   }
 }
+
+#if defined(__AVX2__)
+
+// Bytes. Inner taps of a row are neighbours, all of them in one gathered number: four bytes must be there to be read.
+template <int kCount, class Taps>
+inline void sum_byte_rows(const Planes<uint8_t>& planes, const Taps& taps) {
+  using Lanes = Vec<float>;
+  const auto &x = taps.axes[0], &y = taps.axes[1];
+  for (int b = 0; b < kTile; b += Lanes::kLanes) {
+    const typename Lanes::Index column = Lanes::load_index(x.offset[0] + b);
+    const typename Lanes::Index first = Lanes::sum(column, Lanes::load_index(y.offset[0] + b));
+    for (int p = 0; p < kCount; ++p) {
+      Lanes sum = Lanes::zero();
+      for (int row = 0; row < Taps::kPerAxis; ++row) {
+        const auto bytes = Lanes::gather_bytes(planes.in[p], Lanes::advance(first, row * taps.stride[1]));
+        Lanes across = Lanes::zero();
+#pragma GCC unroll 4
+        for (int k = 0; k < Taps::kPerAxis; ++k) {
+          across = multiply_add(Lanes::byte(bytes, k), Lanes::load(x.weight[k] + b), across);
+        }
+        sum = multiply_add(across, Lanes::load(y.weight[row] + b), sum);
+      }
+      sum.store(planes.out[p] + b);
+    }
+  }
+}
+
+#endif
 
 // The four columns of 4 x 4 taps that lie inside, each summed over its rows.
 template <class Taps>

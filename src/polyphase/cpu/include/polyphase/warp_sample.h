@@ -59,20 +59,23 @@ class WarpSampler {
   static constexpr int kChunk = 64;  // channels that are sampled together
   static constexpr bool kFloats = __is_same(S, float) && Prologue::kIdentity;
   // A pixel of up to four channels is a Quad: of floats, or of bytes made floats.
-  static constexpr bool kQuads = kWeighted && (kFloats || __is_same(Prologue, Widened<uint8_t, float>));
+  static constexpr bool kBytes = kWeighted && __is_same(Prologue, Widened<uint8_t, float>);
+  static constexpr bool kQuads = kWeighted && (kFloats || kBytes);
 
   explicit WarpSampler(const WarpCall& call)
       : call_(call), image_(static_cast<const S*>(call.packed.buffers[0])) {
     interleaved_ = call.channels > 1 && call.image.channel == 1;
-    // A pixel is read as four elements as long as four are there.
-    last_quad_ = (call.in_size[0] - 1) * call.image.z + (call.in_size[1] - 1) * call.image.y +
-                 (call.in_size[2] - 1) * call.image.x + call.channels - 4;
+    // A pixel is read as four elements as long as four are there, and so are four bytes of a plane.
+    last_in_plane_ = (call.in_size[0] - 1) * call.image.z + (call.in_size[1] - 1) * call.image.y +
+                     (call.in_size[2] - 1) * call.image.x - 3;
+    last_quad_ = last_in_plane_ + call.channels - 1;
   }
 
   // How the tile is best sampled: its pixels as Quads, its pixels by many channels, or its planes.
   bool by_quads() const { return kQuads && interleaved_ && call_.channels <= 4; }
   bool by_pixels() const { return kWeighted && interleaved_; }
   Taps& taps() { return taps_; }
+  const S* image() const { return image_n_; }
 
   // Goes to an image of the batch, or to the next tile, whose taps are made along each axis.
   void enter_image(int64_t n) { image_n_ = image_ + n * call_.image.batch; }
@@ -80,18 +83,15 @@ class WarpSampler {
   // Up to kPlanes channels from c on; the first to rows[0].
   void sample_planes(int64_t c, int count, V* const (&rows)[4]) {
     if constexpr (kPlanar) {
-      if (call_.image.x == 1 || !kWeighted) {
-        Planes<float> planes;
-        for (int p = 0; p < count; ++p) {
-          planes.in[p] = reinterpret_cast<const float*>(image_n_ + (c + p) * call_.image.channel);
-          planes.out[p] = reinterpret_cast<float*>(rows[p]);
-        }
-        with_constant<kPlanes>(count, [&](auto constant) {
-          if constexpr (constant > 0) sample_floats<constant>(planes);
-        });
-        return;
+      if (call_.image.x == 1 || !kWeighted) return sample_planes_of<float>(c, count, rows);
+    }
+#if defined(__AVX2__)
+    if constexpr (kBytes && kAxes == 2) {
+      if (call_.image.x == 1 && taps_.inner && taps_.furthest() <= last_in_plane_) {
+        return sample_planes_of<uint8_t>(c, count, rows);
       }
     }
+#endif
     if constexpr (kWeighted) taps_.combine();
     for (int p = 0; p < count; ++p) {
       const S* plane = image_n_ + (c + p) * call_.image.channel;
@@ -125,7 +125,24 @@ class WarpSampler {
         if (call_.image.x == channels) return pixel_fours_to_rows(image_n_, channels, taps_, rows);
       }
 #endif
-      if (taps_.furthest() <= last_quad_) {
+      const int32_t furthest = taps_.furthest();
+      const bool whole = furthest <= last_quad_;
+#if defined(__AVX2__)
+      if constexpr (kFloats && kAxes == 2 && Filter::kTaps == 2) {
+        // Of the second pixel of a pair, as many elements are read as PixelPairs reads beyond it.
+        const bool pairs = furthest <= last_quad_ + 4 - (PixelPairs::kReads - channels);
+        if (taps_.inner && pairs && call_.image.x == channels) return sample_pairs(channels, rows);
+      }
+#endif
+#if defined(__AVX2__)
+      if constexpr (kBytes) {
+        if (whole) {
+          taps_.combine();
+          return sum_byte_pixels(image_n_, channels, taps_, rows);
+        }
+      }
+#endif
+      if (whole) {
         sample_quads(channels, rows, [](const auto* p) { return Quad::load(p); });
       } else {
         sample_quads(channels, rows, [channels](const auto* p) { return Quad::load_first(p, channels); });
@@ -150,8 +167,27 @@ class WarpSampler {
  private:
   static constexpr bool kPlanar = kAxes == 2 && (kWeighted ? kFloats : sizeof(S) == 4 && Prologue::kIdentity);
 
+  template <class T>
+  void sample_planes_of(int64_t c, int count, V* const (&rows)[4]) {
+    Planes<T> planes;
+    for (int p = 0; p < count; ++p) {
+      planes.in[p] = reinterpret_cast<const T*>(image_n_ + (c + p) * call_.image.channel);
+      planes.out[p] = reinterpret_cast<float*>(rows[p]);
+    }
+    with_constant<kPlanes>(count, [&](auto constant) {
+      if constexpr (constant > 0) sample<constant>(planes);
+    });
+  }
+
+#if defined(__AVX2__)
   template <int kCount>
-  void sample_floats(const Planes<float>& planes) {
+  void sample(const Planes<uint8_t>& planes) {
+    sum_byte_rows<kCount>(planes, taps_);
+  }
+#endif
+
+  template <int kCount>
+  void sample(const Planes<float>& planes) {
     if constexpr (Filter::kTaps == 1) {
       pick_planes<kCount>(planes, taps_);
     } else if constexpr (Filter::kTaps == 2) {
@@ -161,14 +197,19 @@ class WarpSampler {
     }
   }
 
+#if defined(__AVX2__)
+  void sample_pairs(int channels, float* const (&rows)[4]) {
+    taps_.combine_weights();
+    const PixelPairs pairs(channels);
+    const int64_t stride = taps_.stride[1];
+    inner_quads_to_rows(channels, taps_, rows, [&](int i, Quad weights) __attribute__((always_inline)) {
+      return pairs.sum(image_n_ + taps_.axes[0].offset[0][i] + taps_.axes[1].offset[0][i], stride, weights);
+    });
+  }
+#endif
+
   template <class Load>
   void sample_quads(int channels, float* const (&rows)[4], Load load) {
-    if constexpr (kAxes == 2 && Filter::kTaps == 2) {
-      if (taps_.inner) {
-        taps_.combine_weights();
-        return quads_to_rows(channels, rows, [&](int i) { return sum_inner_pixel(image_n_, taps_, i, load); });
-      }
-    }
     taps_.combine();
     quads_to_rows(channels, rows, [&](int i) { return sum_pixel(image_n_, taps_, i, load); });
   }
@@ -253,7 +294,7 @@ class WarpSampler {
   const S* image_;
   const S* image_n_ = nullptr;
   bool interleaved_;
-  int64_t last_quad_;
+  int64_t last_quad_, last_in_plane_;
   Taps taps_;
   alignas(64) V pixels_[kWeighted ? kTile * kChunk : 1];  // element (pixel, channel) at pixel * kChunk + channel
 };
