@@ -27,6 +27,9 @@ Gradients: TypeAlias = tuple[Tensor | None, Tensor | None]
 
 AXES = {"nearest": (2, 3), "bilinear": (2, 3), "bicubic": (2,)}
 
+#: Fewer are not worth waking a thread for.
+ELEMENTS_PER_THREAD = 16384
+
 _MOST_OFFSET = 2**31 - 1  # kernels count the elements of a plane in 32 bits
 
 
@@ -94,12 +97,17 @@ def _bind(image: Facts, coordinates: Facts, sampler: Warp) -> Callable[[Tensor, 
         return functools.partial(plain_torch.warp, sampler=sampler)
     program = Program(dtype, Warp("grid", sampler.mode))  # a kernel takes any source, padding and alignment
     kernel = _address(plan_warp(program, coordinates[0], len(shape) - 2, isa.chosen()), settings.forced_isa())
-    call = pack(sampler, shape, strides, out_shape, out_strides, coordinates[2])
     launch, elements = kernels.launcher().launch_packed, _elements(out_shape)
+    few = elements < 2 * ELEMENTS_PER_THREAD
+    if few and sampler.source == "grid":
+        call = pack(sampler, shape, strides, *_as_one_row(out_shape, coordinates[2]))
+    else:
+        call = pack(sampler, shape, strides, out_shape, out_strides, coordinates[2])
 
     def run(image: Tensor, coordinates: Tensor) -> Tensor:
         out = empty_strided(out_shape, out_strides, dtype)
-        launch(kernel, call, _threads(elements), image.data_ptr(), coordinates.data_ptr(), out.data_ptr())
+        threads = 1 if few else _threads(elements)
+        launch(kernel, call, threads, image.data_ptr(), coordinates.data_ptr(), out.data_ptr())
         return out
 
     return run
@@ -177,6 +185,23 @@ def _out_shape(shape: Sizes, coordinates: Sizes, sampler: Warp) -> Sizes:
     return (*shape[:2], *map(int, out))
 
 
+def _as_one_row(out_shape: Sizes, strides: Sizes) -> tuple[Sizes, Sizes, Sizes]:
+    """Shape and strides of an output, and strides of its grid, as one row where the grid's pixels lie in one: a small
+    image is then a few whole tiles instead of many that are mostly empty."""
+    out_strides = dense_strides(out_shape, False)
+    batch, *spatial, component = strides
+    steps = [n * stride for n, stride in zip(out_shape[3:], spatial[1:], strict=True)]
+    if spatial[:-1] != steps:
+        return out_shape, out_strides, strides
+    ones = (1,) * (len(spatial) - 1)
+    pixels = _elements(out_shape[2:])
+    return (
+        (*out_shape[:2], *ones, pixels),
+        (*out_strides[:2], *(0 for _ in ones), 1),
+        (batch, *(0 for _ in ones), spatial[-1], component),
+    )
+
+
 def _is_too_far(shape: Sizes, strides: Sizes) -> bool:
     return sum((n - 1) * stride for n, stride in zip(shape[2:], strides[2:], strict=True)) + shape[1] > _MOST_OFFSET
 
@@ -195,6 +220,4 @@ def _elements(shape: Sizes) -> int:
 
 
 def _threads(elements: int) -> int:
-    """Fewer elements than this are not worth waking a thread for."""
-    per_thread = 16384
-    return max(1, min(torch.get_num_threads(), elements // per_thread))
+    return max(1, min(torch.get_num_threads(), elements // ELEMENTS_PER_THREAD))
