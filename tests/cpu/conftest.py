@@ -3,15 +3,21 @@ from __future__ import annotations
 import mmap
 import multiprocessing
 import os
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
-from polyphase.cpu import isa, launch
+from polyphase import settings
+from polyphase.cpu import isa, launch, launch_warp
 
 Tell: TypeAlias = Callable[[object], None]
+
+SANITISERS = "-O0 -g1 -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all"
 
 
 @pytest.fixture(scope="module", params=isa.available())
@@ -23,9 +29,16 @@ def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POLYPHASE_ISA", request.param)
         patch.delattr(launch, "plain_torch")
-        launch.bound.cache_clear()
+        patch.delattr(launch_warp, "plain_torch")
+        forget_bound()
         yield request.param
-    launch.bound.cache_clear()
+    forget_bound()
+
+
+def forget_bound() -> None:
+    """So that what is called next is bound to a kernel anew."""
+    for function in (launch.bound, launch_warp.bound, launch_warp.bound_gradients):
+        function.cache_clear()
 
 
 def in_a_child(function: Callable[[Tell], None], seconds: float = 120) -> None:
@@ -55,3 +68,25 @@ def in_a_child(function: Callable[[Tell], None], seconds: float = 120) -> None:
     doing, raised = (notes[i * page : (i + 1) * page].rstrip(b"\0").decode(errors="replace") for i in range(2))
     assert ended, f"no end after {seconds:g} s, at {doing}"
     assert child.exitcode == 0, f"ended with {child.exitcode} at {doing}\n{raised}"
+
+
+def run_sanitised(code: str, forced: str) -> None:
+    """In a process of its own, whose kernels have AddressSanitizer and UndefinedBehaviorSanitizer in them.
+
+    The allocator is the sanitiser's, so that tensors end where they end. The code prints what it does next, for the
+    failure's text.
+    """
+    compiler = settings.compiler()
+    runtime = subprocess.run([*compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    if not Path(runtime.stdout.strip()).is_absolute():
+        pytest.skip("the compiler has no AddressSanitizer")
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": runtime.stdout.strip(),
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "POLYPHASE_ISA": forced,
+        "CXX": " ".join([*compiler, SANITISERS]),
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"at {done.stdout.splitlines()[-1:]}\n{done.stderr[-6000:]}"

@@ -5,24 +5,19 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
-from polyphase import settings
 from polyphase.cpu import isa, launch
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step
-from tests.cpu.conftest import Tell, in_a_child
+from tests.cpu.conftest import Tell, in_a_child, run_sanitised
 from tests.support.samples import image
 
 DTYPES = (torch.uint8, torch.float16, torch.float32, torch.float64)
@@ -199,9 +194,6 @@ def test_nothing_beyond_the_operands(name: str) -> None:
 # ---- under sanitisers
 
 
-SANITISERS = "-O0 -g1 -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all"
-
-
 def sanitised_sweep(names: str, step: int) -> None:
     """What the subprocess does. The allocator is the sanitiser's, so that tensors end where they end."""
     torch.set_num_threads(1)
@@ -211,32 +203,17 @@ def sanitised_sweep(names: str, step: int) -> None:
             case.run(picture_of(case))
 
 
-def run_sanitised(forced: str, dtypes: tuple[torch.dtype, ...], step: int) -> None:
-    compiler = settings.compiler()
-    runtime = subprocess.run([*compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    if not Path(runtime.stdout.strip()).is_absolute():
-        pytest.skip("the compiler has no AddressSanitizer")
+def sanitised(forced: str, dtypes: tuple[torch.dtype, ...], step: int) -> None:
     names = ",".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": runtime.stdout.strip(),
-        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
-        "UBSAN_OPTIONS": "print_stacktrace=1",
-        "POLYPHASE_ISA": forced,
-        "CXX": " ".join([*compiler, SANITISERS]),
-    }
-    code = f"from {__name__} import sanitised_sweep; sanitised_sweep({names!r}, {step})"
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    last = done.stdout.splitlines()[-1:]
-    assert done.returncode == 0, f"at {last}\n{done.stderr[-6000:]}"
+    run_sanitised(f"from {__name__} import sanitised_sweep; sanitised_sweep({names!r}, {step})", forced)
 
 
 @pytest.mark.parametrize("forced", isa.available()[1:])
 def test_sanitised(forced: str) -> None:
-    run_sanitised(forced, (torch.uint8, torch.float32), step=3)
+    sanitised(forced, (torch.uint8, torch.float32), step=3)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("forced", isa.available())
 def test_sanitised_every_width_and_dtype(forced: str) -> None:
-    run_sanitised(forced, DTYPES, step=1)
+    sanitised(forced, DTYPES, step=1)

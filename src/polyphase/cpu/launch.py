@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from polyphase import settings
-from polyphase.cpu import emit, isa, kernels, plain_torch
+from polyphase.cpu import isa, kernels, operands, plain_torch
 from polyphase.cpu.layout import CHANNELS_LAST, Sizes, dense_strides, is_channels_last, keeps_strides, output_strides
 from polyphase.cpu.plan import Plan, plan_move, plan_program, plan_sums
 from polyphase.cpu.recipes import encode
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelsWarning, WrongInputError
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.pointwise import Channel, Operand, scalar_tensor
+from polyphase.sampling.pointwise import scalar_tensor
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Flip, Pad, Weighted
 
@@ -119,12 +119,11 @@ def run(
     out = empty_strided(out_shape, strides, program.target)
     if out.numel() == 0:
         return out
-    vectors = [(channels or {})[slot].contiguous() for slot in emit.slots(Channel, plan.prologue, plan.epilogue)]
-    others = [(tensors or {})[slot] for slot in emit.slots(Operand, plan.epilogue)]
+    found = operands.find(plan, out_shape, channels, tensors)
     handle = kernels.launcher().bind(
         kernels.address(plan), 0, image.element_size() if plan.source is None else 0,
         tuple(image.shape), image.stride(), tuple(out.shape), out.stride(), (b"", b"", *map(encode, maps)),
-        _program_borders(program, plan), _operands(vectors, others),
+        _program_borders(program, plan), _packed(found),
     )  # fmt: skip
     kernels.launcher().launch(handle, image.data_ptr(), out.data_ptr(), torch.get_num_threads())
     return out
@@ -176,13 +175,13 @@ def _program_borders(program: Program, plan: Plan) -> Borders:
     return data, stride, first_stored, work.itemsize, program.target.itemsize
 
 
-def _operands(vectors: Sequence[Tensor], tensors: Sequence[Tensor]) -> Operands:
-    if not vectors and not tensors:
+def _packed(found: operands.Operands) -> Operands:
+    if not found.vectors and not found.tensors:
         return ()
     return (
         1,
-        tuple((one.data_ptr(), one.element_size()) for one in vectors),
-        tuple((one.data_ptr(), one.element_size(), one.stride()) for one in tensors),
+        tuple((one.data_ptr(), one.element_size()) for one in found.vectors),
+        tuple((one.data_ptr(), one.element_size(), one.stride()) for one in found.tensors),
     )
 
 

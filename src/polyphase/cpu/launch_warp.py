@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from polyphase import settings
-from polyphase.cpu import emit, isa, kernels, plain_torch
+from polyphase.cpu import isa, kernels, operands, plain_torch
 from polyphase.cpu.launch import empty_strided, warn_once
 from polyphase.cpu.layout import CHANNELS_LAST, Sizes, dense_strides, is_channels_last
-from polyphase.cpu.plan import WarpPlan, plan_warp, plan_warp_gradients
-from polyphase.cpu.warp_calls import Operands, pack
+from polyphase.cpu.plan import HALF, WarpPlan, plan_warp, plan_warp_gradients
+from polyphase.cpu.warp_calls import pack
 from polyphase.errors import BuildFailedError, CompilerMissingError, WrongInputError
-from polyphase.sampling.pointwise import Channel, Operand
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import Warp
 
@@ -58,6 +57,12 @@ def run(
     if image.dtype != program.source:
         raise WrongInputError(f"the image is {image.dtype}; the program was made for {program.source}")
     out_shape = _out_shape(image.shape, coordinates.shape, sampler)
+    _check_dtypes(program.sampled, coordinates.dtype, sampler.mode)
+    if _is_too_far(image.shape, image.stride()):
+        raise WrongInputError(
+            f"an image of shape {tuple(image.shape)} and strides {image.stride()}; its planes must span fewer than "
+            "2^31 elements: make it contiguous, or warp a part of it"
+        )
     plan = plan_warp(program, coordinates.dtype, image.dim() - 2, isa.chosen())
     last = program.order == "channels_last" or (
         program.order == "preserve" and is_channels_last(image.shape, image.stride())
@@ -66,11 +71,9 @@ def run(
     out = empty_strided(out_shape, out_strides, program.target)
     if out.numel() == 0:
         return out
-    vectors = tuple((channels or {})[slot].contiguous() for slot in emit.slots(Channel, plan.prologue, plan.epilogue))
-    others = tuple((tensors or {})[slot] for slot in emit.slots(Operand, plan.epilogue))
     call = pack(
         sampler, tuple(image.shape), image.stride(), out_shape, out_strides, coordinates.stride(),
-        operands=Operands(vectors, others),
+        operands=operands.find(plan, out_shape, channels, tensors),
     )  # fmt: skip
     buffers = (image.data_ptr(), coordinates.data_ptr(), out.data_ptr())
     kernels.launcher().launch_packed(kernels.address(plan), call, _threads(out.numel()), *buffers)
@@ -90,6 +93,7 @@ def bound(image: Facts, coordinates: Facts, sampler: Warp) -> Callable[[Tensor, 
 def _bind(image: Facts, coordinates: Facts, sampler: Warp) -> Callable[[Tensor, Tensor], Tensor]:
     dtype, shape, strides = image
     out_shape = _out_shape(shape, coordinates[1], sampler)
+    _check_dtypes(dtype, coordinates[0], sampler.mode)
     out_strides = dense_strides(out_shape, False)
     if 0 in out_shape:
         return lambda image, coordinates: empty_strided(out_shape, out_strides, dtype)
@@ -131,10 +135,11 @@ def _bind_gradients(
     out_shape, axes = _out_shape(shape, coordinates[1], sampler), len(shape) - 2
     if gradient[:2] != (dtype, out_shape):
         raise WrongInputError(f"a gradient of {gradient[0]} {gradient[1]} for an output of {dtype} {out_shape}")
-    if _is_too_far(shape, strides):
+    _check_dtypes(dtype, coordinates[0], sampler.mode)
+    if _is_too_far(shape, strides) or _elements(shape[1:]) > _MOST_OFFSET:  # the image's gradient is dense
         return functools.partial(plain_torch.warp_gradients, sampler=sampler, needed=needed)
-    plan = plan_warp_gradients(dtype, coordinates[0], sampler.mode, axes, isa.chosen())
     image_strides = torch.empty_like(torch.empty_strided(shape, strides)).stride()
+    plan = plan_warp_gradients(dtype, coordinates[0], sampler.mode, axes, isa.chosen())
     call = pack(sampler, shape, strides, out_shape, gradient[2], coordinates[2], gradient_strides=image_strides)
     rows = _elements((shape[0], *out_shape[2:-1]))
     nothing_to_sum, elements = 0 in out_shape, _elements(out_shape)
@@ -172,7 +177,7 @@ def _empty_gradient(coordinates: Tensor, sampler: Warp, plan: WarpPlan, rows: in
 
 def _out_shape(shape: Sizes, coordinates: Sizes, sampler: Warp) -> Sizes:
     """Also the check that keeps kernels inside their buffers."""
-    batch, axes = shape[0], len(shape) - 2
+    batch, axes = (*shape, 0)[0], len(shape) - 2
     out: Sizes = sampler.size if sampler.source == "affine" else coordinates[1:-1]
     needed: Sizes = (batch, axes, axes + 1) if sampler.source == "affine" else (batch, *out, axes)
     empty = 0 in shape[2:] and 0 not in out
@@ -183,6 +188,22 @@ def _out_shape(shape: Sizes, coordinates: Sizes, sampler: Warp) -> Sizes:
             "+ 1), for 2 or 3 axes (bicubic: 2) that are not empty"
         )
     return (*shape[:2], *map(int, out))
+
+
+def _check_dtypes(sampled: torch.dtype, coordinates: torch.dtype, mode: str) -> None:
+    """Positions are found in the dtype values are summed in, float32 for halves; bytes and moved values take any."""
+    floats = (torch.float32, torch.float64)
+    if sampled in HALF:
+        allowed: tuple[torch.dtype, ...] = (sampled, torch.float32)
+    elif sampled.is_floating_point:
+        allowed = (sampled,)
+    else:
+        allowed = floats
+    if coordinates not in allowed and not (mode == "nearest" and coordinates in floats):
+        raise WrongInputError(
+            f"a {mode} warp of {sampled} pixels by {coordinates} coordinates; they can be "
+            f"{' or '.join(map(str, allowed))}: convert them"
+        )
 
 
 def _as_one_row(out_shape: Sizes, strides: Sizes) -> tuple[Sizes, Sizes, Sizes]:

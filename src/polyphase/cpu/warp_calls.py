@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from torch import Tensor
 
 from polyphase.cpu.layout import Sizes
+from polyphase.cpu.operands import Operands
 from polyphase.sampling.warps import PADDINGS, Warp
 
 _PACKED = 8  # what the launcher fills in
 _MOST_OPERANDS = 8
 _OPERAND = 14
-
-
-@dataclass(frozen=True)
-class Operands:
-    """What the arithmetic around a warp reads: a vector per channel, tensors of the output's shape."""
-
-    vectors: tuple[Tensor, ...] = ()
-    tensors: tuple[Tensor, ...] = ()
 
 
 def pack(
