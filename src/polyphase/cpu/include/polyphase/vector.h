@@ -42,6 +42,19 @@ struct Vec<float> {
   static Index nearest(Vec x) { return _mm512_cvtps_epi32(x.v); }
   static Vec of_index(Index i) { return {_mm512_cvtepi32_ps(i)}; }
   Vec minus(Vec other) const { return {_mm512_sub_ps(v, other.v)}; }
+  // From 0 to `most`; what is no number becomes 0.
+  Vec clamped(Vec most) const { return {_mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), most.v)}; }
+  // All bits of a lane where it is from 0 to `last`; the bits that both have.
+  static Index within(Index i, int32_t last) {
+    return _mm512_movm_epi32(_mm512_cmple_epu32_mask(i, _mm512_set1_epi32(last)));
+  }
+  static Index both(Index a, Index b) { return _mm512_and_si512(a, b); }
+  static Index equal(Index i, int32_t to) {
+    return _mm512_movm_epi32(_mm512_cmpeq_epi32_mask(i, _mm512_set1_epi32(to)));
+  }
+  static bool any(Index i) { return _mm512_test_epi32_mask(i, i) != 0; }
+  static bool all(Index i) { return _mm512_test_epi32_mask(i, i) == 0xffff; }
+  Vec floor() const { return {_mm512_roundscale_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
   Vec plus(Vec other) const { return {_mm512_add_ps(v, other.v)}; }
   // Lane l is window[i[l]].
   static Vec pick(const float* window, Index i) {
@@ -175,6 +188,15 @@ struct Vec<float> {
   static Index nearest(Vec x) { return _mm256_cvtps_epi32(x.v); }
   static Vec of_index(Index i) { return {_mm256_cvtepi32_ps(i)}; }
   Vec minus(Vec other) const { return {_mm256_sub_ps(v, other.v)}; }
+  Vec clamped(Vec most) const { return {_mm256_min_ps(_mm256_max_ps(v, _mm256_setzero_ps()), most.v)}; }
+  static Index within(Index i, int32_t last) {
+    return _mm256_cmpeq_epi32(_mm256_min_epu32(i, _mm256_set1_epi32(last)), i);
+  }
+  static Index both(Index a, Index b) { return _mm256_and_si256(a, b); }
+  static Index equal(Index i, int32_t to) { return _mm256_cmpeq_epi32(i, _mm256_set1_epi32(to)); }
+  static bool any(Index i) { return _mm256_testz_si256(i, i) == 0; }
+  static bool all(Index i) { return !any(_mm256_cmpeq_epi32(i, _mm256_setzero_si256())); }
+  Vec floor() const { return {_mm256_floor_ps(v)}; }
   Vec plus(Vec other) const { return {_mm256_add_ps(v, other.v)}; }
   static Vec pick(const float* window, Index i) {
     const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(window), i);

@@ -33,8 +33,9 @@ class WarpWorker {
       positions_.enter_image(n_);
       sampler_.enter_image(n_);
       const int64_t stop = std::min({end - plane * rows, rows, y + kBand});
-      for (x_ = 0; x_ < call_.out_size[2]; x_ += kTile) {
-        count_ = static_cast<int>(std::min<int64_t>(kTile, call_.out_size[2] - x_));
+      for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
+        count_ = static_cast<int>(std::min<int64_t>(kTile, call_.out_size[2]));
+        x_ = std::min(x, call_.out_size[2] - count_);  // the last tile begins within the one before: whole ones are faster
         for (y_ = y; y_ < stop; ++y_) tile();
       }
       r = plane * rows + stop;
