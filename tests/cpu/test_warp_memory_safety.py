@@ -34,6 +34,7 @@ LAST_PIXELS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 63, 65)
 def warp_cases(dtype: torch.dtype, mode: str, axes: int, step: int = 1) -> Iterator[Case]:
     yield from cases(dtype, mode, axes, range(1, 71, step))
     yield from corner_cases(dtype, mode, axes)
+    yield from shallow_cases(dtype, mode, axes)
     yield from inner_cases(dtype, mode, axes)
 
 
@@ -44,6 +45,14 @@ def corner_cases(dtype: torch.dtype, mode: str, axes: int) -> Iterator[Case]:
             sampler = Warp("grid", mode, PADDINGS[number % 3], number % 2 == 0)
             shape, out = (1, channels, *(2,) * (axes - 2), *size), (*(1,) * (axes - 1), 35)
             yield Case(dtype, shape, layout, out, sampler, "around", "CF", number)
+
+
+def shallow_cases(dtype: torch.dtype, mode: str, axes: int) -> Iterator[Case]:
+    """So few rows that the row before the last, beyond which a little can be read, is the first or none."""
+    sizes = itertools.product((2, 3, 4), ("CF", "CL"), (1, 2, 3), (2, 3, 5), PADDINGS)
+    for number, (channels, layout, height, width, padding) in enumerate(sizes):
+        shape, out = (1, channels, *(2,) * (axes - 2), height, width), (*(1,) * (axes - 1), 35)
+        yield Case(dtype, shape, layout, out, Warp("grid", mode, padding), "around", "CF", number)
 
 
 class Roomy(Arena):
@@ -222,7 +231,8 @@ def sanitised_sweep(names: Sequence[str], step: int) -> None:
         print(mode, padding, dtype, "special coordinates", flush=True)
         values = [*special(5, False), 1e10, -3e38, math.inf, -math.inf, math.nan]
         picture = image((1, 3, 4, 5), getattr(torch, dtype), "CL")
-        launch_warp.warp(picture, grid_of(values, values, torch.float32), Warp("grid", mode, padding))
+        of_grid = torch.float64 if picture.dtype == torch.float64 else torch.float32
+        launch_warp.warp(picture, grid_of(values, values, of_grid), Warp("grid", mode, padding))
 
 
 def sanitise(names: Sequence[str], step: int, forced: str) -> None:

@@ -57,7 +57,7 @@ class InnerTiles {
     reads_beyond_ = beyond > 0;
     if (reads_beyond_) y_end_ -= 1;
     if (reads_beyond_ && (rows - 2) * call.image.y + last + beyond > within) way_ = kNone;
-    if (call.in_size[1] < 2 || call.in_size[2] < 2) way_ = kNone;
+    if (rows < (reads_beyond_ ? 3 : 2) || call.in_size[2] < 2) way_ = kNone;
   }
 
   // Finds the taps of the pixels at these positions; false where that is for others to do.
