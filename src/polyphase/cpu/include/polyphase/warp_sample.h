@@ -125,15 +125,7 @@ class WarpSampler {
         if (call_.image.x == channels) return pixel_fours_to_rows(image_n_, channels, taps_, rows);
       }
 #endif
-      const int32_t furthest = taps_.furthest();
-      const bool whole = furthest <= last_quad_;
-#if defined(__AVX2__)
-      if constexpr (kFloats && kAxes == 2 && Filter::kTaps == 2) {
-        // Of the second pixel of a pair, as many elements are read as PixelPairs reads beyond it.
-        const bool pairs = furthest <= last_quad_ + 4 - (PixelPairs::kReads - channels);
-        if (taps_.inner && pairs && call_.image.x == channels) return sample_pairs(channels, rows);
-      }
-#endif
+      const bool whole = taps_.furthest() <= last_quad_;
 #if defined(__AVX2__)
       if constexpr (kBytes) {
         if (whole) {
@@ -196,17 +188,6 @@ class WarpSampler {
       sum_fours<kCount>(planes, taps_);
     }
   }
-
-#if defined(__AVX2__)
-  void sample_pairs(int channels, float* const (&rows)[4]) {
-    taps_.combine_weights();
-    const PixelPairs pairs(channels);
-    const int64_t stride = taps_.stride[1];
-    inner_quads_to_rows(channels, taps_, rows, [&](int i, Quad weights) __attribute__((always_inline)) {
-      return pairs.sum(image_n_ + taps_.axes[0].offset[0][i] + taps_.axes[1].offset[0][i], stride, weights);
-    });
-  }
-#endif
 
   template <class Load>
   void sample_quads(int channels, float* const (&rows)[4], Load load) {
