@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+import torch
 
 from polyphase import settings
 from polyphase.cpu import isa, launch, launch_warp
@@ -90,3 +91,18 @@ def run_sanitised(code: str, forced: str) -> None:
     }
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"at {done.stdout.splitlines()[-1:]}\n{done.stderr[-6000:]}"
+
+
+@pytest.fixture
+def fresh_outputs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """New tensors are full of NaN, and not of what the last one had there. Threads would only wait for each other."""
+    for module in (launch, launch_warp):
+        monkeypatch.setattr(
+            module, "empty_strided", lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
+        )
+    torch.use_deterministic_algorithms(True)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(False)

@@ -70,18 +70,7 @@ MOVES: tuple[Callable[[int], tuple[Step, ...]], ...] = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """New tensors are full of NaN, and not of what the last one had there. Threads would only wait for each other."""
-    monkeypatch.setattr(
-        launch, "empty_strided", lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
-    )
-    torch.use_deterministic_algorithms(True)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(False)
+pytestmark = pytest.mark.usefixtures("fresh_outputs")
 
 
 # ---- what is expected

@@ -42,18 +42,7 @@ GRID_LAYOUTS = ("CF", "components first", "sliced", "every other", "one row", "e
 SPREADS = {"around": (-1.3, 1.3), "inside": (-0.6, 0.6), "outside": (2.5, 4.0), "far around": (-9.0, 9.0)}
 
 
-@pytest.fixture(autouse=True)
-def _as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """New tensors are full of NaN, and not of what the last one had there. Threads would only wait for each other."""
-    monkeypatch.setattr(
-        launch_warp, "empty_strided", lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
-    )
-    torch.use_deterministic_algorithms(True)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(False)
+pytestmark = pytest.mark.usefixtures("fresh_outputs")
 
 
 # ---- images, grids and matrices
