@@ -84,5 +84,9 @@ class NotSupportedError(PolyphaseError, NotImplementedError):
     """A mode, rank, dtype or device that has no kernel, neither ours nor PyTorch's."""
 
 
+class WrongOptionError(PolyphaseError, RuntimeError):
+    """An option of `torch.compile(backend="polyphase")` that does not exist, or a value it cannot have."""
+
+
 class NoKernelsWarning(UserWarning):
     """Nothing can be built on this machine; plain PyTorch operations do the work."""

@@ -402,7 +402,7 @@ REFUSED: dict[str, Callable[[], object]] = {
         Program(torch.float64, Axes(maps_of(*[Area(5)] * 2))), torch.ones(1, 1, 9, 9)
     ),
     "an image of another rank": lambda: launch.run(
-        Program(torch.float32, Axes(maps_of(Area(5)))), torch.ones(1, 1, 9, 9)
+        Program(torch.float32, Axes(maps_of(*[Area(5)] * 2))), torch.ones(9)
     ),
 }
 

@@ -38,9 +38,15 @@ def test_operands(run: Callable[..., Tensor]) -> None:
     for wrong in (torch.rand(1), torch.rand(4), torch.rand(1, 3), torch.rand(3).double()):
         with pytest.raises(WrongInputError, match="vector 0 of the program is"):
             run(channels={0: wrong}, tensors={1: tensor})
-    for wrong in (torch.rand(1, 1, 2, 2), torch.rand(3, 8, 8), tensor.double(), tensor.to("meta")):
+    for wrong in (torch.rand(1, 1, 2, 2), torch.rand(1, *tensor.shape), tensor.double(), tensor.to("meta")):
         with pytest.raises(WrongInputError, match="tensor 1 of the program is"):
             run(channels={0: vector}, tensors={1: wrong})
+    rows = torch.rand(8, 1)
+    torch.testing.assert_close(
+        run(channels={0: vector[:, None, None]}, tensors={1: rows}), plain * vector[:, None, None] + rows
+    )
+    strided = torch.rand(3, 2)[:, 0]
+    torch.testing.assert_close(run(channels={0: strided}, tensors={1: rows}), plain * strided[:, None, None] + rows)
     with pytest.raises(WrongInputError, match="tensor 1 of the program is missing"):
         run(channels={0: vector})
 

@@ -757,8 +757,8 @@ FIELDS: dict[str, dict[str, object]] = {
     "coordinates.component": {"coordinate_strides": (70, 71, 72, 1)},
     "padding": {"sampler": Warp("grid", padding="border")},
     "align_corners": {"sampler": Warp("grid", align_corners=True)},
-    "vector_count": {"operands": operands.Operands((torch.zeros(3),), ())},
-    "tensor_count": {"operands": operands.Operands((), (torch.zeros(2, 3, 6, 7),))},
+    "vector_count": {"operands": operands.Operands((4,), ())},
+    "tensor_count": {"operands": operands.Operands((), ((4, (126, 42, 7, 1)),))},
 }
 
 

@@ -28,8 +28,9 @@ INVALID: list[tuple[dict[str, Any], type[PolyphaseError], str]] = [
         UnknownNameError,
         "memory order 'rows'.*channels_last, contiguous, preserve",
     ),
-    ({"sampler": Axes(())}, InvalidProgramError, "0 axis maps; an image has 1 to 3"),
-    ({"sampler": Axes((AxisMap(()),) * 4)}, InvalidProgramError, "4 axis maps; an image has 1 to 3"),
+    ({"sampler": Axes(())}, InvalidProgramError, "0 axis maps, 0 weighted"),
+    ({"sampler": Axes((AxisMap((Area(3),)),) * 4)}, InvalidProgramError, "4 axis maps, 4 weighted"),
+    ({"sampler": Axes((AxisMap(()),), (3, 4))}, InvalidProgramError, r"an adjoint of \(3, 4\) with 1 maps"),
     (
         {"sampler": IDENTITY, "prologue": Binary("add", VALUE, Operand(0))},
         InvalidProgramError,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import torch
@@ -12,21 +13,20 @@ from torch import Tensor
 
 from polyphase import settings
 from polyphase.cpu import isa, kernels, operands, plain_torch
-from polyphase.cpu.layout import CHANNELS_LAST, Sizes, dense_strides, is_channels_last, keeps_strides, output_strides
+from polyphase.cpu.layout import Sizes, keeps_strides, output_strides, strides_in_order
+from polyphase.cpu.operands import Facts
 from polyphase.cpu.plan import Plan, plan_move, plan_program, plan_sums
 from polyphase.cpu.recipes import encode
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelsWarning, WrongInputError
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import scalar_tensor
-from polyphase.sampling.programs import Axes, Program
-from polyphase.sampling.steps import Flip, Pad, Weighted
+from polyphase.sampling.programs import Axes, Border, Program
+from polyphase.sampling.steps import Flip, Pad
 
 Scalar: TypeAlias = "float | int | bool | complex"
 Maps: TypeAlias = tuple[AxisMap, ...]
 # The values of constant borders as bytes, as launcher.cpp's `read_borders` takes them.
 Borders: TypeAlias = "tuple[()] | tuple[bytes, int, int, int, int]"
-# (channel dimension, vectors, tensors), as launcher.cpp's `read_operands` takes them.
-Operands: TypeAlias = "tuple[()] | tuple[int, tuple[object, ...], tuple[object, ...]]"
 
 _CPU = torch.device("cpu")
 
@@ -73,7 +73,7 @@ def _bind(
     out_strides = output_strides(shape, strides, out_shape, keeps_strides(maps))
     if 0 in out_shape:
         return lambda image: empty_strided(out_shape, out_strides, dtype)
-    weighted = any(_may_sum(one, transposed) for one in maps)
+    weighted = any(one.may_sum(transposed) for one in maps)
     kernel = _kernel(dtype, weighted, settings.forced_isa())
     launch, threads = kernels.launcher().launch, torch.get_num_threads
     handle = kernels.launcher().bind(
@@ -102,31 +102,77 @@ def run(
     channels: Mapping[int, Tensor] | None = None,
     tensors: Mapping[int, Tensor] | None = None,
 ) -> Tensor:
-    """A whole program, arithmetic included, for an image (N, C, spatial...)."""
+    """A whole program, arithmetic included, for an image (..., channels, spatial...); laid out in its order."""
     assert isinstance(program.sampler, Axes), "warps have kernels of their own"
-    plan, maps = plan_program(program, isa.chosen()), program.sampler.maps
-    if image.dtype != program.source or image.dim() != len(maps) + 2:
-        raise WrongInputError(
-            f"the image is {image.dtype} of shape {tuple(image.shape)}; the program was made for {program.source} and "
-            f"{len(maps)} dimensions after (batch, channels)"
-        )
-    after = [one.output_size(n) for one, n in zip(maps, image.shape[2:], strict=True)]
-    channels_last = program.order == "channels_last" or (
-        program.order == "preserve" and is_channels_last(image.shape, image.stride())
-    )
-    out_shape = (*image.shape[:2], *after)
-    strides = dense_strides(out_shape, channels_last and len(out_shape) in CHANNELS_LAST)
-    out = empty_strided(out_shape, strides, program.target)
-    if out.numel() == 0:
-        return out
-    found = operands.find(plan, out_shape, channels, tensors)
-    handle = kernels.launcher().bind(
-        kernels.address(plan), 0, image.element_size() if plan.source is None else 0,
-        tuple(image.shape), image.stride(), tuple(out.shape), out.stride(), (b"", b"", *map(encode, maps)),
-        _program_borders(program, plan), _packed(found),
-    )  # fmt: skip
-    kernels.launcher().launch(handle, image.data_ptr(), out.data_ptr(), torch.get_num_threads())
+    axes = program.sampler
+    leading = image.dim() - len(axes.maps)
+    if leading < 0:
+        raise WrongInputError(f"an image of shape {tuple(image.shape)} for {len(axes.maps)} maps")
+    mapped = axes.adjoint_of or [one.output_size(n) for one, n in zip(axes.maps, image.shape[leading:], strict=True)]
+    out_shape = (*image.shape[:leading], *mapped)
+    out_strides = strides_in_order(program.order, image.shape, image.stride(), out_shape)
+    out = empty_strided(out_shape, out_strides, program.target)
+    found = operands.ordered(plan_program(program, isa.chosen()), channels, tensors)
+    bind_program(program, facts(image), facts(out), [facts(one) for one in found])(out, image, *found)
     return out
+
+
+def facts(tensor: Tensor) -> Facts:
+    return tensor.dtype, tensor.shape, tensor.stride()
+
+
+def bind_program(program: Program, image: Facts, out: Facts, given: Sequence[Facts]) -> Callable[..., None]:
+    """A program with all it needs but tensors of these facts: an output to write, an image, and operands."""
+    program = _by_moving(program)
+    axes = program.sampler
+    assert isinstance(axes, Axes), "warps have kernels of their own"
+    (dtype, shape, strides), (target, out_shape, out_strides) = image, out
+    leading = len(shape) - len(axes.maps)
+    if dtype != program.source or target != program.target or leading < 0:
+        raise WrongInputError(
+            f"the image is {dtype} of shape {tuple(shape)}, its output {target}; the program was made for "
+            f"{program.source} to {program.target}, and {len(axes.maps)} dimensions at least"
+        )
+    _check_sizes(axes, shape[leading:], shape[:leading], out_shape)
+    plan = plan_program(program, isa.chosen())
+    found = operands.describe(plan, out_shape, leading - 1, given)
+    if 0 in out_shape:
+        return lambda out, image, *operands: None
+    launch, threads = kernels.launcher().launch, torch.get_num_threads
+    handle = kernels.launcher().bind(
+        kernels.address(plan), int(bool(axes.adjoint_of)), dtype.itemsize if plan.source is None else 0,
+        tuple(shape), tuple(strides), tuple(out_shape), tuple(out_strides),
+        (b"",) * leading + tuple(map(encode, axes.maps)),
+        _program_borders(program, plan), (leading - 1, found.vectors, found.tensors) if given else (),
+    )  # fmt: skip
+
+    def call(out: Tensor, image: Tensor, *given: Tensor) -> None:
+        dense = found.dense(given)
+        launch(handle, image.data_ptr(), out.data_ptr(), threads(), *[one.data_ptr() for one in dense])
+
+    return call
+
+
+def _by_moving(program: Program) -> Program:
+    """An adjoint that is index-only as index-only maps."""
+    axes = program.sampler
+    assert isinstance(axes, Axes), "warps have no adjoints"
+    moved = [_adjoint_by_moving(one) for one in axes.maps]
+    if not axes.adjoint_of or None in moved:
+        return program
+    maps = tuple(filter(None, moved))
+    return replace(program, sampler=Axes(maps), borders=(Border(0.0),) * max(_borders(maps), default=0))
+
+
+def _check_sizes(axes: Axes, mapped: Sizes, leading: Sizes, out_shape: Sizes) -> None:
+    """Keeps kernels inside their buffers. Raises also where a step does not fit."""
+    before, after = (axes.adjoint_of, mapped) if axes.adjoint_of else (mapped, out_shape[len(leading) :])
+    sizes = tuple(one.output_size(n) for one, n in zip(axes.maps, before, strict=True))
+    if sizes != tuple(after) or tuple(out_shape) != (*leading, *(before if axes.adjoint_of else sizes)):
+        raise WrongInputError(
+            f"maps from {tuple(before)} to {sizes}, {'their adjoint ' if axes.adjoint_of else ''}given an image of "
+            f"{(*leading, *mapped)} and an output of {tuple(out_shape)}"
+        )
 
 
 def _adjoint_by_moving(axis_map: AxisMap) -> AxisMap | None:
@@ -137,13 +183,6 @@ def _adjoint_by_moving(axis_map: AxisMap) -> AxisMap | None:
         case (Pad(before, after, "constant", border),):
             return AxisMap((Pad(-before, -after, "constant", border),))
     return None
-
-
-def _may_sum(axis_map: AxisMap, transposed: bool) -> bool:
-    """Whether an output can be more, or less, than one input. The adjoint of a flip is a flip."""
-    if transposed:
-        return any(not isinstance(step, Flip) for step in axis_map.steps)
-    return any(isinstance(step, Weighted) for step in axis_map.steps)
 
 
 def _borders(maps: Maps) -> set[int]:
@@ -173,16 +212,6 @@ def _program_borders(program: Program, plan: Plan) -> Borders:
     first_stored = 1 + sum(not border.stored for border in program.borders)
     data = b"".join(value.ljust(stride, b"\0") for value in values)
     return data, stride, first_stored, work.itemsize, program.target.itemsize
-
-
-def _packed(found: operands.Operands) -> Operands:
-    if not found.vectors and not found.tensors:
-        return ()
-    return (
-        1,
-        tuple((one.data_ptr(), one.element_size()) for one in found.vectors),
-        tuple((one.data_ptr(), one.element_size(), one.stride()) for one in found.tensors),
-    )
 
 
 def _bytes(scalar: Tensor) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import torch
@@ -11,16 +11,15 @@ from torch import Tensor
 
 from polyphase import settings
 from polyphase.cpu import isa, kernels, operands, plain_torch
-from polyphase.cpu.launch import empty_strided, warn_once
-from polyphase.cpu.layout import CHANNELS_LAST, Sizes, dense_strides, is_channels_last
+from polyphase.cpu.launch import empty_strided, facts, warn_once
+from polyphase.cpu.layout import Sizes, dense_strides, strides_in_order
+from polyphase.cpu.operands import Facts
 from polyphase.cpu.plan import HALF, WarpPlan, plan_warp, plan_warp_gradients
-from polyphase.cpu.warp_calls import pack
+from polyphase.cpu.warp_calls import pack, with_addresses
 from polyphase.errors import BuildFailedError, CompilerMissingError, WrongInputError
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import Warp
 
-#: dtype, shape and strides.
-Facts: TypeAlias = tuple[torch.dtype, Sizes, Sizes]
 Needed: TypeAlias = tuple[bool, bool]
 Gradients: TypeAlias = tuple[Tensor | None, Tensor | None]
 
@@ -34,12 +33,12 @@ _MOST_OFFSET = 2**31 - 1  # kernels count the elements of a plane in 32 bits
 
 def warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
     """`image` (N, C, spatial...) sampled at a grid (N, out..., axes), or where an affine matrix leads; contiguous."""
-    return bound(_facts(image), _facts(coordinates), sampler)(image, coordinates)
+    return bound(facts(image), facts(coordinates), sampler)(image, coordinates)
 
 
 def warp_gradients(gradient: Tensor, image: Tensor, coordinates: Tensor, sampler: Warp, needed: Needed) -> Gradients:
     """Of the image (in its strides, as far as they are dense) and of the coordinates; None where not needed."""
-    run = bound_gradients(_facts(gradient), _facts(image), _facts(coordinates), sampler, needed)
+    run = bound_gradients(facts(gradient), facts(image), facts(coordinates), sampler, needed)
     return run(gradient, image, coordinates)
 
 
@@ -51,33 +50,52 @@ def run(
     channels: Mapping[int, Tensor] | None = None,
     tensors: Mapping[int, Tensor] | None = None,
 ) -> Tensor:
-    """A whole program, arithmetic included."""
+    """A whole program, arithmetic included, laid out in the program's order."""
+    assert isinstance(program.sampler, Warp), "axis maps have kernels of their own"
+    out_shape = _out_shape(image.shape, coordinates.shape, program.sampler)
+    out_strides = strides_in_order(program.order, image.shape, image.stride(), out_shape)
+    out = empty_strided(out_shape, out_strides, program.target)
+    found = operands.ordered(plan_warp(program, coordinates.dtype, image.dim() - 2, isa.chosen()), channels, tensors)
+    call = bind_program(program, facts(image), facts(coordinates), facts(out), [facts(one) for one in found])
+    call(out, image, coordinates, *found)
+    return out
+
+
+def bind_program(
+    program: Program, image: Facts, coordinates: Facts, out: Facts, given: Sequence[Facts]
+) -> Callable[..., None]:
+    """A program with all it needs but tensors of these facts: an output to write, an image, coordinates, operands."""
     sampler = program.sampler
     assert isinstance(sampler, Warp), "axis maps have kernels of their own"
-    if image.dtype != program.source:
-        raise WrongInputError(f"the image is {image.dtype}; the program was made for {program.source}")
-    out_shape = _out_shape(image.shape, coordinates.shape, sampler)
-    _check_dtypes(program.sampled, coordinates.dtype, sampler.mode)
-    if _is_too_far(image.shape, image.stride()):
+    (dtype, shape, strides), (target, out_shape, out_strides) = image, out
+    needed = _out_shape(shape, coordinates[1], sampler)
+    if (dtype, target, tuple(out_shape)) != (program.source, program.target, needed):
         raise WrongInputError(
-            f"an image of shape {tuple(image.shape)} and strides {image.stride()}; its planes must span fewer than "
+            f"an image of {dtype} warped to {target} of shape {tuple(out_shape)}; the program was made for "
+            f"{program.source} to {program.target}, and leads to shape {needed}"
+        )
+    _check_dtypes(program.sampled, coordinates[0], sampler.mode)
+    if is_too_far(shape, strides):
+        raise WrongInputError(
+            f"an image of shape {tuple(shape)} and strides {strides}; its planes must span fewer than "
             "2^31 elements: make it contiguous, or warp a part of it"
         )
-    plan = plan_warp(program, coordinates.dtype, image.dim() - 2, isa.chosen())
-    last = program.order == "channels_last" or (
-        program.order == "preserve" and is_channels_last(image.shape, image.stride())
-    )
-    out_strides = dense_strides(out_shape, last and len(out_shape) in CHANNELS_LAST)
-    out = empty_strided(out_shape, out_strides, program.target)
-    if out.numel() == 0:
-        return out
-    call = pack(
-        sampler, tuple(image.shape), image.stride(), out_shape, out_strides, coordinates.stride(),
-        operands=operands.find(plan, out_shape, channels, tensors),
-    )  # fmt: skip
-    buffers = (image.data_ptr(), coordinates.data_ptr(), out.data_ptr())
-    kernels.launcher().launch_packed(kernels.address(plan), call, _threads(out.numel()), *buffers)
-    return out
+    plan = plan_warp(program, coordinates[0], len(shape) - 2, isa.chosen())
+    found = operands.describe(plan, out_shape, 1, given)
+    if 0 in out_shape:
+        return lambda *tensors: None
+    kernel, launch, elements = kernels.address(plan), kernels.launcher().launch_packed, _elements(out_shape)
+    call = pack(sampler, shape, strides, out_shape, out_strides, coordinates[2], operands=found)
+
+    def run(out: Tensor, image: Tensor, coordinates: Tensor, *given: Tensor) -> None:
+        packed = call
+        if given:
+            dense = found.dense(given)
+            addresses = [one.data_ptr() for one in dense]
+            packed = with_addresses(call, addresses[: len(found.vectors)], addresses[len(found.vectors) :])
+        launch(kernel, packed, _threads(elements), image.data_ptr(), coordinates.data_ptr(), out.data_ptr())
+
+    return run
 
 
 @functools.lru_cache(maxsize=256)
@@ -97,7 +115,7 @@ def _bind(image: Facts, coordinates: Facts, sampler: Warp) -> Callable[[Tensor, 
     out_strides = dense_strides(out_shape, False)
     if 0 in out_shape:
         return lambda image, coordinates: empty_strided(out_shape, out_strides, dtype)
-    if _is_too_far(shape, strides):
+    if is_too_far(shape, strides):
         return functools.partial(plain_torch.warp, sampler=sampler)
     program = Program(dtype, Warp("grid", sampler.mode))  # a kernel takes any source, padding and alignment
     kernel = _address(plan_warp(program, coordinates[0], len(shape) - 2, isa.chosen()), settings.forced_isa())
@@ -136,7 +154,7 @@ def _bind_gradients(
     if gradient[:2] != (dtype, out_shape):
         raise WrongInputError(f"a gradient of {gradient[0]} {gradient[1]} for an output of {dtype} {out_shape}")
     _check_dtypes(dtype, coordinates[0], sampler.mode)
-    if _is_too_far(shape, strides) or _elements(shape[1:]) > _MOST_OFFSET:  # the image's gradient is dense
+    if is_too_far(shape, strides) or _elements(shape[1:]) > _MOST_OFFSET:  # the image's gradient is dense
         return functools.partial(plain_torch.warp_gradients, sampler=sampler, needed=needed)
     image_strides = torch.empty_like(torch.empty_strided(shape, strides)).stride()
     plan = plan_warp_gradients(dtype, coordinates[0], sampler.mode, axes, isa.chosen())
@@ -223,12 +241,8 @@ def _as_one_row(out_shape: Sizes, strides: Sizes) -> tuple[Sizes, Sizes, Sizes]:
     )
 
 
-def _is_too_far(shape: Sizes, strides: Sizes) -> bool:
+def is_too_far(shape: Sizes, strides: Sizes) -> bool:
     return sum((n - 1) * stride for n, stride in zip(shape[2:], strides[2:], strict=True)) + shape[1] > _MOST_OFFSET
-
-
-def _facts(tensor: Tensor) -> Facts:
-    return tensor.dtype, tensor.shape, tensor.stride()
 
 
 @functools.cache

@@ -62,14 +62,6 @@ bool may_be_weighted(const Dimension& d, bool transposed) {
   return false;
 }
 
-// (data, element_bytes, strides or ()) of a tensor the epilogue reads.
-Operand operand(PyObject* description) {
-  Operand result = {};
-  result.data = reinterpret_cast<const void*>(integer(description, 0));
-  result.element_bytes = integer(description, 1);
-  return result;
-}
-
 // What Python asked for, as C++. A Call that lacks only its addresses, and what it points at.
 struct Bound {
   const Kernel* kernel;
@@ -86,6 +78,7 @@ struct Request {
   Dimensions dimensions;
 };
 
+// (channel dimension, bytes of an element of each vector, (bytes, strides) of each tensor); launching brings addresses.
 void read_operands(PyObject* operands, Request& request) {
   Call& call = request.bound.call;
   PyObject* vectors = item(operands, 1);
@@ -95,10 +88,10 @@ void read_operands(PyObject* operands, Request& request) {
   if (call.vector_count > kMaxOperands || call.tensor_count > kMaxOperands) {
     throw BadCall{"too many operands for one kernel"};
   }
-  for (int64_t v = 0; v < call.vector_count; ++v) call.vectors[v] = operand(item(vectors, v));
+  for (int64_t v = 0; v < call.vector_count; ++v) call.vectors[v].element_bytes = integer(vectors, v);
   for (int64_t t = 0; t < call.tensor_count; ++t) {
-    call.tensors[t] = operand(item(tensors, t));
-    PyObject* strides = item(item(tensors, t), 2);
+    call.tensors[t].element_bytes = integer(item(tensors, t), 0);
+    PyObject* strides = item(item(tensors, t), 1);
     for (int64_t d = 0; d < request.dimensions.size(); ++d) {
       request.dimensions[d].tensor_strides[t] = integer(strides, d);
     }
@@ -217,14 +210,20 @@ void bind(PyObject* const* args, Bound& bound) {
   fill_call(geometry, request);
 }
 
-// bound, source, target, threads
-void launch(PyObject* const* args) {
+const void* address(PyObject* object) { return reinterpret_cast<const void*>(integer(object)); }
+
+// bound, source, target, threads, vectors..., tensors...
+void launch(PyObject* const* args, ptrdiff_t count) {
   const Bound* bound = static_cast<const Bound*>(PyCapsule_GetPointer(args[0], nullptr));
   if (bound == nullptr) throw PythonError();
   Call call = bound->call;
-  call.source = reinterpret_cast<const void*>(integer(args[1]));
-  call.target = reinterpret_cast<void*>(integer(args[2]));
+  if (count != 4 + call.vector_count + call.tensor_count) throw BadCall{"launch takes 4 arguments and all operands"};
+  call.source = address(args[1]);
+  call.target = const_cast<void*>(address(args[2]));
   call.threads = threads_for(call, integer(args[3]));
+  PyObject* const* operands = args + 4;
+  for (int64_t v = 0; v < call.vector_count; ++v) call.vectors[v].data = address(*operands++);
+  for (int64_t t = 0; t < call.tensor_count; ++t) call.tensors[t].data = address(*operands++);
   PyThreadState* state = PyEval_SaveThread();
   try {
     bound->kernel->run(call);
@@ -300,8 +299,8 @@ PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
 
 PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    if (count != 4) throw BadCall{"launch takes 4 arguments"};
-    launch(args);
+    if (count < 4) throw BadCall{"launch takes 4 arguments and all operands"};
+    launch(args, count);
     return PyLong_FromLongLong(0);
   });
 }

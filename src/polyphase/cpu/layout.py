@@ -25,6 +25,12 @@ def output_strides(shape: Sizes, strides: Sizes, out_shape: Sizes, flips_only: b
     return dense_strides(out_shape, is_channels_last(shape, strides))
 
 
+def strides_in_order(order: str, shape: Sizes, strides: Sizes, out_shape: Sizes) -> Sizes:
+    """Of a program's output, from an image's."""
+    last = order == "channels_last" or (order == "preserve" and is_channels_last(shape, strides))
+    return dense_strides(out_shape, last and len(out_shape) in CHANNELS_LAST)
+
+
 def keeps_strides(maps: tuple[AxisMap, ...]) -> bool:
     """Whether maps are flips and nothing else."""
     steps = [step for one in maps for step in one.steps]

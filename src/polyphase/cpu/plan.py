@@ -65,7 +65,7 @@ class WarpPlan(Arithmetic):
 
 def plan_program(program: Program, isa: str) -> Plan:
     assert isinstance(program.sampler, Axes), "a warp is planned by plan_warp"
-    weighted = any(axis_map.weighted for axis_map in program.sampler.maps)
+    weighted = program.sampler.may_sum()
     if not weighted and program.prologue == program.epilogue == VALUE:
         return plan_move(program.source, isa)
     return Plan(

@@ -5,15 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from torch import Tensor
-
 from polyphase.cpu.layout import Sizes
 from polyphase.cpu.operands import Operands
 from polyphase.sampling.warps import PADDINGS, Warp
 
 _PACKED = 8  # what the launcher fills in
 _MOST_OPERANDS = 8
-_OPERAND = 14
+_OPERAND = 14  # numbers of one, its address first
 
 
 def pack(
@@ -43,10 +41,20 @@ def pack(
         sampler.align_corners,
         len(operands.vectors),
         len(operands.tensors),
-        *_filled([(one.data_ptr(), one.element_size(), *[0] * (_OPERAND - 2)) for one in operands.vectors]),
-        *_filled([_tensor(one) for one in operands.tensors]),
+        *_filled([(0, element_bytes, *[0] * (_OPERAND - 2)) for element_bytes in operands.vectors]),
+        *_filled([_tensor(*one) for one in operands.tensors]),
     ]
     return struct.pack(f"={len(numbers)}q", *numbers)
+
+
+def with_addresses(call: bytes, vectors: Sequence[int], tensors: Sequence[int]) -> bytes:
+    """A packed call with the addresses of its operands."""
+    packed = bytearray(call)
+    first_tensor = len(call) // 8 - _MOST_OPERANDS * _OPERAND
+    for first, addresses in ((first_tensor - _MOST_OPERANDS * _OPERAND, vectors), (first_tensor, tensors)):
+        for i, address in enumerate(addresses):
+            struct.pack_into("=q", packed, 8 * (first + i * _OPERAND), address)
+    return bytes(packed)
 
 
 def _three(values: Sequence[int], missing: int) -> list[int]:
@@ -66,9 +74,9 @@ def _coordinates(sampler: Warp, strides: Sequence[int]) -> list[int]:
     return [batch, *_three(spatial, 0), component]
 
 
-def _tensor(operand: Tensor) -> tuple[int, ...]:
-    batch, channel, *spatial = operand.stride()
-    return (operand.data_ptr(), operand.element_size(), batch, *[0] * 7, *_three(spatial, 0), channel)
+def _tensor(element_bytes: int, strides: Sizes) -> tuple[int, ...]:
+    batch, channel, *spatial = strides
+    return (0, element_bytes, batch, *[0] * 7, *_three(spatial, 0), channel)
 
 
 def _filled(operands: Sequence[Sequence[int]]) -> list[int]:

@@ -10,25 +10,37 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch._C import DispatchKey
 from torch._ops import OpOverload
 
-_KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+Kernel: TypeAlias = Callable[..., Any]
+
+_AUTOGRAD, _COMPOSITE = DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd
+#: Of images on the CPU; a DispatchKey in place of a kernel stands for ATen's own.
+_AUTOGRAD_CPU = DispatchKey.AutogradCPU
+_KEYS = (_AUTOGRAD, _COMPOSITE, _AUTOGRAD_CPU)
 _lock = threading.RLock()
 
 
+def anywhere(*args: Any, **kwargs: Any) -> bool:
+    return True
+
+
 @contextmanager
-def built_ins_replaced(replacements: Mapping[OpOverload, Callable[..., Any] | None]) -> Iterator[None]:
+def built_ins_replaced(
+    replacements: Mapping[OpOverload, Kernel | None], where: Callable[..., bool] = anywhere
+) -> Iterator[None]:
     """While the block runs, overloads have these Python kernels instead of torch's own; None leaves an overload whole.
 
+    `where` says for which arguments; elsewhere torch's own run. Autograd can only tell the CPU from other devices.
     Holds for the whole process, one thread at a time. What was there is put back, also after an error. May be nested.
     """
     with _lock:
         before = {op: {key: op.py_kernels[key] for key in _KEYS if key in op.py_kernels} for op in replacements}
         for op, kernels in before.items():
-            _set(op, dict.fromkeys(kernels, replacements[op]))
+            _set(op, _replaced(kernels, replacements[op], where))
         try:
             yield
         finally:
@@ -36,9 +48,33 @@ def built_ins_replaced(replacements: Mapping[OpOverload, Callable[..., Any] | No
                 _set(op, kernels)
 
 
-def _set(op: OpOverload, kernels: Mapping[DispatchKey, Callable[..., Any] | None]) -> None:
-    for key, kernel in kernels.items():
+def _replaced(
+    before: Mapping[DispatchKey, Any], kernel: Kernel | None, where: Callable[..., bool]
+) -> dict[DispatchKey, Any]:
+    if where is anywhere:
+        return {} if kernel is None else dict.fromkeys(before, kernel)
+    after = dict(before)
+    if _COMPOSITE in before:
+        after[_COMPOSITE] = _choice(where, kernel or _whole, before[_COMPOSITE])
+    if _AUTOGRAD in before:
+        after[_AUTOGRAD_CPU] = _AUTOGRAD_CPU if kernel is None else kernel
+    return after
+
+
+def _whole(*args: Any, **kwargs: Any) -> Any:
+    """What a tracer takes for: not decomposed."""
+    return NotImplemented
+
+
+def _choice(where: Callable[..., bool], one: Kernel, other: Kernel) -> Kernel:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return (one if where(*args, **kwargs) else other)(*args, **kwargs)
+
+    return kernel
+
+
+def _set(op: OpOverload, kernels: Mapping[DispatchKey, Any]) -> None:
+    for key in _KEYS:
         op.py_kernels.pop(key, None)
-        if kernel is not None:
-            op.py_kernels[key] = kernel
+    op.py_kernels.update(kernels)
     op._dispatch_cache.clear()  # an overload remembers which kernel it last dispatched to

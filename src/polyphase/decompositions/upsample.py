@@ -34,7 +34,7 @@ class Family:
     step: ResizeStep  # its size, scale and align_corners are the call's
 
 
-def _families() -> list[Family]:
+def families() -> list[Family]:
     plain = [("linear1d", 1, "bilinear"), ("bilinear2d", 2, "bilinear"), ("trilinear3d", 3, "bilinear")]
     plain.append(("bicubic2d", 2, "bicubic"))
     return [
@@ -47,15 +47,15 @@ def _families() -> list[Family]:
 
 def table() -> dict[OpOverload, Callable[..., Tensor]]:
     found: dict[OpOverload, Callable[..., Tensor]] = {}
-    for family, forward, backward in _overloads():
+    for family, forward, backward in overloads():
         found[forward.default] = _forward(family, forward.default)
         found[forward.vec] = _vector(family, forward.vec)
         found[backward.default] = _backward(family, backward.default)
     return found
 
 
-def _overloads() -> Iterator[tuple[Family, OpOverloadPacket, OpOverloadPacket]]:
-    for family in _families():
+def overloads() -> Iterator[tuple[Family, OpOverloadPacket, OpOverloadPacket]]:
+    for family in families():
         if hasattr(torch.ops.aten, family.name):  # lanczos is newer than the oldest torch we support
             forward, backward = (getattr(torch.ops.aten, family.name + suffix) for suffix in ("", "_backward"))
             yield family, forward, backward
@@ -63,8 +63,8 @@ def _overloads() -> Iterator[tuple[Family, OpOverloadPacket, OpOverloadPacket]]:
 
 def _forward(family: Family, op: OpOverload) -> Callable[..., Tensor]:
     def decomposition(*args: Any, **kwargs: Any) -> Tensor:
-        call = _bind(op, args, kwargs)
-        return resample(call["self"], _steps(family, call, call["output_size"]))
+        call = arguments_of(op, args, kwargs)
+        return resample(call["self"], resize_steps(family, call, call["output_size"]))
 
     return decomposition
 
@@ -73,20 +73,20 @@ def _vector(family: Family, op: OpOverload) -> Callable[..., Tensor]:
     """The overload F.interpolate calls: either the size is given or the scale factors."""
 
     def decomposition(*args: Any, **kwargs: Any) -> Tensor:
-        call = _bind(op, args, kwargs)
-        return resample(call["input"], _steps(family, call, _vector_size(call), call["scale_factors"]))
+        call = arguments_of(op, args, kwargs)
+        return resample(call["input"], resize_steps(family, call, _vector_size(call), call["scale_factors"]))
 
     return decomposition
 
 
 def vectors_as_default() -> dict[OpOverload, Callable[..., Tensor]]:
     """`.vec` overloads as calls of their `.default`, which stays whole. ATen's own do not know symbolic sizes."""
-    return {forward.vec: _vector_as_default(forward.vec, forward.default) for _, forward, _ in _overloads()}
+    return {forward.vec: _vector_as_default(forward.vec, forward.default) for _, forward, _ in overloads()}
 
 
 def _vector_as_default(op: OpOverload, default: OpOverload) -> Callable[..., Tensor]:
     def decomposition(*args: Any, **kwargs: Any) -> Tensor:
-        call = _bind(op, args, kwargs)
+        call = arguments_of(op, args, kwargs)
         size = _vector_size(call)
         flags = [call["align_corners"]] if "align_corners" in call else []
         result: Tensor = default(call["input"], size, *flags, *(call["scale_factors"] or [None] * len(size)))
@@ -103,8 +103,8 @@ def _vector_size(call: dict[str, Any]) -> list[Size]:
 
 def _backward(family: Family, op: OpOverload) -> Callable[..., Tensor]:
     def decomposition(*args: Any, **kwargs: Any) -> Tensor:
-        call = _bind(op, args, kwargs)
-        steps = _steps(family, call, call["output_size"])
+        call = arguments_of(op, args, kwargs)
+        steps = resize_steps(family, call, call["output_size"])
         return resample_transposed(call["grad_output"], steps, call["input_size"][2:])
 
     return decomposition
@@ -161,7 +161,7 @@ def _materialised_taps(taps: Taps) -> Taps:
     return replace(taps, index=materialised(taps.index), weight=materialised(taps.weight), one=one)
 
 
-def _steps(
+def resize_steps(
     family: Family, call: dict[str, Any], size: Sequence[Size], scales: Sequence[float] | None = None
 ) -> list[ResizeStep]:
     if scales is None:
@@ -176,7 +176,7 @@ def _steps(
     return steps
 
 
-def _bind(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+def arguments_of(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """A call's arguments by name, defaults filled in."""
     arguments = op._schema.arguments
     given = {argument.name: value for argument, value in zip(arguments, args, strict=False)}

@@ -12,7 +12,19 @@ from enum import Enum
 import torch
 
 from polyphase.errors import NotNormalFormError
-from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, Slice, Step, Weighted, output_size
+from polyphase.sampling.steps import (
+    Area,
+    Flip,
+    Nearest,
+    Pad,
+    Resize,
+    Size,
+    SizeSlot,
+    Slice,
+    Step,
+    Weighted,
+    output_size,
+)
 
 
 class Reason(Enum):
@@ -55,6 +67,13 @@ class AxisMap:
     @property
     def weighted(self) -> Weighted | None:
         return next((step for step in self.steps if isinstance(step, Weighted)), None)
+
+    def may_sum(self, transposed: bool = False) -> bool:
+        """Whether an output of the map, or of its adjoint, can be more or less than one input. The adjoint of a flip is
+        a flip."""
+        if transposed:
+            return any(not isinstance(step, Flip) for step in self.steps)
+        return self.weighted is not None
 
     def output_size(self, in_size: Size) -> Size:
         for step in self.steps:
@@ -112,11 +131,15 @@ def _tidy(steps: tuple[Step, ...]) -> tuple[Step, ...]:
                 pass
             case [Flip()], Flip():
                 done.pop()
-            case [Slice() as first], Slice() as second:
+            case [Slice() as first], Slice() as second if not _has_slots(first, second):
                 done[-1] = _slice_of_slice(first, second)
             case _:
                 done.append(step)
     return tuple(done)
+
+
+def _has_slots(*slices: Slice) -> bool:
+    return any(isinstance(bound, SizeSlot) for one in slices for bound in (one.start, one.stop))
 
 
 def _slice_of_slice(first: Slice, second: Slice) -> Slice:

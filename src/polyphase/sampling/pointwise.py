@@ -145,6 +145,30 @@ def normalise(of: Expression, mean_slot: int = 0, std_slot: int = 1) -> Expressi
     return Binary("div", Binary("sub", of, Channel(mean_slot)), Channel(std_slot))
 
 
+def chain(inner: Expression, outer: Expression) -> Expression:
+    """`inner`, then `outer` of it."""
+    match outer:
+        case Value():
+            return inner
+        case Cast(of, dtype):
+            return Cast(chain(inner, of), dtype)
+        case Unary(op, of):
+            return Unary(op, chain(inner, of))
+        case Binary(op, left, right):
+            return Binary(op, chain(inner, left), chain(inner, right))
+    return outer
+
+
+def length_of(expression: Expression) -> int:
+    """How many operations it has."""
+    match expression:
+        case Cast(of=of) | Unary(of=of):
+            return 1 + length_of(of)
+        case Binary(left=left, right=right):
+            return 1 + length_of(left) + length_of(right)
+    return 0
+
+
 def operands_of(expression: Expression) -> list[Channel | Operand]:
     """The operands the expression reads, from left to right."""
     match expression:
@@ -178,7 +202,10 @@ def evaluate(
     tensors: Mapping[int, Tensor] | None = None,
     exact: bool = False,
 ) -> Tensor:
-    """The expression on an image (N, C, ...). `exact` keeps every floating value in float64; integers stay integers."""
+    """The expression on an image (N, C, ...), or any other if vectors come in a shape that broadcasts to it.
+
+    `exact` keeps every floating value in float64; integers stay integers.
+    """
 
     def go(node: Expression) -> Any:
         match node:
@@ -188,7 +215,7 @@ def evaluate(
                 return number
             case Channel():
                 vector = _find("vector", node, channels or {})
-                return widened(vector.reshape([-1] + [1] * (value.dim() - 2)))
+                return widened(vector.reshape([-1] + [1] * (value.dim() - 2)) if vector.dim() == 1 else vector)
             case Operand():
                 return widened(_find("tensor", node, tensors or {}))
             case Cast(of, dtype):

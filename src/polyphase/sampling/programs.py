@@ -16,7 +16,7 @@ import torch
 from polyphase.errors import InvalidProgramError, UnknownNameError
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE, Expression, Operand, dtype_of, operands_of
-from polyphase.sampling.steps import Pad
+from polyphase.sampling.steps import Pad, Size
 from polyphase.sampling.warps import Warp
 
 #: How the output lies in memory; `preserve` follows the input's suggested memory format, as eager does.
@@ -25,9 +25,17 @@ ORDERS = ("preserve", "contiguous", "channels_last")
 
 @dataclass(frozen=True)
 class Axes:
-    """One map per spatial axis, the last axis last: 1 to 3 of them."""
+    """One map for each of an image's last axes, the last axis last.
+
+    adjoint_of: for the adjoint of the maps (a resize's gradient), the sizes of those axes before the maps: they are the
+    output's.
+    """
 
     maps: tuple[AxisMap, ...]
+    adjoint_of: tuple[Size, ...] = ()
+
+    def may_sum(self) -> bool:
+        return any(one.may_sum(bool(self.adjoint_of)) for one in self.maps)
 
 
 @dataclass(frozen=True)
@@ -86,9 +94,12 @@ def _check_warp(warp: Warp, borders: tuple[Border, ...], sampled: torch.dtype) -
 
 
 def _check_axes(axes: Axes, borders: tuple[Border, ...], sampled: torch.dtype) -> None:
-    if not 1 <= len(axes.maps) <= 3:
-        raise InvalidProgramError(f"{len(axes.maps)} axis maps; an image has 1 to 3 spatial axes")
-    if any(axis.weighted for axis in axes.maps) and not (sampled.is_floating_point or sampled == torch.uint8):
+    sums = [axis.may_sum(bool(axes.adjoint_of)) for axis in axes.maps]
+    if not axes.maps or sum(sums) > 3:
+        raise InvalidProgramError(f"{len(axes.maps)} axis maps, {sum(sums)} weighted; there is one at least, and 3 sum")
+    if axes.adjoint_of and (len(axes.adjoint_of) != len(axes.maps) or borders):
+        raise InvalidProgramError(f"an adjoint of {axes.adjoint_of} with {len(axes.maps)} maps and borders {borders}")
+    if any(sums) and not (sampled.is_floating_point or (sampled == torch.uint8 and not axes.adjoint_of)):
         raise InvalidProgramError(f"a weighted map of {sampled}; cast to a float dtype in the prologue, or use uint8")
     for axis in axes.maps:
         numbers = [step.border for step in axis.steps if isinstance(step, Pad) and step.border]

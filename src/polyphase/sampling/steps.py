@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from polyphase.errors import InvalidStepError, UnknownNameError
 from polyphase.sampling import filters
 
-#: A number of pixels. Also a torch.SymInt, which behaves like an int, wherever a decomposition is traced.
+#: A number of pixels. Also a torch.SymInt, which behaves like an int, wherever a decomposition is traced; and a
+#: SizeSlot in a program for any size.
 Size: TypeAlias = int
 
 PAD_MODES = ("constant", "reflect", "replicate", "circular")
+
+
+@dataclass(frozen=True)
+class SizeSlot:
+    """The `number`-th of the sizes a program is given when it runs (`templates.py`)."""
+
+    number: int
+
+
+def slot(number: int) -> Size:
+    return cast(Size, SizeSlot(number))
 
 
 @dataclass(frozen=True)
@@ -163,5 +175,5 @@ def _scale_as_float(step: Resize | Nearest) -> None:
 
 
 def _known(*sizes: Size) -> bool:
-    """Only plain integers are checked: asking a symbolic size would specialise the trace."""
+    """Only plain integers are checked: asking a symbolic size would specialise the trace, and a slot has no value."""
     return all(isinstance(size, int) for size in sizes)

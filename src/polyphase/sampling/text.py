@@ -24,7 +24,7 @@ from polyphase.errors import PolyphaseError, ProgramSyntaxError
 from polyphase.sampling import pointwise
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Border, Program
-from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, SizeSlot, Slice
 from polyphase.sampling.warps import Warp
 
 _NODES: dict[str, type[Any]] = {
@@ -59,6 +59,8 @@ def to_text(node: Any) -> str:
             return f"{op}({to_text(of)})"
         case pointwise.Binary(op, left, right):
             return f"{op}({to_text(left)}, {to_text(right)})"
+        case SizeSlot(number):
+            return f"size{number}"
         case torch.dtype():
             return str(node).removeprefix("torch.")
         case tuple():
@@ -101,6 +103,8 @@ def _build(tree: ast.expr, text: str) -> Any:
             return -value
         case ast.UnaryOp(ast.USub(), ast.Name("inf")):
             return -math.inf
+        case ast.Name(name) if name.startswith("size") and name[4:].isdecimal():
+            return SizeSlot(int(name[4:]))
         case ast.Name(name):
             return _CONSTANTS.get(name, name)
         case ast.List(elements):
@@ -138,6 +142,8 @@ def _fitted(value: Any, expected: Any) -> Any:
         if typing.get_origin(option) is tuple and isinstance(value, tuple):
             return tuple(_fitted(item, typing.get_args(option)[0]) for item in value)
         if option is float and type(value) in (int, float):
+            return value
+        if option is int and isinstance(value, SizeSlot):
             return value
         if isinstance(option, type) and type(value) is option:
             return value

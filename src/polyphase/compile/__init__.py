@@ -1,0 +1,1 @@
+"""torch.compile(backend="polyphase"), and accelerate(): code that is already written, on our kernels."""

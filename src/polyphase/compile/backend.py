@@ -1,0 +1,91 @@
+"""`torch.compile(backend="polyphase")`: Inductor, with our operators kept whole, fused and called directly."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._inductor import config
+from torch._inductor.compile_fx import compile_fx
+from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch.fx import Graph, GraphModule
+
+from polyphase.compile import lower  # noqa: F401 registers how programs are lowered
+from polyphase.compile.fuse import fuse
+from polyphase.compile.whole import kept_whole
+from polyphase.errors import WrongOptionError
+from polyphase.version import __version__
+
+#: Options of ours, and what they are without being said.
+OPTIONS = {"polyphase.fusion": True}
+PASS_HOOK = "post_grad_custom_pre_pass"
+
+
+class Fuse(CustomGraphPass):
+    """Its uuid is part of the keys of torch's caches: another version of this package, or another option, is another."""
+
+    def __init__(self, fusion: bool) -> None:
+        self.fusion = fusion
+
+    def __call__(self, graph: Graph) -> None:
+        fuse(graph, self.fusion)
+
+    def uuid(self) -> str:
+        return f"polyphase {__version__} {_digest_of_sources()} fusion={self.fusion}"
+
+
+def polyphase(
+    graph: GraphModule, example_inputs: list[Any], *, mode: str | None = None, options: dict[str, Any] | None = None
+) -> Any:
+    """The backend, as Dynamo calls it."""
+    ours, theirs = _split(options or {})
+    patches = torch._TorchCompileInductorWrapper(mode, theirs, None).config  # checked as Inductor checks them
+    with config.patch(patches):
+        if config.cpp_wrapper:
+            return _without_kernels(graph, example_inputs, patches)
+        others = config.post_grad_custom_pre_pass
+    passes = [*_as_list(others), Fuse(ours["polyphase.fusion"])]
+    with kept_whole():
+        return compile_fx(graph, example_inputs, config_patches={**patches, PASS_HOOK: passes})
+
+
+def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Ours, with defaults, and Inductor's."""
+    ours = {name: value for name, value in options.items() if name.startswith("polyphase.")}
+    for name, value in ours.items():
+        if name not in OPTIONS or type(value) is not type(OPTIONS[name]):
+            raise WrongOptionError(
+                f"option {name!r} with value {value!r}; ours are "
+                + ", ".join(f"{known!r} ({type(default).__name__})" for known, default in OPTIONS.items())
+            )
+    return {**OPTIONS, **ours}, {name: value for name, value in options.items() if name not in ours}
+
+
+def _without_kernels(graph: GraphModule, example_inputs: list[Any], patches: dict[str, Any]) -> Any:
+    """A C++ wrapper cannot call our kernels yet: the operators run as portable decompositions."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    from polyphase.decompositions import preferred, table
+
+    with preferred():
+        return compile_fx(
+            graph, example_inputs, config_patches=patches, decompositions={**select_decomp_table(), **table()}
+        )
+
+
+def _as_list(passes: Any) -> list[Any]:
+    if passes is None:
+        return []
+    return list(passes) if isinstance(passes, (list, tuple)) else [passes]
+
+
+@functools.cache
+def _digest_of_sources() -> str:
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.h"), *package.rglob("*.cpp")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,295 @@
+"""The pass over functional graphs, forward and backward alike: what samples becomes programs, neighbours included."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from polyphase.compile import drafts
+from polyphase.compile.drafts import Draft, Refusal, value
+from polyphase.compile.reasons import NotFused, Why
+from polyphase.compile.recognise import sampling_of, slice_of
+from polyphase.ops.program import program as program_op
+from polyphase.ops.warp import warp_backward
+from polyphase.sampling.steps import Size, slot
+from polyphase.sampling.text import to_text
+from polyphase.sampling.warps import MODES, PADDINGS
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+#: Views that may regroup dimensions.
+_VIEWS = (
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.unsqueeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.squeeze.default,
+)
+
+
+@dataclass(frozen=True)
+class Fused:
+    """One kernel in a graph: its program, what it stands for, and what stayed outside, with the reason."""
+
+    program: str
+    nodes: tuple[str, ...]
+    sources: tuple[str, ...]  # the user's lines
+    not_fused: tuple[NotFused, ...]
+
+
+def fuse(graph: Graph, fusion: bool = True) -> list[Fused]:
+    """Replaces what samples by calls of `polyphase::program`. Without fusion each operator stays one of its own."""
+    done = []
+    for node in list(graph.nodes):
+        if node._erased:
+            continue
+        if node.target in _WARP_BACKWARDS:
+            _replace_warp_backward(graph, node)
+            continue
+        sizes: list[Size] = []
+        sampling = sampling_of(node, _slots(sizes)) if _is_ours(node) else None
+        if sampling is None:
+            continue
+        draft = drafts.start(node, sampling)
+        if isinstance(draft, Draft) and fusion:
+            draft = _grown(draft, sizes)
+        if isinstance(draft, Draft):
+            done.append(_emit(graph, draft, sizes))
+    for node in graph.nodes:
+        if node.target is aten.flip.default:  # what is left of them, as Inductor knows them
+            dims = [dim % max(value(node.args[0]).dim(), 1) for dim in node.args[1]]
+            node.target, node.args = prims.rev.default, (node.args[0], dims)
+    return done
+
+
+def _is_ours(node: Node) -> bool:
+    tensor = node.meta.get("val")
+    return isinstance(tensor, Tensor) and tensor.device.type == "cpu"
+
+
+def _slots(sizes: list[Size]) -> Callable[[Size], Size]:
+    def new(size: Size) -> Size:
+        sizes.append(size)
+        return slot(len(sizes) - 1)
+
+    return new
+
+
+# ---- growing
+
+
+def _grown(draft: Draft, sizes: list[Size]) -> Draft:
+    """As far as it goes, first up and then down; and no farther than to where its output can be written."""
+    draft = _up(draft)
+    best, refused = draft, list(draft.not_fused)
+    while True:
+        grown = _down(draft, sizes)
+        if not isinstance(grown, Draft):
+            break
+        draft = grown
+        if _layout(draft) is not None:
+            best = draft
+    user = _only_user(draft)
+    if isinstance(user, Node) and isinstance(grown, (Why, drafts.NotMerged)):
+        refused.append((user, grown))
+    elif isinstance(user, Why):
+        refused.append((draft.last, user))
+    return replace(best, not_fused=tuple(refused))
+
+
+def _up(draft: Draft) -> Draft:
+    while True:
+        node, grown = draft.image, None
+        if node.op != "call_function" or not isinstance(node.meta.get("val"), Tensor) or drafts.is_sampled(node):
+            return draft
+        if len(node.users) > 1:
+            return draft
+        if node.target in _VIEWS:
+            source = node.args[0]
+            assert isinstance(source, Node)
+            grown = drafts.preceded_by_view(draft, node, source)
+        elif drafts.is_pointwise(node):
+            grown = drafts.preceded_by_arithmetic(draft, node)
+        if grown is None:
+            return draft
+        if not isinstance(grown, Draft):
+            return replace(draft, not_fused=(*draft.not_fused, (node, grown)))
+        draft = grown
+
+
+def _down(draft: Draft, sizes: list[Size]) -> Draft | Refusal:
+    user = _only_user(draft)
+    if not isinstance(user, Node):
+        return user
+    if draft.permutation:
+        return Why.NOT_SAMPLING_NOR_POINTWISE
+    if user.target is aten.slice.Tensor:
+        return drafts.followed_by_sampling(draft, user, slice_of(user, _slots(sizes)))
+    sampling = sampling_of(user, _slots(sizes))
+    if sampling is not None:
+        if sampling.image is not draft.last:
+            return Why.NOT_SAMPLING_NOR_POINTWISE
+        return drafts.followed_by_sampling(draft, user, sampling)
+    if user.target in _VIEWS:
+        return drafts.followed_by_view(draft, user)
+    if user.target is aten.permute.default:
+        return _followed_by_permutation(draft, user)
+    return drafts.followed_by_arithmetic(draft, user)
+
+
+def _only_user(draft: Draft) -> Node | Why:
+    users = list(draft.last.users)
+    if len(users) != 1:
+        return Why.NOT_ALONE
+    if users[0].op == "output":
+        return Why.IS_RETURNED
+    if _is_mutated_between(draft.nodes[0], users[0]):
+        return Why.MUTATION_BETWEEN
+    return users[0]
+
+
+def _is_mutated_between(first: Node, last: Node) -> bool:
+    node = first
+    while node is not last:
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            return True
+        node = node.next
+    return False
+
+
+def _followed_by_permutation(draft: Draft, node: Node) -> Draft | Refusal:
+    """Dimensions in another order, and then in memory so: the program writes them there."""
+    users = list(node.users)
+    is_copied = len(users) == 1 and users[0].target is aten.clone.default
+    if not is_copied or value(draft.last).dim() != value(draft.image).dim():
+        return Why.NOT_SAMPLING_NOR_POINTWISE
+    dims: Any = node.args[1]
+    permutation = tuple(dim % len(dims) for dim in dims)
+    return replace(draft, nodes=(*draft.nodes, node, users[0]), permutation=permutation)
+
+
+# ---- where the output lies
+
+
+def _layout(draft: Draft) -> tuple[list[Size], list[Size]] | None:
+    """Sizes and strides of the program's output: the graph's, but that a slice becomes an image of its own, and that
+    dimensions before the channels are grouped as the image's are. None where that cannot be."""
+    tensor = value(draft.last)
+    if draft.last.target is aten.slice.Tensor:
+        if any(user.op == "output" for user in draft.last.users):
+            return None
+        tensor = torch.empty_like(tensor)
+    if draft.permutation:
+        back = [draft.permutation.index(dim) for dim in range(tensor.dim())]
+        tensor = tensor.permute(back)
+    kept = min(draft.axes + 1, tensor.dim())
+    leading = list(value(draft.image).shape[: value(draft.image).dim() - kept])
+    size, stride = list(tensor.shape), list(tensor.stride())
+    if len(leading) != len(size) - kept or not drafts.same(leading, size[: len(leading)]):
+        block = _extent(size[-kept:], stride[-kept:])
+        if not _are_dense(size[:-kept], stride[:-kept], block):
+            return None
+        size, stride = leading + size[-kept:], _dense(leading, block) + stride[-kept:]
+    return size, stride
+
+
+def _extent(size: Sequence[Size], stride: Sequence[Size]) -> Size:
+    extent: Size = 1
+    for n in size:
+        extent = extent * n
+    return extent
+
+
+def _dense(size: Sequence[Size], block: Size) -> list[Size]:
+    """Strides of dimensions that lie one around the other, around `block` elements."""
+    strides: list[Size] = []
+    for n in reversed(size):
+        strides.insert(0, block)
+        block = block * n
+    return strides
+
+
+def _are_dense(size: Sequence[Size], stride: Sequence[Size], block: Size) -> bool:
+    return all(
+        statically_known_true(n == 1) or statically_known_true(have == wanted)
+        for n, have, wanted in zip(size, stride, _dense(size, block), strict=True)
+    )
+
+
+# ---- into the graph
+
+
+def _emit(graph: Graph, draft: Draft, sizes: list[Size]) -> Fused:
+    layout = _layout(draft)
+    assert layout is not None, "a draft's output lies somewhere"
+    text, used = _renumbered(to_text(draft.program()), sizes)
+    inputs = [draft.image, *([draft.coordinates] if draft.coordinates else []), *draft.vectors, *draft.tensors]
+    last = draft.last
+    with graph.inserting_before(last):
+        result = _call(graph, program_op, (inputs, text, used, *layout), last)
+        if draft.permutation:
+            result = _call(graph, aten.permute.default, (result, list(draft.permutation)), last)
+        elif not drafts.same(value(result).shape, value(last).shape):
+            result = _call(graph, aten.view.default, (result, list(value(last).shape)), last)
+    last.replace_all_uses_with(result)
+    for node in reversed(draft.nodes):
+        if not node.users:
+            graph.erase_node(node)
+    return Fused(
+        text,
+        tuple(str(node) for node in draft.nodes),
+        tuple(dict.fromkeys(_sources(draft.nodes))),
+        tuple(NotFused(str(node), why) for node, why in draft.not_fused),
+    )
+
+
+def _renumbered(text: str, sizes: list[Size]) -> tuple[str, list[Size]]:
+    """Slots in the order they are read; those of attempts that led nowhere are gone."""
+    numbers = list(dict.fromkeys(re.findall(r"\bsize(\d+)\b", text)))
+    text = re.sub(r"\bsize(\d+)\b", lambda found: f"size{numbers.index(found[1])}", text)
+    return text, [sizes[int(number)] for number in numbers]
+
+
+def _call(graph: Graph, target: Any, args: tuple[Any, ...], like: Node) -> Node:
+    """A node with what later passes ask of it."""
+    node = graph.call_function(target, args)
+    tensors = torch.fx.node.map_arg(args, lambda one: one.meta["val"])
+    with value(like).fake_mode:  # type: ignore[attr-defined]
+        node.meta = {**like.meta, "val": target(*tensors)}
+    return node
+
+
+def _sources(nodes: Sequence[Node]) -> Iterator[str]:
+    for node in nodes:
+        lines = [line.strip() for line in (node.meta.get("stack_trace") or "").strip().splitlines()]
+        yield " | ".join(lines[-2:])
+
+
+# ---- gradients of warps have an operator of their own
+
+
+_WARP_BACKWARDS = (aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_backward.default)
+
+
+def _replace_warp_backward(graph: Graph, node: Node) -> None:
+    gradient, image, grid, mode, padding, align_corners, needed = node.args
+    if value(image).device.type != "cpu" or (image is grid):  # type: ignore[arg-type]
+        return
+    args = (gradient, image, grid, [], MODES[mode], PADDINGS[padding], bool(align_corners), list(needed))  # type: ignore
+    with graph.inserting_before(node):
+        result = graph.call_function(warp_backward, args)
+        tensors = torch.fx.node.map_arg(args, lambda one: one.meta["val"])
+        with value(image).fake_mode:  # type: ignore
+            result.meta = {**node.meta, "val": warp_backward(*tensors)}
+    node.replace_all_uses_with(result)
+    graph.erase_node(node)

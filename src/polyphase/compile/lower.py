@@ -1,0 +1,53 @@
+"""Programs in Inductor: a direct call of the kernel, on an output that Inductor allocates.
+
+The generated code finds or builds the kernel from the program's text alone: where it comes from a cache, nothing of
+this file has run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor import ir
+from torch._inductor.lowering import register_lowering
+
+from polyphase.cpu.prepared import prepared
+from polyphase.ops.program import program as program_op
+
+_IMPORT = "from polyphase.cpu.prepared import prepared as polyphase_program"
+
+
+class ProgramKernel(ir.ExternKernelOut):
+    """`polyphase_<digest>(inputs..., sizes, out=buffer)`"""
+
+    def __init__(self, text: str, layout: ir.FixedLayout, inputs: Sequence[ir.IRNode], sizes: Sequence[Any]) -> None:
+        self.text = text
+        self.kernel = f"polyphase_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        super().__init__(layout, inputs, (tuple(sizes),), python_kernel_name=self.kernel)
+
+    def codegen(self, wrapper: Any) -> None:
+        wrapper.add_import_once(_IMPORT)
+        wrapper.add_import_once(f"{self.kernel} = polyphase_program({self.text!r})")
+        super().codegen(wrapper)
+
+
+@register_lowering(program_op, type_promotion_kind=None)  # type: ignore[untyped-decorator]
+def _lower(inputs: Any, text: str, sizes: Any, out_size: Any, out_stride: Any) -> Any:
+    tensors = [ir.ExternKernel.realize_input(one) for one in inputs]
+    layout = ir.FixedLayout(
+        device=torch.device("cpu"),
+        dtype=prepared(text).program.target,
+        size=[_expression(n) for n in out_size],
+        stride=[_expression(n) for n in out_stride],
+    )
+    return ir.TensorBox.create(ProgramKernel(text, layout, tensors, [_expression(n) for n in sizes]))
+
+
+def _expression(size: Any) -> Any:
+    if isinstance(size, torch.SymInt):
+        return size.node.expr
+    return size if isinstance(size, sympy.Expr) else sympy.Integer(size)

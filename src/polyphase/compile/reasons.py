@@ -1,0 +1,41 @@
+"""Why something was left to Inductor, or a neighbour was not made part of a kernel: one line each, for `explain`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from polyphase.sampling.axis_maps import NotMerged
+
+
+class Why(Enum):
+    FUSION_IS_OFF = "options={'polyphase.fusion': False}"
+    ANOTHER_DEVICE = "it is not on the CPU, where our kernels are"
+    ANOTHER_DTYPE = "a dtype that our kernels do not compute"
+    ALREADY_POINTWISE = "an index-only operator between pointwise ones: Inductor's kernel does all of them at once"
+    NOT_ALONE = "its result is read by others too, and has to be in memory"
+    IS_RETURNED = "its result is returned, and has to be in memory"
+    NOT_SAMPLING_NOR_POINTWISE = "neither sampling nor arithmetic that a program can hold"
+    BROADENS = "it makes the image larger by broadcasting"
+    OPERAND_IS_COMPUTED = "its other operand is arithmetic itself: Inductor's kernel does both at once"
+    OPERAND_BEFORE_MAP = "a tensor of the image's shape was read before it: that tensor would have to be mapped too"
+    TENSOR_IN_PROLOGUE = "a tensor of the image's shape before sampling: a kernel reads one image"
+    ARITHMETIC_BEFORE_WEIGHTED = "arithmetic between two weighted steps, or around a border before one"
+    ARITHMETIC_AROUND_BORDER = "arithmetic after a border that was put on after arithmetic"
+    ANOTHER_RESULT_DTYPE = "torch's result has another dtype than the program would have"
+    WARP_AND_MAPS = "a warp and axis maps have kernels of their own"
+    ADJOINT_AND_MAPS = "a gradient's maps are transposed, and do not merge with others"
+    TOO_LONG = "the program is long enough"
+    MUTATION_BETWEEN = "something is written in between"
+    SYMBOLIC_SCALE = "a scale factor that is not a number yet"
+
+
+@dataclass(frozen=True)
+class NotFused:
+    """A node that was not made part of the kernel before (or after) it."""
+
+    node: str
+    why: Why | NotMerged
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.why.value if isinstance(self.why, Why) else self.why}"

@@ -1,0 +1,219 @@
+"""ATen's operators in a graph, as samplers: which node is a resize, a flip, a pad, a warp, and of what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from polyphase.decompositions.upsample import Family, arguments_of, overloads, resize_steps
+from polyphase.sampling.steps import Area, Flip, Pad, Size, Slice, Step
+from polyphase.sampling.text import maps_from_text
+from polyphase.sampling.warps import MODES, PADDINGS, Warp
+
+aten = torch.ops.aten
+
+#: Makes a slot of a program for a size, which may be symbolic.
+NewSlot: TypeAlias = Callable[[Size], Size]
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Steps of an image's last axes, one each, None for an axis that stays; `border`: a constant pad's value."""
+
+    image: Node
+    steps: tuple[Step | None, ...]
+    adjoint_of: tuple[Size, ...] = ()
+    border: float = 0.0
+
+
+@dataclass(frozen=True)
+class Warped:
+    image: Node
+    coordinates: Node
+    sampler: Warp
+
+
+Sampling: TypeAlias = "Maps | Warped"
+
+
+def sampling_of(node: Node, slot: NewSlot) -> Sampling | None:
+    """What a node samples, if it does. Sizes become slots."""
+    reader = _readers().get(node.target) if node.op == "call_function" else None
+    if reader is None or not isinstance(node.meta.get("val"), Tensor):
+        return None
+    return reader(Call(node), slot)
+
+
+def slice_of(node: Node, slot: NewSlot) -> Maps:
+    """A slice: a view by itself, part of a kernel behind one."""
+    call = Call(node)
+    dim = call.tensor("self").dim() - call["dim"] % call.tensor("self").dim()
+    start, stop = 0 if call["start"] is None else call["start"], 2**63 - 1 if call["end"] is None else call["end"]
+    step = Slice(slot(start), slot(stop), call["step"])
+    return Maps(call.node("self"), (step, *[None] * (dim - 1)))
+
+
+def anchors() -> frozenset[object]:
+    """The overloads that are sampled by us."""
+    return frozenset(_readers())
+
+
+class Call:
+    """A node's arguments by name, defaults filled in, symbolic sizes as their values."""
+
+    def __init__(self, node: Node) -> None:
+        assert isinstance(node.target, OpOverload)
+        self._nodes = arguments_of(node.target, node.args, dict(node.kwargs))
+
+    def node(self, name: str) -> Node:
+        found = self._nodes[name]
+        assert isinstance(found, Node), name
+        return found
+
+    def tensor(self, name: str) -> Tensor:
+        return self.node(name).meta["val"]  # type: ignore[no-any-return]
+
+    def __getitem__(self, name: str) -> Any:
+        return value_of(self._nodes[name])
+
+    def values(self) -> dict[str, Any]:
+        return {name: value_of(given) for name, given in self._nodes.items()}
+
+
+def value_of(argument: Any) -> Any:
+    if isinstance(argument, (list, tuple)):
+        return [value_of(one) for one in argument]
+    return argument.meta.get("val") if isinstance(argument, Node) else argument
+
+
+Reader: TypeAlias = "Callable[[Call, NewSlot], Sampling | None]"
+
+
+@cache
+def _readers() -> dict[object, Reader]:
+    readers: dict[object, Reader] = {aten.flip.default: _flip, aten.constant_pad_nd.default: _constant_pad}
+    readers |= {torch.ops.polyphase.resample.default: _resample, torch.ops.polyphase.warp.default: _warp}
+    for family, forward, backward in overloads():
+        readers[forward.default] = _resize(family)
+        readers[backward.default] = _resize_backward(family)
+    for axes in (1, 2, 3):
+        for name, mode in (("reflection", "reflect"), ("replication", "replicate")):
+            readers[getattr(aten, f"{name}_pad{axes}d").default] = _pad(mode)
+            readers[getattr(aten, f"{name}_pad{axes}d_backward").default] = _pad_backward(mode)
+    for axes in (2, 3):
+        readers[getattr(aten, f"_adaptive_avg_pool{axes}d").default] = _area
+        readers[getattr(aten, f"_adaptive_avg_pool{axes}d_backward").default] = _area_backward(axes)
+        readers[getattr(aten, f"grid_sampler_{axes}d").default] = _grid_sampler
+    return readers
+
+
+def _resize(family: Family) -> Reader:
+    def read(call: Call, slot: NewSlot) -> Maps | None:
+        values = call.values()
+        if not _scales_are_numbers(values):
+            return None
+        steps = resize_steps(family, values, [slot(n) for n in values["output_size"]])
+        return Maps(call.node("self"), tuple(steps))
+
+    return read
+
+
+def _resize_backward(family: Family) -> Reader:
+    def read(call: Call, slot: NewSlot) -> Maps | None:
+        values = call.values()
+        if not _scales_are_numbers(values):
+            return None
+        steps = resize_steps(family, values, [slot(n) for n in values["output_size"]])
+        return Maps(call.node("grad_output"), tuple(steps), tuple(slot(n) for n in values["input_size"][2:]))
+
+    return read
+
+
+def _scales_are_numbers(values: dict[str, Any]) -> bool:
+    return all(
+        scale is None or isinstance(scale, (int, float))
+        for name, scale in values.items()
+        if name in ("scales", "scales_d", "scales_h", "scales_w")
+    )
+
+
+def _flip(call: Call, slot: NewSlot) -> Maps | None:
+    rank = call.tensor("self").dim()
+    flipped = {dim % rank for dim in call["dims"]} if rank else set()
+    if not flipped:
+        return None
+    return Maps(call.node("self"), tuple(Flip() if dim in flipped else None for dim in range(min(flipped), rank)))
+
+
+def _pads(amounts: Sequence[Size], mode: str, slot: NewSlot, border: int = 0) -> tuple[Step | None, ...]:
+    """ATen's amounts begin with the last axis."""
+    pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
+    return tuple(None if _is_nothing(*pair) else Pad(*map(slot, pair), mode, border) for pair in pairs)
+
+
+def _is_nothing(before: Size, after: Size) -> bool:
+    return type(before) is type(after) is int and before == after == 0
+
+
+def _constant_pad(call: Call, slot: NewSlot) -> Maps | None:
+    steps, value = _pads(call["pad"], "constant", slot, border=1), call["value"]
+    if not any(steps) or not isinstance(value, (int, float)):
+        return None
+    return Maps(call.node("self"), steps, border=float(value))
+
+
+def _pad(mode: str) -> Reader:
+    def read(call: Call, slot: NewSlot) -> Maps | None:
+        steps = _pads(call["padding"], mode, slot)
+        return Maps(call.node("self"), steps) if any(steps) else None
+
+    return read
+
+
+def _pad_backward(mode: str) -> Reader:
+    def read(call: Call, slot: NewSlot) -> Maps | None:
+        steps = _pads(call["padding"], mode, slot)
+        before = call.tensor("self").shape[-len(steps) :]
+        return Maps(call.node("grad_output"), steps, tuple(map(slot, before))) if any(steps) else None
+
+    return read
+
+
+def _area(call: Call, slot: NewSlot) -> Maps:
+    return Maps(call.node("self"), tuple(Area(slot(n)) for n in call["output_size"]))
+
+
+def _area_backward(axes: int) -> Reader:
+    def read(call: Call, slot: NewSlot) -> Maps:
+        after, before = (call.tensor(name).shape[-axes:] for name in ("grad_output", "self"))
+        return Maps(call.node("grad_output"), tuple(Area(slot(n)) for n in after), tuple(map(slot, before)))
+
+    return read
+
+
+def _grid_sampler(call: Call, slot: NewSlot) -> Warped:
+    mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]
+    return Warped(call.node("input"), call.node("grid"), Warp("grid", mode, padding, bool(call["align_corners"])))
+
+
+def _warp(call: Call, slot: NewSlot) -> Warped:
+    size = tuple(map(slot, call["size"]))
+    sampler = Warp("affine" if size else "grid", call["mode"], call["padding"], call["align_corners"], size)
+    return Warped(call.node("image"), call.node("coordinates"), sampler)
+
+
+def _resample(call: Call, slot: NewSlot) -> Maps | None:
+    """Of our own functions. Each axis is one step there, but for a border that nothing is known of here."""
+    maps, border = maps_from_text(call["maps"]), call["border"]
+    if any(len(one.steps) > 1 for one in maps) or not isinstance(border, (int, float)):
+        return None
+    steps = tuple(one.steps[0] if one.steps else None for one in maps)
+    before = tuple(map(slot, call["in_size"])) if call["transposed"] else ()
+    return Maps(call.node("image"), steps, before, float(border))

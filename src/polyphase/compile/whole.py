@@ -1,0 +1,53 @@
+"""While a graph is traced: the operators we take stay whole, on the CPU. Elsewhere everything is as torch has it.
+
+ATen's own operators reach the functional graph then, their autograd, vmap and autocast rules included. torch would take
+them apart in three places: Python kernels attached to the overloads, the same under CompositeImplicitAutograd, and
+Inductor's decomposition table. This is a patch of global state: it holds while a graph is traced, under a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+from torch._inductor.decomposition import select_decomp_table
+from torch._ops import OpOverload
+
+from polyphase.compile.recognise import anchors
+from polyphase.decompositions.precedence import built_ins_replaced
+from polyphase.decompositions.upsample import vectors_as_default
+from polyphase.plain import DTYPES
+
+
+@contextmanager
+def kept_whole() -> Iterator[None]:
+    vectors = vectors_as_default()
+    ours = [op for op in anchors() if isinstance(op, OpOverload)]
+    with built_ins_replaced({**dict.fromkeys(ours), **vectors}, where=_is_ours), _table_patched([*ours, *vectors]):
+        yield
+
+
+def _is_ours(*args: Any, **kwargs: Any) -> bool:
+    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
+    return bool(tensors) and all(one.device.type == "cpu" and one.dtype in DTYPES for one in tensors)
+
+
+@contextmanager
+def _table_patched(ops: list[OpOverload]) -> Iterator[None]:
+    """Inductor's own table, as a table of one's own would keep graphs from being cached."""
+    table = select_decomp_table()
+    before = {op: table[op] for op in ops if op in table}
+    table.update({op: _unless_ours(decomposition) for op, decomposition in before.items()})
+    try:
+        yield
+    finally:
+        table.update(before)
+
+
+def _unless_ours(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    def decomposed(*args: Any, **kwargs: Any) -> Any:
+        return NotImplemented if _is_ours(*args, **kwargs) else decomposition(*args, **kwargs)
+
+    return decomposed
