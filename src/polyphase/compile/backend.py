@@ -15,6 +15,7 @@ from torch.fx import Graph, GraphModule
 
 from polyphase.compile import lower  # noqa: F401 registers how programs are lowered
 from polyphase.compile.fuse import fuse
+from polyphase.compile.grids import without_grids
 from polyphase.compile.whole import kept_whole
 from polyphase.errors import WrongOptionError
 from polyphase.version import __version__
@@ -24,7 +25,7 @@ OPTIONS = {"polyphase.fusion": True}
 PASS_HOOK = "post_grad_custom_pre_pass"
 
 
-class Fuse(CustomGraphPass):
+class Fuse(CustomGraphPass):  # type: ignore[misc]
     """Its uuid is part of the keys of torch's caches: another version of this package, or another option, is another."""
 
     def __init__(self, fusion: bool) -> None:
@@ -47,7 +48,10 @@ def polyphase(
         if config.cpp_wrapper:
             return _without_kernels(graph, example_inputs, patches)
         others = config.post_grad_custom_pre_pass
-    passes = [*_as_list(others), Fuse(ours["polyphase.fusion"])]
+    fusion = ours["polyphase.fusion"]
+    if fusion:
+        without_grids(graph)
+    passes = [*_as_list(others), Fuse(fusion)]
     with kept_whole():
         return compile_fx(graph, example_inputs, config_patches={**patches, PASS_HOOK: passes})
 

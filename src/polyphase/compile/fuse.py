@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from polyphase.compile import drafts
+from polyphase.compile.arithmetic import is_pointwise
 from polyphase.compile.drafts import Draft, Refusal, value
 from polyphase.compile.reasons import NotFused, Why
 from polyphase.compile.recognise import sampling_of, slice_of
@@ -99,7 +101,7 @@ def _grown(draft: Draft, sizes: list[Size]) -> Draft:
         if _layout(draft) is not None:
             best = draft
     user = _only_user(draft)
-    if isinstance(user, Node) and isinstance(grown, (Why, drafts.NotMerged)):
+    if isinstance(user, Node) and not isinstance(grown, Draft):
         refused.append((user, grown))
     elif isinstance(user, Why):
         refused.append((draft.last, user))
@@ -117,7 +119,7 @@ def _up(draft: Draft) -> Draft:
             source = node.args[0]
             assert isinstance(source, Node)
             grown = drafts.preceded_by_view(draft, node, source)
-        elif drafts.is_pointwise(node):
+        elif is_pointwise(node):
             grown = drafts.preceded_by_arithmetic(draft, node)
         if grown is None:
             return draft
@@ -261,8 +263,13 @@ def _renumbered(text: str, sizes: list[Size]) -> tuple[str, list[Size]]:
 
 
 def _call(graph: Graph, target: Any, args: tuple[Any, ...], like: Node) -> Node:
-    """A node with what later passes ask of it."""
-    node = graph.call_function(target, args)
+    """A node with what later passes ask of it.
+
+    Symbolic sizes stand in it as they are, which torch warns of: its own way to make nodes of them fails for quotients.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Raw SymInt")
+        node = graph.call_function(target, args)
     tensors = torch.fx.node.map_arg(args, lambda one: one.meta["val"])
     with value(like).fake_mode:  # type: ignore[attr-defined]
         node.meta = {**like.meta, "val": target(*tensors)}

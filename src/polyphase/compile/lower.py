@@ -21,7 +21,7 @@ from polyphase.ops.program import program as program_op
 _IMPORT = "from polyphase.cpu.prepared import prepared as polyphase_program"
 
 
-class ProgramKernel(ir.ExternKernelOut):
+class ProgramKernel(ir.ExternKernelOut):  # type: ignore[misc]
     """`polyphase_<digest>(inputs..., sizes, out=buffer)`"""
 
     def __init__(self, text: str, layout: ir.FixedLayout, inputs: Sequence[ir.IRNode], sizes: Sequence[Any]) -> None:

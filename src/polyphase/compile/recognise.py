@@ -155,7 +155,7 @@ def _flip(call: Call, slot: NewSlot) -> Maps | None:
 def _pads(amounts: Sequence[Size], mode: str, slot: NewSlot, border: int = 0) -> tuple[Step | None, ...]:
     """ATen's amounts begin with the last axis."""
     pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
-    return tuple(None if _is_nothing(*pair) else Pad(*map(slot, pair), mode, border) for pair in pairs)
+    return tuple(None if _is_nothing(*pair) else Pad(slot(pair[0]), slot(pair[1]), mode, border) for pair in pairs)
 
 
 def _is_nothing(before: Size, after: Size) -> bool:

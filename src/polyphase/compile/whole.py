@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch._inductor.decomposition import select_decomp_table
 from torch._ops import OpOverload
 
 from polyphase.compile.recognise import anchors
 from polyphase.decompositions.precedence import built_ins_replaced
-from polyphase.decompositions.upsample import vectors_as_default
+from polyphase.decompositions.upsample import Family, overloads, vectors_as_default
 from polyphase.plain import DTYPES
 
 
@@ -25,8 +26,24 @@ from polyphase.plain import DTYPES
 def kept_whole() -> Iterator[None]:
     vectors = vectors_as_default()
     ours = [op for op in anchors() if isinstance(op, OpOverload)]
-    with built_ins_replaced({**dict.fromkeys(ours), **vectors}, where=_is_ours), _table_patched([*ours, *vectors]):
+    shapes = {backward.default: _gradient_without_data(family) for family, _, backward in overloads()}
+    with (
+        built_ins_replaced({**dict.fromkeys(ours), **vectors}, where=_is_ours, shapes=shapes),
+        _table_patched([*ours, *vectors]),
+    ):
         yield
+
+
+def _gradient_without_data(family: Family) -> Callable[..., Tensor]:
+    """A resize's gradient lies in memory as the gradient that came in; plain bicubic's is contiguous."""
+
+    def gradient(grad_output: Tensor, output_size: list[int], input_size: list[int], *options: Any) -> Tensor:
+        result = grad_output.new_empty(input_size)
+        if family.name == "upsample_bicubic2d":
+            return result
+        return result.contiguous(memory_format=torch._prims_common.suggest_memory_format(grad_output))
+
+    return gradient
 
 
 def _is_ours(*args: Any, **kwargs: Any) -> bool:

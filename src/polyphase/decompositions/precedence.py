@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from torch._C import DispatchKey
@@ -18,9 +19,10 @@ from torch._ops import OpOverload
 Kernel: TypeAlias = Callable[..., Any]
 
 _AUTOGRAD, _COMPOSITE = DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd
-#: Of images on the CPU; a DispatchKey in place of a kernel stands for ATen's own.
+#: Of images on the CPU. A key in place of a kernel stands for ATen's own kernel of that key.
 _AUTOGRAD_CPU = DispatchKey.AutogradCPU
-_KEYS = (_AUTOGRAD, _COMPOSITE, _AUTOGRAD_CPU)
+_META = DispatchKey.Meta
+_KEYS = (_AUTOGRAD, _COMPOSITE, _AUTOGRAD_CPU, _META)
 _lock = threading.RLock()
 
 
@@ -30,17 +32,21 @@ def anywhere(*args: Any, **kwargs: Any) -> bool:
 
 @contextmanager
 def built_ins_replaced(
-    replacements: Mapping[OpOverload, Kernel | None], where: Callable[..., bool] = anywhere
+    replacements: Mapping[OpOverload, Kernel | None],
+    where: Callable[..., bool] = anywhere,
+    shapes: Mapping[OpOverload, Kernel] = MappingProxyType({}),
 ) -> Iterator[None]:
     """While the block runs, overloads have these Python kernels instead of torch's own; None leaves an overload whole.
 
     `where` says for which arguments; elsewhere torch's own run. Autograd can only tell the CPU from other devices.
+    `shapes`: what overloads do without data, where torch cannot tell that of symbolic sizes.
     Holds for the whole process, one thread at a time. What was there is put back, also after an error. May be nested.
     """
     with _lock:
         before = {op: {key: op.py_kernels[key] for key in _KEYS if key in op.py_kernels} for op in replacements}
         for op, kernels in before.items():
-            _set(op, _replaced(kernels, replacements[op], where))
+            shape = {_META: shapes[op]} if op in shapes and _META not in kernels else {}
+            _set(op, {**_replaced(kernels, replacements[op], where), **shape})
         try:
             yield
         finally:
@@ -52,12 +58,14 @@ def _replaced(
     before: Mapping[DispatchKey, Any], kernel: Kernel | None, where: Callable[..., bool]
 ) -> dict[DispatchKey, Any]:
     if where is anywhere:
-        return {} if kernel is None else dict.fromkeys(before, kernel)
+        kept = {_META: before[_META]} if _META in before else {}
+        replaced = [key for key in before if key != _META]
+        return kept if kernel is None else {**kept, **dict.fromkeys(replaced, kernel)}
     after = dict(before)
     if _COMPOSITE in before:
         after[_COMPOSITE] = _choice(where, kernel or _whole, before[_COMPOSITE])
     if _AUTOGRAD in before:
-        after[_AUTOGRAD_CPU] = _AUTOGRAD_CPU if kernel is None else kernel
+        after[_AUTOGRAD_CPU] = _AUTOGRAD if kernel is None else kernel
     return after
 
 

@@ -1,0 +1,72 @@
+"""In Dynamo's graph: affine_grid + grid_sample become `polyphase::affine_sample`, which has no grid in memory, neither
+forward nor backward. Later it would be too late: autograd has then saved the grid."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+
+def without_grids(module: GraphModule) -> None:
+    """In the graphs of higher-order operators too."""
+    for one in module.modules():
+        if isinstance(one, GraphModule):
+            for node in list(one.graph.nodes):
+                if node.target is F.grid_sample:
+                    _replace(one, node)
+            one.recompile()
+
+
+def _replace(module: GraphModule, sampler: Node) -> None:
+    sampling = _arguments(F.grid_sample, sampler)
+    grid = sampling["grid"]
+    if not isinstance(grid, Node) or grid.target is not F.affine_grid:
+        return
+    affine = _arguments(F.affine_grid, grid)
+    aligned = [bool(given["align_corners"]) for given in (sampling, affine)]
+    tensors = [sampling["input"], affine["theta"]]
+    if aligned[0] != aligned[1] or not all(map(_is_on_cpu, tensors)) or _is_written_between(grid, sampler):
+        return
+    size = affine["size"]
+    with module.graph.inserting_before(sampler):
+        if isinstance(size, Node):
+            size = _unpacked(module, size)
+        given = (*tensors, size, sampling["mode"], sampling["padding_mode"], aligned[0])
+        result = module.graph.call_function(torch.ops.polyphase.affine_sample.default, given)
+        result.meta = dict(sampler.meta)
+    sampler.replace_all_uses_with(result)
+    module.graph.erase_node(sampler)
+    if not grid.users:
+        module.graph.erase_node(grid)
+
+
+def _arguments(function: Any, node: Node) -> dict[str, Any]:
+    bound = inspect.signature(function).bind(*node.args, **node.kwargs)
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def _is_on_cpu(node: Any) -> bool:
+    tensor = node.meta.get("example_value") if isinstance(node, Node) else None
+    return isinstance(tensor, Tensor) and tensor.device.type == "cpu"
+
+
+def _unpacked(module: GraphModule, size: Node) -> Any:
+    """A size that is one node (`x.size()`) as a list of its numbers."""
+    return size
+
+
+def _is_written_between(first: Node, last: Node) -> bool:
+    """Graphs of Dynamo are not functional: the matrix may be another by the time the grid is used."""
+    node = first.next
+    while node is not last:
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        if node.op.startswith("call") and (name.endswith("_") or name in ("setitem",) or "out" in node.kwargs):
+            return True
+        node = node.next
+    return False
