@@ -26,7 +26,7 @@ PASS_HOOK = "post_grad_custom_pre_pass"
 
 
 class Fuse(CustomGraphPass):  # type: ignore[misc]
-    """Its uuid is part of the keys of torch's caches: another version of this package, or another option, is another."""
+    """Its uuid is part of the keys of torch's caches: another version of this package or another option differs."""
 
     def __init__(self, fusion: bool) -> None:
         self.fusion = fusion

@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from polyphase.compile.arithmetic import expression_of, is_pointwise
 from polyphase.compile.reasons import Why
-from polyphase.compile.recognise import Maps, Sampling, Warped, anchors
+from polyphase.compile.recognise import Maps, Sampling, Warped, readers
 from polyphase.cpu.pointwise import CPP_TYPES
 from polyphase.errors import InvalidProgramError
 from polyphase.sampling.axis_maps import AxisMap, NotMerged, compose
@@ -80,7 +80,7 @@ class Draft:
 
 
 def is_sampled(node: Node) -> bool:
-    return node.target in anchors()
+    return node.target in readers()
 
 
 def value(node: Node) -> Tensor:

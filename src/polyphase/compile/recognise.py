@@ -1,4 +1,7 @@
-"""ATen's operators in a graph, as samplers: which node is a resize, a flip, a pad, a warp, and of what."""
+"""ATen's operators as samplers: which call is a resize, a flip, a pad, a warp, and of what.
+
+Calls are nodes of a graph or calls on tensors: the same readers serve both.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ NewSlot: TypeAlias = Callable[[Size], Size]
 class Maps:
     """Steps of an image's last axes, one each, None for an axis that stays; `border`: a constant pad's value."""
 
-    image: Node
+    image: Any  # a node or a tensor, as the call's arguments are
     steps: tuple[Step | None, ...]
     adjoint_of: tuple[Size, ...] = ()
     border: float = 0.0
@@ -35,8 +38,8 @@ class Maps:
 
 @dataclass(frozen=True)
 class Warped:
-    image: Node
-    coordinates: Node
+    image: Any
+    coordinates: Any
     sampler: Warp
 
 
@@ -45,51 +48,49 @@ Sampling: TypeAlias = "Maps | Warped"
 
 def sampling_of(node: Node, slot: NewSlot) -> Sampling | None:
     """What a node samples, if it does. Sizes become slots."""
-    reader = _readers().get(node.target) if node.op == "call_function" else None
-    if reader is None or not isinstance(node.meta.get("val"), Tensor):
+    if node.op != "call_function" or node.target not in readers() or not isinstance(node.meta.get("val"), Tensor):
         return None
-    return reader(Call(node), slot)
+    return readers()[node.target](_call_of(node), slot)
 
 
 def slice_of(node: Node, slot: NewSlot) -> Maps:
     """A slice: a view by itself, part of a kernel behind one."""
-    call = Call(node)
+    call = _call_of(node)
     dim = call.tensor("self").dim() - call["dim"] % call.tensor("self").dim()
     start, stop = 0 if call["start"] is None else call["start"], 2**63 - 1 if call["end"] is None else call["end"]
     step = Slice(slot(start), slot(stop), call["step"])
-    return Maps(call.node("self"), (step, *[None] * (dim - 1)))
+    return Maps(call.given("self"), (step, *[None] * (dim - 1)))
 
 
-def anchors() -> frozenset[object]:
-    """The overloads that are sampled by us."""
-    return frozenset(_readers())
+def _call_of(node: Node) -> Call:
+    assert isinstance(node.target, OpOverload)
+    return Call(node.target, node.args, dict(node.kwargs))
 
 
 class Call:
-    """A node's arguments by name, defaults filled in, symbolic sizes as their values."""
+    """A call's arguments by name, defaults filled in. Tensors and symbolic sizes may be nodes, which have values."""
 
-    def __init__(self, node: Node) -> None:
-        assert isinstance(node.target, OpOverload)
-        self._nodes = arguments_of(node.target, node.args, dict(node.kwargs))
+    def __init__(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self._given = arguments_of(op, args, kwargs)
 
-    def node(self, name: str) -> Node:
-        found = self._nodes[name]
-        assert isinstance(found, Node), name
-        return found
+    def given(self, name: str) -> Any:
+        return self._given[name]
 
     def tensor(self, name: str) -> Tensor:
-        return self.node(name).meta["val"]  # type: ignore[no-any-return]
+        found = self[name]
+        assert isinstance(found, Tensor), name
+        return found
 
     def __getitem__(self, name: str) -> Any:
-        return value_of(self._nodes[name])
+        return _value(self._given[name])
 
     def values(self) -> dict[str, Any]:
-        return {name: value_of(given) for name, given in self._nodes.items()}
+        return {name: _value(given) for name, given in self._given.items()}
 
 
-def value_of(argument: Any) -> Any:
+def _value(argument: Any) -> Any:
     if isinstance(argument, (list, tuple)):
-        return [value_of(one) for one in argument]
+        return [_value(one) for one in argument]
     return argument.meta.get("val") if isinstance(argument, Node) else argument
 
 
@@ -97,9 +98,18 @@ Reader: TypeAlias = "Callable[[Call, NewSlot], Sampling | None]"
 
 
 @cache
-def _readers() -> dict[object, Reader]:
-    readers: dict[object, Reader] = {aten.flip.default: _flip, aten.constant_pad_nd.default: _constant_pad}
-    readers |= {torch.ops.polyphase.resample.default: _resample, torch.ops.polyphase.warp.default: _warp}
+def readers() -> dict[object, Reader]:
+    """Of every overload that we take. ATen's; and our own, which are in graphs only."""
+    ours: dict[object, Reader] = {
+        torch.ops.polyphase.resample.default: _resample,
+        torch.ops.polyphase.warp.default: _warp,
+    }
+    return ours | dict(aten_readers())
+
+
+@cache
+def aten_readers() -> dict[OpOverload, Reader]:
+    readers: dict[OpOverload, Reader] = {aten.flip.default: _flip, aten.constant_pad_nd.default: _constant_pad}
     for family, forward, backward in overloads():
         readers[forward.default] = _resize(family)
         readers[backward.default] = _resize_backward(family)
@@ -120,7 +130,7 @@ def _resize(family: Family) -> Reader:
         if not _scales_are_numbers(values):
             return None
         steps = resize_steps(family, values, [slot(n) for n in values["output_size"]])
-        return Maps(call.node("self"), tuple(steps))
+        return Maps(call.given("self"), tuple(steps))
 
     return read
 
@@ -131,7 +141,7 @@ def _resize_backward(family: Family) -> Reader:
         if not _scales_are_numbers(values):
             return None
         steps = resize_steps(family, values, [slot(n) for n in values["output_size"]])
-        return Maps(call.node("grad_output"), tuple(steps), tuple(slot(n) for n in values["input_size"][2:]))
+        return Maps(call.given("grad_output"), tuple(steps), tuple(slot(n) for n in values["input_size"][2:]))
 
     return read
 
@@ -145,11 +155,11 @@ def _scales_are_numbers(values: dict[str, Any]) -> bool:
 
 
 def _flip(call: Call, slot: NewSlot) -> Maps | None:
-    rank = call.tensor("self").dim()
-    flipped = {dim % rank for dim in call["dims"]} if rank else set()
-    if not flipped:
+    rank, dims = call.tensor("self").dim(), call["dims"]
+    flipped = {dim % rank for dim in dims} if rank else set()
+    if not flipped or len(flipped) < len(dims) or not all(-rank <= dim < rank for dim in dims):
         return None
-    return Maps(call.node("self"), tuple(Flip() if dim in flipped else None for dim in range(min(flipped), rank)))
+    return Maps(call.given("self"), tuple(Flip() if dim in flipped else None for dim in range(min(flipped), rank)))
 
 
 def _pads(amounts: Sequence[Size], mode: str, slot: NewSlot, border: int = 0) -> tuple[Step | None, ...]:
@@ -166,13 +176,13 @@ def _constant_pad(call: Call, slot: NewSlot) -> Maps | None:
     steps, value = _pads(call["pad"], "constant", slot, border=1), call["value"]
     if not any(steps) or not isinstance(value, (int, float)):
         return None
-    return Maps(call.node("self"), steps, border=float(value))
+    return Maps(call.given("self"), steps, border=float(value))
 
 
 def _pad(mode: str) -> Reader:
     def read(call: Call, slot: NewSlot) -> Maps | None:
         steps = _pads(call["padding"], mode, slot)
-        return Maps(call.node("self"), steps) if any(steps) else None
+        return Maps(call.given("self"), steps) if any(steps) else None
 
     return read
 
@@ -181,32 +191,32 @@ def _pad_backward(mode: str) -> Reader:
     def read(call: Call, slot: NewSlot) -> Maps | None:
         steps = _pads(call["padding"], mode, slot)
         before = call.tensor("self").shape[-len(steps) :]
-        return Maps(call.node("grad_output"), steps, tuple(map(slot, before))) if any(steps) else None
+        return Maps(call.given("grad_output"), steps, tuple(map(slot, before))) if any(steps) else None
 
     return read
 
 
 def _area(call: Call, slot: NewSlot) -> Maps:
-    return Maps(call.node("self"), tuple(Area(slot(n)) for n in call["output_size"]))
+    return Maps(call.given("self"), tuple(Area(slot(n)) for n in call["output_size"]))
 
 
 def _area_backward(axes: int) -> Reader:
     def read(call: Call, slot: NewSlot) -> Maps:
         after, before = (call.tensor(name).shape[-axes:] for name in ("grad_output", "self"))
-        return Maps(call.node("grad_output"), tuple(Area(slot(n)) for n in after), tuple(map(slot, before)))
+        return Maps(call.given("grad_output"), tuple(Area(slot(n)) for n in after), tuple(map(slot, before)))
 
     return read
 
 
 def _grid_sampler(call: Call, slot: NewSlot) -> Warped:
     mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]
-    return Warped(call.node("input"), call.node("grid"), Warp("grid", mode, padding, bool(call["align_corners"])))
+    return Warped(call.given("input"), call.given("grid"), Warp("grid", mode, padding, bool(call["align_corners"])))
 
 
 def _warp(call: Call, slot: NewSlot) -> Warped:
     size = tuple(map(slot, call["size"]))
     sampler = Warp("affine" if size else "grid", call["mode"], call["padding"], call["align_corners"], size)
-    return Warped(call.node("image"), call.node("coordinates"), sampler)
+    return Warped(call.given("image"), call.given("coordinates"), sampler)
 
 
 def _resample(call: Call, slot: NewSlot) -> Maps | None:
@@ -216,4 +226,4 @@ def _resample(call: Call, slot: NewSlot) -> Maps | None:
         return None
     steps = tuple(one.steps[0] if one.steps else None for one in maps)
     before = tuple(map(slot, call["in_size"])) if call["transposed"] else ()
-    return Maps(call.node("image"), steps, before, float(border))
+    return Maps(call.given("image"), steps, before, float(border))

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._inductor.decomposition import select_decomp_table
 from torch._ops import OpOverload
 
-from polyphase.compile.recognise import anchors
+from polyphase.compile.recognise import aten_readers
 from polyphase.decompositions.precedence import built_ins_replaced
 from polyphase.decompositions.upsample import Family, overloads, vectors_as_default
 from polyphase.plain import DTYPES
@@ -25,7 +25,7 @@ from polyphase.plain import DTYPES
 @contextmanager
 def kept_whole() -> Iterator[None]:
     vectors = vectors_as_default()
-    ours = [op for op in anchors() if isinstance(op, OpOverload)]
+    ours = list(aten_readers())
     shapes = {backward.default: _gradient_without_data(family) for family, _, backward in overloads()}
     with (
         built_ins_replaced({**dict.fromkeys(ours), **vectors}, where=_is_ours, shapes=shapes),
