@@ -13,12 +13,14 @@ from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx import Graph, GraphModule
 
-from polyphase.compile import lower  # noqa: F401 registers how programs are lowered
+from polyphase.compile import lower, symbolic  # noqa: F401 lower registers how programs are lowered
 from polyphase.compile.fuse import fuse
 from polyphase.compile.grids import without_grids
 from polyphase.compile.whole import kept_whole
 from polyphase.errors import WrongOptionError
 from polyphase.version import __version__
+
+symbolic.register()
 
 #: Options of ours, and what they are without being said.
 OPTIONS = {"polyphase.fusion": True}

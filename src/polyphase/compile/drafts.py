@@ -159,21 +159,27 @@ def preceded_by_arithmetic(draft: Draft, node: Node) -> Draft | Refusal:
 
 def followed_by_view(draft: Draft, node: Node) -> Draft | Refusal:
     """A view that regroups the dimensions before the channels, as batches are: the program is the same."""
-    kept = draft.axes + 1
-    before, after = value(draft.last).shape, value(node).shape
-    if len(after) < kept or not same(before[-kept:], after[-kept:]):
+    before, after = value(draft.last), value(node)
+    if not _regroups(before, after, draft.axes + 1):
         return Why.NOT_SAMPLING_NOR_POINTWISE
-    if len(before) != len(after) and draft.tensors:
+    if before.dim() != after.dim() and draft.tensors:
         return Why.OPERAND_BEFORE_MAP
     return replace(draft, nodes=(*draft.nodes, node))
 
 
 def preceded_by_view(draft: Draft, node: Node, of: Node) -> Draft | Refusal:
-    kept = draft.axes + 1
-    before, after = value(of).shape, value(node).shape
-    if draft.warp is not None or draft.tensors or len(before) < kept or not same(before[-kept:], after[-kept:]):
+    if draft.warp is not None or draft.tensors or not _regroups(value(of), value(node), draft.axes + 1):
         return Why.NOT_SAMPLING_NOR_POINTWISE
     return replace(draft, image=of, nodes=(node, *draft.nodes))
+
+
+def _regroups(before: Tensor, after: Tensor, kept: int) -> bool:
+    """Whether all elements stay, and the last `kept` dimensions are the same."""
+    return (
+        min(before.dim(), after.dim()) >= kept
+        and same(before.shape[-kept:], after.shape[-kept:])
+        and statically_known_true(before.numel() == after.numel())
+    )
 
 
 class _Operands:

@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from polyphase.compile import drafts
 from polyphase.compile.arithmetic import is_pointwise
+from polyphase.compile.costs import better_left_to_inductor
 from polyphase.compile.drafts import Draft, Refusal, value
 from polyphase.compile.reasons import NotFused, Why
 from polyphase.compile.recognise import sampling_of, slice_of
@@ -35,6 +36,7 @@ _VIEWS = (
     aten.squeeze.dim,
     aten.squeeze.dims,
     aten.squeeze.default,
+    aten.select.int,  # of a dimension of one element
 )
 
 
@@ -48,9 +50,17 @@ class Fused:
     not_fused: tuple[NotFused, ...]
 
 
-def fuse(graph: Graph, fusion: bool = True) -> list[Fused]:
+@dataclass(frozen=True)
+class Report:
+    """What became of a graph: our kernels, and what samples but was left to Inductor."""
+
+    kernels: tuple[Fused, ...]
+    left: tuple[NotFused, ...]
+
+
+def fuse(graph: Graph, fusion: bool = True) -> Report:
     """Replaces what samples by calls of `polyphase::program`. Without fusion each operator stays one of its own."""
-    done = []
+    done, left = [], []
     for node in list(graph.nodes):
         if node._erased:
             continue
@@ -64,13 +74,16 @@ def fuse(graph: Graph, fusion: bool = True) -> list[Fused]:
         draft = drafts.start(node, sampling)
         if isinstance(draft, Draft) and fusion:
             draft = _grown(draft, sizes)
+            draft = better_left_to_inductor(draft) or draft
         if isinstance(draft, Draft):
             done.append(_emit(graph, draft, sizes))
+        else:
+            left.append(NotFused(str(node), draft))
     for node in graph.nodes:
         if node.target is aten.flip.default:  # what is left of them, as Inductor knows them
             dims = [dim % max(value(node.args[0]).dim(), 1) for dim in node.args[1]]
             node.target, node.args = prims.rev.default, (node.args[0], dims)
-    return done
+    return Report(tuple(done), tuple(left))
 
 
 def _is_ours(node: Node) -> bool:

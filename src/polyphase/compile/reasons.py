@@ -9,10 +9,10 @@ from polyphase.sampling.axis_maps import NotMerged
 
 
 class Why(Enum):
-    FUSION_IS_OFF = "options={'polyphase.fusion': False}"
     ANOTHER_DEVICE = "it is not on the CPU, where our kernels are"
     ANOTHER_DTYPE = "a dtype that our kernels do not compute"
-    ALREADY_POINTWISE = "an index-only operator between pointwise ones: Inductor's kernel does all of them at once"
+    ALREADY_POINTWISE = "it only moves what lies together, beside arithmetic: Inductor's loop does both at once"
+    FEW_ELEMENTS = "it only moves a few elements, beside arithmetic: a call would cost more"
     NOT_ALONE = "its result is read by others too, and has to be in memory"
     IS_RETURNED = "its result is returned, and has to be in memory"
     NOT_SAMPLING_NOR_POINTWISE = "neither sampling nor arithmetic that a program can hold"
@@ -27,7 +27,6 @@ class Why(Enum):
     ADJOINT_AND_MAPS = "a gradient's maps are transposed, and do not merge with others"
     TOO_LONG = "the program is long enough"
     MUTATION_BETWEEN = "something is written in between"
-    SYMBOLIC_SCALE = "a scale factor that is not a number yet"
 
 
 @dataclass(frozen=True)

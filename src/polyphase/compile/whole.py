@@ -19,17 +19,18 @@ from torch._ops import OpOverload
 from polyphase.compile.recognise import aten_readers
 from polyphase.decompositions.precedence import built_ins_replaced
 from polyphase.decompositions.upsample import Family, overloads, vectors_as_default
+from polyphase.decompositions.warp import affine_grid_generator
 from polyphase.plain import DTYPES
 
 
 @contextmanager
 def kept_whole() -> Iterator[None]:
-    vectors = vectors_as_default()
+    ours_instead = {**vectors_as_default(), torch.ops.aten.affine_grid_generator.default: affine_grid_generator}
     ours = list(aten_readers())
     shapes = {backward.default: _gradient_without_data(family) for family, _, backward in overloads()}
     with (
-        built_ins_replaced({**dict.fromkeys(ours), **vectors}, where=_is_ours, shapes=shapes),
-        _table_patched([*ours, *vectors]),
+        built_ins_replaced({**dict.fromkeys(ours), **ours_instead}, where=_is_ours, shapes=shapes),
+        _table_patched([*ours, *vectors_as_default()]),
     ):
         yield
 

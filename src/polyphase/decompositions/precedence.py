@@ -64,8 +64,8 @@ def _replaced(
     after = dict(before)
     if _COMPOSITE in before:
         after[_COMPOSITE] = _choice(where, kernel or _whole, before[_COMPOSITE])
-    if _AUTOGRAD in before:
-        after[_AUTOGRAD_CPU] = _AUTOGRAD if kernel is None else kernel
+    if kernel is not None or _AUTOGRAD in before:
+        after[_AUTOGRAD_CPU] = kernel or _AUTOGRAD
     return after
 
 
