@@ -1,9 +1,9 @@
 """Whether a kernel of ours is better than leaving it all to Inductor.
 
-Where pixels are mixed it always is: Inductor has no such loop. Where they only move, Inductor can move them within a loop
-it has anyway. That loop is fast as long as neighbours in memory stay neighbours; otherwise it loads one value at a time.
-Measured on one thread (ns an element, float32): such a loop 1.5 to 4; ours, with what is written and read once more, 0.5
-to 1, and some 10 us for a call.
+Where pixels are mixed it always is: Inductor has no such loop. Where they only move, Inductor can move them within a
+loop it has anyway. That loop is fast as long as neighbours in memory stay neighbours; otherwise it loads one value at a
+time. Measured on one thread (ns an element, float32): such a loop 1.5 to 4; ours, with what is written and read once
+more, 0.5 to 1, and some 10 us for a call.
 """
 
 from __future__ import annotations

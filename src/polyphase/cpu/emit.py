@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from polyphase.cpu.plan import Arithmetic, Plan, WarpPlan
-from polyphase.cpu.pointwise import CPP_TYPES, ROUNDED, cpp_expression
+from polyphase.cpu.pointwise import CPP_TYPES, ROUNDED, cpp_expression, divided_often
 from polyphase.sampling.pointwise import VALUE, Channel, Expression, Operand, operands_of
 
 KERNEL_SYMBOL = "polyphase_kernel"
@@ -32,11 +34,26 @@ struct {name} {{
   using From = {stored};
   using To = {target};
   static constexpr bool kIdentity = false;
-  static void row(const From* in, To* out, int64_t n, const RowOperands& operands) {{
+  static constexpr uint32_t kDivisors = {divisors};
 {body}
-  }}
 }};
 """
+
+_CONVERSION = """\
+  static void row(const From* in, To* out, int64_t n, const RowOperands&) { convert(in, out, n); }"""
+
+_ARITHMETIC = """\
+  static constexpr bool kDividesFast = {fast};
+  template <bool kPlanar, bool kFast>
+  static bool loop(const From* in, To* out, int64_t n, const RowOperands& operands) {{
+    static_cast<void>(operands);
+    int32_t unsafe = 0;
+{loop}
+    return unsafe != 0;
+  }}
+  static void row(const From* in, To* out, int64_t n, const RowOperands& operands) {{
+    row_by_loops<{name}>(in, out, n, operands);
+  }}"""
 
 
 def kernel_source(plan: Plan | WarpPlan) -> str:
@@ -87,22 +104,24 @@ def _load(plan: Arithmetic) -> str:
     """From what is in memory to what is summed; "" where that is the same, or only wider."""
     if plan.source is None or _widens(plan) or (plan.prologue == VALUE and plan.source == plan.work):
         return ""
-    if plan.prologue == VALUE:
-        body = "    static_cast<void>(operands);\n    convert(in, out, n);"
-    else:
-        body = _loops(plan, plan.prologue, plan.source, "in[i]")
-    return _FUNCTION.format(name="Load", stored=CPP_TYPES[plan.source], target=CPP_TYPES[plan.work], body=body)
+    converts = plan.prologue == VALUE
+    body = _CONVERSION if converts else _arithmetic("Load", plan, plan.prologue, plan.source, "in[i]")
+    return _function("Load", plan.source, plan.work, body, _divisors(plan, plan.prologue))
 
 
 def _store(plan: Arithmetic) -> str:
     """From what was summed to what goes to memory. Sums are rounded to what is sampled before anything else."""
     if plan.source is None or (plan.epilogue == VALUE and plan.target == plan.work):
         return ""
-    if plan.epilogue == VALUE and plan.sampled in (*ROUNDED, torch.uint8):
-        body = "    static_cast<void>(operands);\n    convert(in, out, n);"
-    else:
-        body = _loops(plan, plan.epilogue, plan.sampled, _sampled_value(plan))
-    return _FUNCTION.format(name="Store", stored=CPP_TYPES[plan.work], target=CPP_TYPES[plan.target], body=body)
+    converts = plan.epilogue == VALUE and plan.sampled in (*ROUNDED, torch.uint8)
+    value = _sampled_value(plan)
+    body = _CONVERSION if converts else _arithmetic("Store", plan, plan.epilogue, plan.sampled, value)
+    return _function("Store", plan.work, plan.target, body, _divisors(plan, plan.epilogue))
+
+
+def _function(name: str, stored: torch.dtype, target: torch.dtype, body: str, divisors: Sequence[int]) -> str:
+    bits = sum(1 << place for place in divisors)
+    return _FUNCTION.format(name=name, stored=CPP_TYPES[stored], target=CPP_TYPES[target], body=body, divisors=bits)
 
 
 def _sampled_value(plan: Arithmetic) -> str:
@@ -111,21 +130,34 @@ def _sampled_value(plan: Arithmetic) -> str:
     return "saturated(in[i])" if plan.sampled == torch.uint8 and plan.work != torch.uint8 else "in[i]"
 
 
-def _loops(plan: Arithmetic, expression: Expression, dtype: torch.dtype, value: str) -> str:
+def _arithmetic(name: str, plan: Arithmetic, expression: Expression, dtype: torch.dtype, value: str) -> str:
     """One loop for rows of one channel, whose vector operands are constants, and one for interleaved channels."""
-    vectors = _pointers(plan, expression, Channel, "vectors", "channels")
-    tensors = _pointers(plan, expression, Operand, "tensors", "operands")
-    each = [f"const auto operand{slot} = operands{slot}[i];" for slot in slots(Operand, expression)]
-    each += [f"const auto value = {value};", f"out[i] = To({cpp_expression(expression, dtype).text});"]
-    channels = slots(Channel, expression)
-    of_row = [f"const auto channel{slot} = *channels{slot};" for slot in channels]
-    of_element = [f"const auto channel{slot} = channels{slot}[i];" for slot in channels]
-    lines = [*vectors, *tensors]
-    if channels:
-        lines += ["if (operands.planar) {", *_indent(of_row + _loop(each)), "  return;", "}"]
-    elif not tensors:
-        lines.append("static_cast<void>(operands);")
-    return "\n".join(_indent(lines + _loop(of_element + each), "    "))
+    computed = cpp_expression(expression, dtype).text
+    lines = _pointers(plan, expression, Channel, "vectors", "channels")
+    lines += _pointers(plan, expression, Operand, "tensors", "operands")
+    places = slots(Channel, plan.prologue, plan.epilogue)
+    divisors = [places[place] for place in _divisors(plan, expression)]
+    lines += [f"const float* reciprocals{slot} = operands.reciprocals[{places.index(slot)}];" for slot in divisors]
+    of_row, of_element = [], [f"const auto operand{slot} = operands{slot}[i];" for slot in slots(Operand, expression)]
+    for slot in slots(Channel, expression):
+        of_row.append(f"const auto channel{slot}_of_row = *channels{slot};")
+        of_element.append(f"const auto channel{slot} = kPlanar ? channel{slot}_of_row : channels{slot}[i];")
+    for slot in divisors:
+        of_row.append(f"const float reciprocal{slot}_of_row = kPlanar ? reciprocal_of(channel{slot}_of_row) : 0;")
+        of_element.append(
+            f"const float reciprocal{slot} = kPlanar || !kFast ? reciprocal{slot}_of_row : reciprocals{slot}[i];"
+        )
+    of_element += [f"const auto value = {value};", f"out[i] = To({computed});"]
+    loop = ["for (int64_t i = 0; i < n; ++i) {", *_indent(of_element), "}"]
+    fast = "kFastDivision" if "quotient<" in computed else "false"
+    return _ARITHMETIC.format(name=name, fast=fast, loop="\n".join(_indent(lines + of_row + loop, "    ")))
+
+
+def _divisors(plan: Arithmetic, expression: Expression) -> list[int]:
+    """The places, among the program's vectors, of those that are divided by and whose reciprocals help."""
+    places = slots(Channel, plan.prologue, plan.epilogue)
+    value = plan.source if expression is plan.prologue and plan.source is not None else plan.sampled
+    return sorted({places.index(slot) for slot in divided_often(expression, value)})
 
 
 def _pointers(
@@ -138,10 +170,6 @@ def _pointers(
         f"const auto* {name}{slot} = static_cast<const {CPP_TYPES[dtype]}*>(operands.{field}[{places.index(slot)}]);"
         for slot, dtype in sorted(leaves.items())
     ]
-
-
-def _loop(body: list[str]) -> list[str]:
-    return ["for (int64_t i = 0; i < n; ++i) {", *_indent(body), "}"]
 
 
 def _indent(lines: list[str], by: str = "  ") -> list[str]:

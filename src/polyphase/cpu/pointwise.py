@@ -1,7 +1,7 @@
 """Pointwise expressions as C++, computing to the bit what torch computes on the CPU, operation by operation.
 
-An expression becomes one pure C++ expression over `value`, `channel<slot>` and `operand<slot>`, so that a loop over a
-row vectorises. It needs `polyphase/scalar.h` and its namespace, and `-ffp-contract=off`.
+An expression becomes one C++ expression over `value`, `channel<slot>`, `reciprocal<slot>` and `operand<slot>`, so that
+a loop over a row vectorises. It needs `polyphase/scalar.h` and its namespace, and `-ffp-contract=off`.
 """
 
 from __future__ import annotations
@@ -79,9 +79,37 @@ def cpp_expression(expression: Expression, value: torch.dtype) -> Fragment:
             text = _converted(cpp_expression(of, value), dtype)
         case Unary(op, of):
             text = _unary(op, cpp_expression(of, value))
+        case Binary("div", left, right) if _helps(expression, value):
+            text = _quotient(cpp_expression(left, value), right, side(right))
         case Binary(op, left, right):
             text = _binary(op, side(left), side(right), dtype)
     return Fragment(text, dtype)
+
+
+def divided_often(expression: Expression, value: torch.dtype) -> set[int]:
+    """The vectors by which values are divided, of those whose reciprocal is worth having."""
+    match expression:
+        case Cast(of=of) | Unary(of=of):
+            return divided_often(of, value)
+        case Binary(op, left, right):
+            own = {right.slot} if op == "div" and isinstance(right, Channel) and _helps(expression, value) else set()
+            return own | divided_often(left, value) | divided_often(right, value)
+    return set()
+
+
+def _helps(division: Binary, value: torch.dtype) -> bool:
+    """Whether many values are divided by one, in float32."""
+    left, right = division.left, division.right
+    of_channel = isinstance(right, Channel) and right.dtype == torch.float32
+    is_often = (of_channel or isinstance(right, Number)) and not isinstance(left, Number)
+    return is_often and dtype_of(division, value) == torch.float32
+
+
+def _quotient(left: Fragment, right: Expression, divisor: Fragment | Scalar) -> str:
+    """Needs `kFast`, `unsafe` and, for a channel, its reciprocal where it stands."""
+    by = _side("div", divisor, torch.float32)
+    reciprocal = f"reciprocal{right.slot}" if isinstance(right, Channel) else f"reciprocal_of({by})"
+    return f"quotient<kFast>({_converted(left, torch.float32)}, {by}, {reciprocal}, unsafe)"
 
 
 def _variable(name: str, dtype: torch.dtype) -> str:

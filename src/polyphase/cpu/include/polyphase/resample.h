@@ -13,6 +13,7 @@
 #include "polyphase/row_cache.h"
 #include "polyphase/rows.h"
 #include "polyphase/samplers.h"
+#include "polyphase/scalar.h"
 
 namespace polyphase {
 
@@ -366,7 +367,15 @@ class Worker {
       expanded_[v].resize(bytes * pixels);
       for (int64_t x = 0; x < pixels; ++x) std::memcpy(expanded_[v].data() + x * bytes, call_.vectors[v].data, bytes);
       row_operands_.vectors[v] = expanded_[v].data();
+      if ((Prologue::kDivisors | Epilogue::kDivisors) >> v & 1) expand_reciprocals(v, call_.channels * pixels);
     }
+  }
+
+  void expand_reciprocals(int64_t v, int64_t count) {
+    reciprocals_[v].resize(count);
+    const float* divisors = reinterpret_cast<const float*>(expanded_[v].data());
+    for (int64_t i = 0; i < count; ++i) reciprocals_[v].data()[i] = reciprocal_of(divisors[i]);
+    row_operands_.reciprocals[v] = reciprocals_[v].data();
   }
 
   void select_channel(int64_t channel) {
@@ -426,6 +435,7 @@ class Worker {
   Buffer<const T*> pointers_;
   Buffer<typename Sampler::Weight> weights_;
   Buffer<uint8_t> expanded_[kMaxOperands], tensor_rows_[kMaxOperands];
+  Buffer<float> reciprocals_[kMaxOperands];
 };
 
 template <class Prologue, class Sampler, class Epilogue>

@@ -9,8 +9,23 @@ namespace polyphase {
 struct RowOperands {
   const void* vectors[kMaxOperands];  // planar: at this row's channel; else one element for each element of the row
   const void* tensors[kMaxOperands];  // one element for each element of the row
+  const float* reciprocals[kMaxOperands];  // not planar: of a vector that is divided by, or null
   bool planar;
 };
+
+// A row by a generated `loop<planar, fast>`, which says whether fast division was not safe: then it is done again.
+template <class Function>
+void row_by_loops(const typename Function::From* in, typename Function::To* out, int64_t n, const RowOperands& operands) {
+  if (operands.planar) {
+    const bool slow = !Function::kDividesFast || Function::template loop<true, true>(in, out, n, operands);
+    if (slow) Function::template loop<true, false>(in, out, n, operands);
+  } else {
+    bool slow = !Function::kDividesFast;
+    for (int v = 0; v < kMaxOperands; ++v) slow |= (Function::kDivisors >> v & 1) && operands.reciprocals[v] == nullptr;
+    slow = slow || Function::template loop<false, true>(in, out, n, operands);
+    if (slow) Function::template loop<false, false>(in, out, n, operands);
+  }
+}
 
 // No arithmetic around the sampling.
 template <class T>
@@ -18,6 +33,7 @@ struct Unchanged {
   using From = T;
   using To = T;
   static constexpr bool kIdentity = true;
+  static constexpr uint32_t kDivisors = 0;
   static void row(const T*, T*, int64_t, const RowOperands&) {}
 };
 

@@ -244,6 +244,32 @@ inline T maximum(T a, T b) {
   return a != a ? a : greater;
 }
 
+#ifdef __FMA__
+constexpr bool kFastDivision = true;
+#else
+constexpr bool kFastDivision = false;
+#endif
+
+// NaN where `quotient` cannot do with it.
+inline float reciprocal_of(float divisor) {
+  const int32_t magnitude = bits_of(divisor) & kMagnitude;
+  const bool safe = magnitude >= exponent_field(127 - 40) && magnitude <= exponent_field(127 + 40);
+  return float_of(select(safe, bits_of(1.0f / divisor), kMagnitude));
+}
+
+// x / divisor, many times with one divisor. Fast: multiplied by the reciprocal, and corrected by the remainder, which
+// gives the correctly rounded quotient (Markstein) as long as nothing leaves the range of normal floats: for a divisor
+// of 2^-40 to 2^40 and a quotient of 2^-60 to 2^60, and for +0. Else `unsafe` is set.
+template <bool kFast>
+inline float quotient(float x, float divisor, float reciprocal, int32_t& unsafe) {
+  if (!kFast) return x / divisor;
+  const float near = x * reciprocal;
+  const uint32_t magnitude = static_cast<uint32_t>(bits_of(near) & kMagnitude);
+  constexpr uint32_t kLeast = exponent_field(127 - 60), kMost = exponent_field(127 + 60);
+  unsafe |= (magnitude - kLeast > kMost - kLeast) & (bits_of(x) != 0);
+  return __builtin_fmaf(__builtin_fmaf(-near, divisor, x), reciprocal, near);
+}
+
 inline float floor(float x) { return __builtin_floorf(x); }
 inline double floor(double x) { return __builtin_floor(x); }
 inline float ceil(float x) { return __builtin_ceilf(x); }
