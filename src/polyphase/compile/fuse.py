@@ -13,12 +13,13 @@ from torch import Tensor
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from polyphase.arguments.warping import COORDINATES
 from polyphase.compile import drafts
 from polyphase.compile.arithmetic import is_pointwise
 from polyphase.compile.costs import better_left_to_inductor
 from polyphase.compile.drafts import Draft, Refusal, value
 from polyphase.compile.reasons import NotFused, Why
-from polyphase.compile.recognise import sampling_of, slice_of
+from polyphase.compile.recognise import call_of, sampling_of, slice_of
 from polyphase.ops.program import program as program_op
 from polyphase.ops.warp import warp_backward
 from polyphase.sampling.steps import Size, slot
@@ -251,11 +252,11 @@ def _emit(graph: Graph, draft: Draft, sizes: list[Size]) -> Fused:
     inputs = [draft.image, *([draft.coordinates] if draft.coordinates else []), *draft.vectors, *draft.tensors]
     last = draft.last
     with graph.inserting_before(last):
-        result = _call(graph, program_op, (inputs, text, used, *layout), last)
+        result = _call(graph, program_op, (inputs, text, used, *layout), draft.image, last)
         if draft.permutation:
-            result = _call(graph, aten.permute.default, (result, list(draft.permutation)), last)
+            result = _call(graph, aten.permute.default, (result, list(draft.permutation)), result, last)
         elif not drafts.same(value(result).shape, value(last).shape):
-            result = _call(graph, aten.view.default, (result, list(value(last).shape)), last)
+            result = _call(graph, aten.view.default, (result, list(value(last).shape)), result, last)
     last.replace_all_uses_with(result)
     for node in reversed(draft.nodes):
         if not node.users:
@@ -275,7 +276,7 @@ def _renumbered(text: str, sizes: list[Size]) -> tuple[str, list[Size]]:
     return text, [sizes[int(number)] for number in numbers]
 
 
-def _call(graph: Graph, target: Any, args: tuple[Any, ...], like: Node) -> Node:
+def _call(graph: Graph, target: Any, args: tuple[Any, ...], image: Node, like: Node) -> Node:
     """A node with what later passes ask of it.
 
     Symbolic sizes stand in it as they are, which torch warns of: its own way to make nodes of them fails for quotients.
@@ -284,7 +285,7 @@ def _call(graph: Graph, target: Any, args: tuple[Any, ...], like: Node) -> Node:
         warnings.filterwarnings("ignore", "Raw SymInt")
         node = graph.call_function(target, args)
     tensors = torch.fx.node.map_arg(args, lambda one: one.meta["val"])
-    with value(like).fake_mode:  # type: ignore[attr-defined]
+    with value(image).fake_mode:  # type: ignore[attr-defined]
         node.meta = {**like.meta, "val": target(*tensors)}
     return node
 
@@ -302,14 +303,13 @@ _WARP_BACKWARDS = (aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_b
 
 
 def _replace_warp_backward(graph: Graph, node: Node) -> None:
-    gradient, image, grid, mode, padding, align_corners, needed = node.args
-    if value(image).device.type != "cpu" or (image is grid):  # type: ignore[arg-type]
+    call = call_of(node)
+    image = call.tensor("input")
+    if image.device.type != "cpu" or image.dtype not in COORDINATES:
         return
-    args = (gradient, image, grid, [], MODES[mode], PADDINGS[padding], bool(align_corners), list(needed))  # type: ignore
+    tensors = [call.given(name) for name in ("grad_output", "input", "grid")]
+    mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]
+    args = (*tensors, [], mode, padding, bool(call["align_corners"]), call["output_mask"])
     with graph.inserting_before(node):
-        result = graph.call_function(warp_backward, args)
-        tensors = torch.fx.node.map_arg(args, lambda one: one.meta["val"])
-        with value(image).fake_mode:  # type: ignore
-            result.meta = {**node.meta, "val": warp_backward(*tensors)}
-    node.replace_all_uses_with(result)
+        node.replace_all_uses_with(_call(graph, warp_backward, args, tensors[1], node))
     graph.erase_node(node)

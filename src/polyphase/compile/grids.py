@@ -32,11 +32,8 @@ def _replace(module: GraphModule, sampler: Node) -> None:
     tensors = [sampling["input"], affine["theta"]]
     if aligned[0] != aligned[1] or not all(map(_is_on_cpu, tensors)) or _is_written_between(grid, sampler):
         return
-    size = affine["size"]
+    given = (*tensors, affine["size"], sampling["mode"], sampling["padding_mode"], aligned[0])
     with module.graph.inserting_before(sampler):
-        if isinstance(size, Node):
-            size = _unpacked(module, size)
-        given = (*tensors, size, sampling["mode"], sampling["padding_mode"], aligned[0])
         result = module.graph.call_function(torch.ops.polyphase.affine_sample.default, given)
         result.meta = dict(sampler.meta)
     sampler.replace_all_uses_with(result)
@@ -54,11 +51,6 @@ def _arguments(function: Any, node: Node) -> dict[str, Any]:
 def _is_on_cpu(node: Any) -> bool:
     tensor = node.meta.get("example_value") if isinstance(node, Node) else None
     return isinstance(tensor, Tensor) and tensor.device.type == "cpu"
-
-
-def _unpacked(module: GraphModule, size: Node) -> Any:
-    """A size that is one node (`x.size()`) as a list of its numbers."""
-    return size
 
 
 def _is_written_between(first: Node, last: Node) -> bool:

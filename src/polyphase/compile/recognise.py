@@ -50,19 +50,19 @@ def sampling_of(node: Node, slot: NewSlot) -> Sampling | None:
     """What a node samples, if it does. Sizes become slots."""
     if node.op != "call_function" or node.target not in readers() or not isinstance(node.meta.get("val"), Tensor):
         return None
-    return readers()[node.target](_call_of(node), slot)
+    return readers()[node.target](call_of(node), slot)
 
 
 def slice_of(node: Node, slot: NewSlot) -> Maps:
     """A slice: a view by itself, part of a kernel behind one."""
-    call = _call_of(node)
+    call = call_of(node)
     dim = call.tensor("self").dim() - call["dim"] % call.tensor("self").dim()
     start, stop = 0 if call["start"] is None else call["start"], 2**63 - 1 if call["end"] is None else call["end"]
     step = Slice(slot(start), slot(stop), call["step"])
     return Maps(call.given("self"), (step, *[None] * (dim - 1)))
 
 
-def _call_of(node: Node) -> Call:
+def call_of(node: Node) -> Call:
     assert isinstance(node.target, OpOverload)
     return Call(node.target, node.args, dict(node.kwargs))
 

@@ -146,11 +146,14 @@ def bind_program(program: Program, image: Facts, out: Facts, given: Sequence[Fac
         _program_borders(program, plan), (leading - 1, found.vectors, found.tensors) if given else (),
     )  # fmt: skip
 
-    def call(out: Tensor, image: Tensor, *given: Tensor) -> None:
+    def call(out: Tensor, image: Tensor) -> None:
+        launch(handle, image.data_ptr(), out.data_ptr(), threads())
+
+    def call_with_operands(out: Tensor, image: Tensor, *given: Tensor) -> None:
         dense = found.dense(given)
         launch(handle, image.data_ptr(), out.data_ptr(), threads(), *[one.data_ptr() for one in dense])
 
-    return call
+    return call_with_operands if given else call
 
 
 def _by_moving(program: Program) -> Program:

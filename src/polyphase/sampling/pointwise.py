@@ -9,10 +9,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from polyphase.errors import InvalidProgramError, UnknownNameError, WrongInputError
 
@@ -181,16 +183,19 @@ def operands_of(expression: Expression) -> list[Channel | Operand]:
     return []
 
 
+@lru_cache(maxsize=1024)
 def dtype_of(expression: Expression, value: torch.dtype) -> torch.dtype:
-    """The dtype of the result where the value has dtype `value`."""
+    """The dtype of the result where the value has dtype `value`. Asked while graphs are traced too: no mode sees it."""
 
     def probe(dtype: torch.dtype) -> Tensor:
         return torch.empty((1, 1), dtype=dtype, device="meta")  # not 0-dim: it takes part in promotion as an image does
 
-    channels = {leaf.slot: probe(leaf.dtype) for leaf in operands_of(expression) if isinstance(leaf, Channel)}
-    tensors = {leaf.slot: probe(leaf.dtype) for leaf in operands_of(expression) if isinstance(leaf, Operand)}
     try:
-        return evaluate(expression, probe(value), channels, tensors).dtype
+        with _disable_current_modes():
+            leaves = operands_of(expression)
+            channels = {leaf.slot: probe(leaf.dtype) for leaf in leaves if isinstance(leaf, Channel)}
+            tensors = {leaf.slot: probe(leaf.dtype) for leaf in leaves if isinstance(leaf, Operand)}
+            return evaluate(expression, probe(value), channels, tensors).dtype
     except (AttributeError, RuntimeError, TypeError) as error:
         raise InvalidProgramError(f"{expression} computes no image from {value}: {error}") from None
 

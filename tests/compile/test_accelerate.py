@@ -1,0 +1,162 @@
+"""`accelerate()`: on inside, off outside, counted, in other threads and processes; and what it does not take."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import polyphase
+from polyphase import accelerate
+
+IMAGE = torch.rand(2, 3, 20, 22)
+
+
+def resized() -> Tensor:
+    return F.interpolate(IMAGE, size=(10, 13), mode="bilinear", antialias=True)
+
+
+def launched(function: Callable[[], object] = resized) -> int:
+    before = polyphase.stats()["kernels_launched"]
+    function()
+    return polyphase.stats()["kernels_launched"] - before
+
+
+@pytest.fixture(autouse=True)
+def _off_afterwards() -> None:
+    assert launched() == 0, "somebody left it on"
+
+
+def test_a_block() -> None:
+    with accelerate():
+        assert launched() == 1
+        with accelerate():
+            assert launched() == 1
+        assert launched() == 1
+    assert launched() == 0
+
+
+def test_an_error_ends_it() -> None:
+    with pytest.raises(ZeroDivisionError), accelerate():
+        1 / 0  # noqa: B018
+    assert launched() == 0
+
+
+def test_a_decorator() -> None:
+    @accelerate()
+    def with_parentheses() -> int:
+        return launched()
+
+    @accelerate
+    def without() -> int:
+        """Kept."""
+        return launched()
+
+    assert (with_parentheses(), without(), launched()) == (1, 1, 0)
+    assert without.__doc__ == "Kept."
+
+
+def test_a_switch() -> None:
+    accelerate(True)
+    accelerate(True)
+    try:
+        assert launched() == 1
+        with accelerate():
+            pass
+        assert launched() == 1
+    finally:
+        accelerate(False)
+    with accelerate():
+        accelerate(False)
+        assert launched() == 1, "a block that is running keeps it on"
+
+
+def test_all_threads() -> None:
+    found: list[int] = []
+    with accelerate():
+        thread = threading.Thread(target=lambda: found.append(launched()))
+        thread.start()
+        thread.join()
+    assert found == [1]
+
+
+def _report(queue: multiprocessing.Queue[int]) -> None:
+    queue.put(launched())
+
+
+def test_forked_workers() -> None:
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    with accelerate():
+        resized()
+        worker = context.Process(target=_report, args=(queue,))
+        worker.start()
+        assert queue.get(timeout=60) == 1
+        worker.join()
+
+
+def test_gradients_are_ours_too() -> None:
+    image = IMAGE.clone().requires_grad_()
+
+    def step() -> None:
+        F.interpolate(image, scale_factor=2, mode="bicubic").sum().backward()
+
+    with accelerate():
+        assert launched(step) == 2
+    expected = IMAGE.clone().requires_grad_()
+    F.interpolate(expected, scale_factor=2, mode="bicubic").sum().backward()
+    torch.testing.assert_close(image.grad, expected.grad)
+
+
+NOT_TAKEN = {
+    "an empty batch": lambda: F.interpolate(torch.rand(0, 3, 8, 8), size=(4, 4), mode="bilinear"),
+    "no dimension flipped": lambda: torch.flip(IMAGE, ()),
+    "a dtype without a kernel": lambda: torch.flip(torch.zeros(2, 3).to(torch.float8_e5m2), (0,)),
+    "a pad of nothing": lambda: F.pad(IMAGE, (0, 0)),
+}
+WRONG = {
+    "no size": lambda: F.interpolate(IMAGE, size=(0, 3), mode="bilinear"),
+    "a dimension twice": lambda: torch.flip(IMAGE, (0, 0)),
+    "no such dimension": lambda: torch.flip(IMAGE, (7,)),
+    "too large a reflection": lambda: F.pad(IMAGE, (30, 30, 1, 1), mode="reflect"),
+    "too small a pad": lambda: F.pad(IMAGE, (-30, -30)),
+    "integers mixed": lambda: F.interpolate(IMAGE.long(), size=(4, 4), mode="bilinear"),
+    "a grid of another batch": lambda: F.grid_sample(IMAGE, torch.rand(3, 2, 2, 2), align_corners=False),
+    "an operator called wrongly": lambda: torch.ops.aten.upsample_bilinear2d(IMAGE[0], [4, 4], False),
+}
+
+
+@pytest.mark.parametrize("name", NOT_TAKEN)
+def test_what_is_not_taken_runs_as_it_would_have(name: str) -> None:
+    expected = NOT_TAKEN[name]()
+    with accelerate():
+        result = NOT_TAKEN[name]()
+    assert (result.dtype, result.shape, result.stride()) == (expected.dtype, expected.shape, expected.stride())
+    torch.testing.assert_close(result.float(), expected.float())
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_mistakes_are_eager_s(name: str) -> None:
+    with pytest.raises(Exception) as expected:  # noqa: PT011
+        WRONG[name]()
+    with accelerate(), pytest.raises(type(expected.value)) as ours:
+        WRONG[name]()
+    assert str(ours.value) == str(expected.value)
+
+
+def downscaled(image: Tensor) -> Tensor:
+    return F.interpolate(image, size=(10, 13), mode="bilinear", antialias=True)
+
+
+def test_plain_inductor_calls_them() -> None:
+    """The antialiased resize is an opaque call there."""
+    compiled: Callable[[Tensor], Tensor] = torch.compile(downscaled)
+    with accelerate():
+        compiled(IMAGE)
+        assert launched(lambda: compiled(IMAGE)) == 1
+    assert launched(lambda: compiled(IMAGE)) == 0
