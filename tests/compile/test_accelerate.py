@@ -113,13 +113,13 @@ def test_gradients_are_ours_too() -> None:
     torch.testing.assert_close(image.grad, expected.grad)
 
 
-NOT_TAKEN = {
+NOT_TAKEN: dict[str, Callable[[], Tensor]] = {
     "an empty batch": lambda: F.interpolate(torch.rand(0, 3, 8, 8), size=(4, 4), mode="bilinear"),
     "no dimension flipped": lambda: torch.flip(IMAGE, ()),
     "a dtype without a kernel": lambda: torch.flip(torch.zeros(2, 3).to(torch.float8_e5m2), (0,)),
     "a pad of nothing": lambda: F.pad(IMAGE, (0, 0)),
 }
-WRONG = {
+WRONG: dict[str, Callable[[], Tensor]] = {
     "no size": lambda: F.interpolate(IMAGE, size=(0, 3), mode="bilinear"),
     "a dimension twice": lambda: torch.flip(IMAGE, (0, 0)),
     "no such dimension": lambda: torch.flip(IMAGE, (7,)),

@@ -36,7 +36,7 @@ def resized(x: Tensor) -> Tensor:
 
 def network(x: Tensor, weight: Tensor) -> Tensor:
     hidden = F.gelu(F.layer_norm(x @ weight.T, (12,)))
-    return torch.cat([hidden.softmax(-1), hidden[:, 2:7] * 2], 1).cumsum(0)
+    return torch.cat([hidden.softmax(-1), hidden[:, 2:7] * 2], 1).logsumexp(0)
 
 
 def pooled(x: Tensor, weight: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ def source(function: Function, backend: str, gradients: bool, *tensors: Tensor) 
         result = torch.compile(function, backend=backend)(*given)
         return torch.autograd.grad(result.sum(), [one for one in given if one.requires_grad]) if gradients else result
 
-    with config.patch(force_disable_caches=True):
+    with config.patch(fx_graph_cache=False), torch._functorch.config.patch(enable_autograd_cache=False):
         _, codes = run_and_get_code(run)
     assert len(codes) == 1 + gradients
     return [re.sub(r"# AOT ID.*|/\S+/\w+\.(cpp|h|py|main)\b", "", code) for code in codes]
@@ -95,11 +95,8 @@ def attention(x: Tensor) -> Tensor:
 
 
 def scattered(x: Tensor) -> Tensor:
-    return (
-        torch.slice_scatter(resized(x), x[:, :, :3, :4] * 2, 3, 1, 5)
-        if False
-        else torch.slice_scatter(resized(x), resized(x)[..., 1:5] * 2, 3, 2, 6)
-    )
+    y = resized(x)
+    return torch.slice_scatter(y, y[..., 1:5] * 2, 3, 2, 6)
 
 
 def gathered(x: Tensor) -> Tensor:

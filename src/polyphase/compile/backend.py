@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx
-from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.custom_graph_pass import CustomGraphPass, CustomInferenceAwareGraphPass
 from torch.fx import Graph, GraphModule
 
 from polyphase.compile import lower, symbolic  # noqa: F401 lower registers how programs are lowered
@@ -20,6 +22,7 @@ from polyphase.compile.whole import kept_whole
 from polyphase.errors import WrongOptionError
 from polyphase.version import __version__
 
+log = logging.getLogger(__name__)
 symbolic.register()
 
 #: Options of ours, and what they are without being said.
@@ -27,17 +30,29 @@ OPTIONS = {"polyphase.fusion": True}
 PASS_HOOK = "post_grad_custom_pre_pass"
 
 
-class Fuse(CustomGraphPass):  # type: ignore[misc]
-    """Its uuid is part of the keys of torch's caches: another version of this package or another option differs."""
+class Fuse(CustomInferenceAwareGraphPass):  # type: ignore[misc]
+    """The user's own passes, then ours.
 
-    def __init__(self, fusion: bool) -> None:
-        self.fusion = fusion
+    The uuid is part of the keys of torch's caches: another version of this package, or another option, is another key.
+    """
 
-    def __call__(self, graph: Graph) -> None:
-        fuse(graph, self.fusion)
+    def __init__(self, fusion: bool, before: Sequence[Any] = ()) -> None:
+        self.fusion, self.before = fusion, tuple(before)
 
-    def uuid(self) -> str:
-        return f"polyphase {__version__} {_digest_of_sources()} fusion={self.fusion}"
+    def __call__(self, graph: Graph, is_inference: bool) -> None:
+        for one in self.before:
+            one(graph, is_inference) if isinstance(one, CustomInferenceAwareGraphPass) else one(graph)
+        report = fuse(graph, self.fusion)
+        for kernel in report.kernels:
+            log.debug("one kernel of %s: %s", ", ".join(kernel.nodes), kernel.program)
+        for left in (*report.left, *(one for kernel in report.kernels for one in kernel.not_fused)):
+            log.debug("not fused: %s", left)
+
+    def uuid(self) -> Any:
+        others = [one.uuid() if isinstance(one, CustomGraphPass) else None for one in self.before]
+        if None in others:
+            return None  # torch does not cache what it cannot tell apart
+        return f"polyphase {__version__} {_digest_of_sources()} fusion={self.fusion} after {others}"
 
 
 def polyphase(
@@ -53,9 +68,9 @@ def polyphase(
     fusion = ours["polyphase.fusion"]
     if fusion:
         without_grids(graph)
-    passes = [*_as_list(others), Fuse(fusion)]
     with kept_whole():
-        return compile_fx(graph, example_inputs, config_patches={**patches, PASS_HOOK: passes})
+        ours_too = {**patches, PASS_HOOK: Fuse(fusion, _as_list(others))}
+        return compile_fx(graph, example_inputs, config_patches=ours_too)
 
 
 def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,0 +1,165 @@
+"""Chains of up to six operators, drawn by Hypothesis: through the compiler they are what they are in eager.
+
+Most run through the pass alone, on the plain twin of the kernels: tens of milliseconds each. Fewer on kernels, few
+through Inductor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.compile.chains import Chain, chains, greatest
+from tests.compile.running import compiled, launches
+from tests.compile.traced import fused, on_plain_torch, programs_in
+
+steady = settings(
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+any_chain = st.sampled_from([torch.uint8, torch.float32]).flatmap(chains)
+
+
+def check(chain: Chain, got: Tensor, tensors: list[Tensor]) -> None:
+    values = chain.values(*tensors)
+    want = values[-1]
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    assert got.stride() == want.stride(), f"strides {got.stride()}, eager's {want.stride()}"
+    if chain.loose:
+        off = (got.double() - want.double()).abs()
+        assert off.max() <= 1
+        assert (off > 0).double().mean() <= max(0.02, 1.5 / off.numel())
+    elif want.is_floating_point():
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=4e-6 * greatest([*values, *tensors]) + 1e-7)
+    else:
+        assert torch.equal(got, want)
+
+
+def check_through_the_pass(chain: Chain, fusion: bool = True) -> None:
+    tensors = chain.tensors()
+    run, graphs = fused(chain, fusion)
+    check(chain, run(*tensors), tensors)
+    assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("fusion", [True, False])
+@settings(steady, max_examples=120)
+@given(chain=any_chain)
+def test_through_the_pass(fusion: bool, chain: Chain) -> None:
+    with on_plain_torch():
+        check_through_the_pass(chain, fusion)
+
+
+@pytest.mark.full
+@settings(steady, max_examples=3000, derandomize=False)
+@given(chain=any_chain)
+def test_through_the_pass_full(chain: Chain) -> None:
+    with on_plain_torch():
+        check_through_the_pass(chain)
+
+
+@settings(steady, max_examples=20)
+@given(chain=any_chain)
+def test_on_kernels(chain: Chain) -> None:
+    check_through_the_pass(chain)
+
+
+@pytest.mark.full
+@settings(steady, max_examples=400, derandomize=False)
+@given(chain=any_chain)
+def test_on_kernels_full(chain: Chain) -> None:
+    check_through_the_pass(chain)
+
+
+def check_gradients(chain: Chain) -> None:
+    tensors = [[one.detach().requires_grad_() for one in chain.tensors()] for _ in range(2)]
+    run, graphs = fused(chain)
+    want, got = chain(*tensors[0]), run(*tensors[1])
+    if not want.is_floating_point():
+        return
+    incoming = torch.cos(torch.arange(want.numel(), dtype=want.dtype)).view(want.shape)
+    wanted, found = (
+        torch.autograd.grad(output, inputs, incoming) for output, inputs in zip((want, got), tensors, strict=True)
+    )
+    assert len(graphs) == 2
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=2e-5 * greatest([*wanted, *tensors[0]]) + 1e-6)
+
+
+@settings(steady, max_examples=60)
+@given(chain=chains(torch.float32))
+def test_gradients_through_the_pass(chain: Chain) -> None:
+    with on_plain_torch():
+        check_gradients(chain)
+
+
+@pytest.mark.full
+@settings(steady, max_examples=1000, derandomize=False)
+@given(chain=chains(torch.float32))
+def test_gradients_through_the_pass_full(chain: Chain) -> None:
+    with on_plain_torch():
+        check_gradients(chain)
+
+
+def check_compiled(chain: Chain, **options: Any) -> None:
+    torch._dynamo.reset()
+    tensors = chain.tensors()
+    check(chain, compiled(lambda *given: chain(*given), **options)(*tensors), tensors)
+
+
+@pytest.mark.inductor
+@settings(steady, max_examples=6)
+@given(chain=any_chain)
+def test_compiled(chain: Chain) -> None:
+    check_compiled(chain)
+
+
+@pytest.mark.inductor
+@settings(steady, max_examples=3)
+@given(chain=any_chain)
+def test_compiled_for_any_size(chain: Chain) -> None:
+    check_compiled(chain, dynamic=True)
+
+
+@pytest.mark.full
+@pytest.mark.inductor
+@pytest.mark.parametrize("dynamic", [False, True])
+@settings(steady, max_examples=60, derandomize=False)
+@given(chain=any_chain)
+def test_compiled_full(dynamic: bool, chain: Chain) -> None:
+    check_compiled(chain, dynamic=dynamic)
+
+
+def test_chains_become_programs() -> None:
+    """Otherwise the tests above would hold of a pass that does nothing."""
+    taken = []
+
+    @settings(steady, max_examples=40)
+    @given(chain=any_chain)
+    def count(chain: Chain) -> None:
+        run, graphs = fused(chain)
+        with on_plain_torch():
+            run(*chain.tensors())
+        taken.append(programs_in(graphs))
+
+    count()
+    assert sum(number > 0 for number in taken) > len(taken) / 3
+
+
+def test_a_chain_is_one_launch() -> None:
+    def chain(x: Tensor) -> Tensor:
+        y = torch.nn.functional.interpolate(x, size=(9, 11), mode="bilinear", antialias=True)
+        return (y[..., 1:8, 2:9].flip(-1).float() / 255).clamp(0.25, 0.75)
+
+    x = torch.randint(0, 256, (2, 3, 14, 15), dtype=torch.uint8)
+    run, _ = fused(chain)
+    run(x)
+    _, launched = launches(run, x)
+    assert launched == 1
