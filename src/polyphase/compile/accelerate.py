@@ -85,7 +85,7 @@ class _Overrides:
         if wanted and self._library is None:
             self._library = torch.library.Library("aten", "IMPL")
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "[^a]*Overriding a previously registered kernel")
+                warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
                 for op, kernel in _kernels().items():
                     self._library.impl(op, kernel, "CPU", with_keyset=True, allow_override=True)
         elif not wanted and self._library is not None:

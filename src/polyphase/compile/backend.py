@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._inductor import config
+from torch._inductor import config, custom_graph_pass
 from torch._inductor.compile_fx import compile_fx
-from torch._inductor.custom_graph_pass import CustomGraphPass, CustomInferenceAwareGraphPass
+from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx import Graph, GraphModule
 
 from polyphase.compile import lower, symbolic  # noqa: F401 lower registers how programs are lowered
@@ -28,9 +28,11 @@ symbolic.register()
 #: Options of ours, and what they are without being said.
 OPTIONS = {"polyphase.fusion": True}
 PASS_HOOK = "post_grad_custom_pre_pass"
+#: Passes that are told whether a graph is for inference. Newer than the oldest torch we support.
+InferenceAware = getattr(custom_graph_pass, "CustomInferenceAwareGraphPass", None)
 
 
-class Fuse(CustomInferenceAwareGraphPass):  # type: ignore[misc]
+class Fuse(InferenceAware or CustomGraphPass):  # type: ignore[misc]
     """The user's own passes, then ours.
 
     The uuid is part of the keys of torch's caches: another version of this package, or another option, is another key.
@@ -39,9 +41,12 @@ class Fuse(CustomInferenceAwareGraphPass):  # type: ignore[misc]
     def __init__(self, fusion: bool, before: Sequence[Any] = ()) -> None:
         self.fusion, self.before = fusion, tuple(before)
 
-    def __call__(self, graph: Graph, is_inference: bool) -> None:
+    def __call__(self, graph: Graph, is_inference: bool = False) -> None:
         for one in self.before:
-            one(graph, is_inference) if isinstance(one, CustomInferenceAwareGraphPass) else one(graph)
+            if InferenceAware is not None and isinstance(one, InferenceAware):
+                one(graph, is_inference)
+            else:
+                one(graph)
         report = fuse(graph, self.fusion)
         for kernel in report.kernels:
             log.debug("one kernel of %s: %s", ", ".join(kernel.nodes), kernel.program)
