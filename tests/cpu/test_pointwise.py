@@ -200,10 +200,13 @@ def eager(case: Case) -> Tensor:
 def function_source(number: int, case: Case) -> str:
     fragment = cpp_expression(*case)
     rows, row_values = [declared_row("value", 0, case.value)], ["const auto value = values[i];"]
+    # Plain division; the fast one is held against it in test_division.py.
+    rows += ["[[maybe_unused]] constexpr bool kFast = false;", "[[maybe_unused]] int32_t unsafe = 0;"]
     for place, leaf in enumerate(distinct_operands(case), start=1):
         if isinstance(leaf, Channel):
             pointer = f"static_cast<const {CPP_TYPES[leaf.dtype]}*>(inputs[{place}])"
             rows.append(f"const auto channel{leaf.slot} = {pointer}[c];")
+            rows.append(f"[[maybe_unused]] const float reciprocal{leaf.slot} = 0;")
         else:
             rows.append(declared_row(f"operand{leaf.slot}", place, leaf.dtype))
             row_values.append(f"const auto operand{leaf.slot} = operand{leaf.slot}s[i];")

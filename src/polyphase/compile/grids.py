@@ -4,6 +4,7 @@ forward nor backward. Later it would be too late: autograd has then saved the gr
 from __future__ import annotations
 
 import inspect
+import operator
 from typing import Any
 
 import torch
@@ -57,8 +58,20 @@ def _is_written_between(first: Node, last: Node) -> bool:
     """Graphs of Dynamo are not functional: the matrix may be another by the time the grid is used."""
     node = first.next
     while node is not last:
-        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        if node.op.startswith("call") and (name.endswith("_") or name in ("setitem",) or "out" in node.kwargs):
+        if _may_write(node):
             return True
         node = node.next
     return False
+
+
+def _may_write(node: Node) -> bool:
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    says_so = node.kwargs.get("out") is not None or bool(node.kwargs.get("inplace"))
+    return node.op.startswith("call") and (says_so or name.endswith("_") or node.target in _WRITING_OPERATORS)
+
+
+_WRITING_OPERATORS = {
+    operator.setitem,
+    *(getattr(operator, f"i{name}") for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")),
+    *(getattr(operator, f"i{name}") for name in ("and", "or", "xor", "lshift", "rshift")),
+}
