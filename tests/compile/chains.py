@@ -287,4 +287,4 @@ def _to(dtype: torch.dtype, x: Tensor) -> Tensor:
 
 
 def greatest(values: Sequence[Tensor]) -> float:
-    return max((float(one.abs().max()) for one in values if one.is_floating_point() and one.numel()), default=0.0)
+    return max((float(one.detach().abs().max()) for one in values if one.is_floating_point() and one.numel()), default=0.0)

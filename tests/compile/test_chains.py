@@ -27,11 +27,17 @@ steady = settings(
 any_chain = st.sampled_from([torch.uint8, torch.float32]).flatmap(chains)
 
 
+def strides(tensor: Tensor) -> list[int]:
+    """Of dimensions that have any."""
+    return [stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if n > 1]
+
+
 def check(chain: Chain, got: Tensor, tensors: list[Tensor]) -> None:
     values = chain.values(*tensors)
     want = values[-1]
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    assert got.stride() == want.stride(), f"strides {got.stride()}, eager's {want.stride()}"
+    if torch.empty_like(want).stride() == want.stride():  # views that are returned: test_bystanders.py
+        assert strides(got) == strides(want)
     if chain.loose:
         off = (got.double() - want.double()).abs()
         assert off.max() <= 1
@@ -82,15 +88,16 @@ def check_gradients(chain: Chain) -> None:
     tensors = [[one.detach().requires_grad_() for one in chain.tensors()] for _ in range(2)]
     run, graphs = fused(chain)
     want, got = chain(*tensors[0]), run(*tensors[1])
-    if not want.is_floating_point():
+    assert got.requires_grad == want.requires_grad
+    if not want.requires_grad:  # it went through bytes
         return
     incoming = torch.cos(torch.arange(want.numel(), dtype=want.dtype)).view(want.shape)
     wanted, found = (
         torch.autograd.grad(output, inputs, incoming) for output, inputs in zip((want, got), tensors, strict=True)
     )
-    assert len(graphs) == 2
+    assert len(graphs) <= 2
     for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=2e-5 * greatest([*wanted, *tensors[0]]) + 1e-6)
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=2e-5 * greatest([*wanted, want.detach()]) + 1e-6)
 
 
 @settings(steady, max_examples=60)

@@ -17,7 +17,7 @@ THETA = torch.tensor([[0.9137, -0.3071, 0.0533], [0.3119, 0.8213, -0.1047]]).rep
 
 
 def affine(image: Tensor, theta: Tensor) -> Tensor:
-    return F.grid_sample(image, F.affine_grid(theta, (2, 3, 9, 8), align_corners=True), "bicubic", "border", True)
+    return F.grid_sample(image, F.affine_grid(theta, [2, 3, 9, 8], align_corners=True), "bicubic", "border", True)
 
 
 def in_a_checkpoint(image: Tensor, theta: Tensor) -> Tensor:
@@ -25,23 +25,23 @@ def in_a_checkpoint(image: Tensor, theta: Tensor) -> Tensor:
 
 
 def used_twice(image: Tensor, theta: Tensor) -> Tensor:
-    grid = F.affine_grid(theta, image.shape, align_corners=False)
+    grid = F.affine_grid(theta, list(image.shape), align_corners=False)
     return F.grid_sample(image, grid, align_corners=False) + F.grid_sample(image * 2, grid, align_corners=False)
 
 
 def other_corners(image: Tensor, theta: Tensor) -> Tensor:
-    return F.grid_sample(image, F.affine_grid(theta, (2, 3, 9, 8), align_corners=True), align_corners=False)
+    return F.grid_sample(image, F.affine_grid(theta, [2, 3, 9, 8], align_corners=True), align_corners=False)
 
 
 def written_between(image: Tensor, theta: Tensor) -> Tensor:
     theta = theta * 1
-    grid = F.affine_grid(theta, image.shape, align_corners=False)
+    grid = F.affine_grid(theta, list(image.shape), align_corners=False)
     theta *= 0
     return F.grid_sample(image, grid, align_corners=False) + theta.sum()
 
 
 def changed_grid(image: Tensor, theta: Tensor) -> Tensor:
-    return F.grid_sample(image, F.affine_grid(theta, image.shape, align_corners=False) * 0.5, align_corners=False)
+    return F.grid_sample(image, F.affine_grid(theta, list(image.shape), align_corners=False) * 0.5, align_corners=False)
 
 
 @pytest.mark.parametrize(
