@@ -123,7 +123,9 @@ def _weighted(draw: Draw, image: Tensor) -> Step | None:
 
 
 def _resize(options: dict[str, Any]) -> Step:
-    return Step(f"interpolate {options}", lambda x: F.interpolate(x, **options), rounds="nearest" not in options["mode"])
+    return Step(
+        f"interpolate {options}", lambda x: F.interpolate(x, **options), rounds="nearest" not in options["mode"]
+    )
 
 
 @st.composite
@@ -143,7 +145,8 @@ def _warp(draw: Draw, image: Tensor) -> Step:
 @st.composite
 def _moves(draw: Draw, image: Tensor) -> Step | None:
     kind = draw(st.sampled_from(["crop", "crop", "flip", "flip", "pad", "pad", "step", "permute", "view"]))
-    return draw({"crop": _crop, "flip": _flip, "pad": _pad, "step": _step, "permute": _permute, "view": _view}[kind](image))  # type: ignore[no-any-return]  # fmt: skip
+    kinds = {"crop": _crop, "flip": _flip, "pad": _pad, "step": _step, "permute": _permute, "view": _view}
+    return draw(kinds[kind](image))  # type: ignore[no-any-return]
 
 
 @st.composite
@@ -175,7 +178,8 @@ def _step(draw: Draw, image: Tensor) -> Step | None:
 
 @st.composite
 def _flip(draw: Draw, image: Tensor) -> Step:
-    dims = draw(st.lists(st.sampled_from([-1, -2, -3]), min_size=1, max_size=3, unique=True))
+    known = [-1, -2, -3] if image.shape[-3] > 1 else [-1, -2]  # test_chains.py: channels regrouped, and then flipped
+    dims = draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True))
     return Step(f"flip {dims}", lambda x: torch.flip(x, dims))
 
 
@@ -287,4 +291,6 @@ def _to(dtype: torch.dtype, x: Tensor) -> Tensor:
 
 
 def greatest(values: Sequence[Tensor]) -> float:
-    return max((float(one.detach().abs().max()) for one in values if one.is_floating_point() and one.numel()), default=0.0)
+    return max(
+        (float(one.detach().abs().max()) for one in values if one.is_floating_point() and one.numel()), default=0.0
+    )

@@ -172,7 +172,17 @@ def test_beside_resampling(name: str) -> None:
     check_gradients(BESIDE[name], IMAGE)
 
 
-@pytest.mark.parametrize("name", WRITING)
+VIEW_ALONE = "nothing, and a view alone is returned"
+STRIDES = "of a view that is returned, the slices before the last one become part of the kernel: other strides"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.xfail(reason=STRIDES, strict=True)) if name == VIEW_ALONE else name
+        for name in WRITING
+    ],
+)
 def test_writing(name: str) -> None:
     check(WRITING[name], IMAGE)
 
@@ -304,7 +314,8 @@ def test_checkpoint() -> None:
             x,
             use_reentrant=False,
         )
-        return inner.square() + 1
+        result: Tensor = inner.square() + 1
+        return result
 
     run = compiled(step)
     check_gradients(step, IMAGE, run=run)
@@ -318,7 +329,8 @@ def test_checkpoint_around_a_warp() -> None:
 
     def step(x: Tensor, theta: Tensor) -> Tensor:
         inner: Any = checkpoint(warped, x, theta, use_reentrant=False)
-        return inner.square()
+        result: Tensor = inner.square()
+        return result
 
     theta = torch.tensor([[0.9137, 0.113, 0.02], [-0.21, 1.0871, -0.071]]).repeat(2, 1, 1)
     run = compiled(step)

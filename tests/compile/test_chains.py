@@ -6,10 +6,12 @@ through Inductor.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -27,17 +29,10 @@ steady = settings(
 any_chain = st.sampled_from([torch.uint8, torch.float32]).flatmap(chains)
 
 
-def strides(tensor: Tensor) -> list[int]:
-    """Of dimensions that have any."""
-    return [stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if n > 1]
-
-
 def check(chain: Chain, got: Tensor, tensors: list[Tensor]) -> None:
     values = chain.values(*tensors)
     want = values[-1]
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    if torch.empty_like(want).stride() == want.stride():  # views that are returned: test_bystanders.py
-        assert strides(got) == strides(want)
     if chain.loose:
         off = (got.double() - want.double()).abs()
         assert off.max() <= 1
@@ -51,8 +46,12 @@ def check(chain: Chain, got: Tensor, tensors: list[Tensor]) -> None:
 def check_through_the_pass(chain: Chain, fusion: bool = True) -> None:
     tensors = chain.tensors()
     run, graphs = fused(chain, fusion)
-    check(chain, run(*tensors), tensors)
-    assert len(graphs) == 1
+    got = run(*tensors)
+    check(chain, got, tensors)
+    (graph,) = graphs
+    (traced,) = graph.meta["strides"]
+    if torch.empty_like(chain(*tensors)).stride() == traced:  # views that are returned: test_bystanders.py
+        assert got.stride() == traced
 
 
 @pytest.mark.parametrize("fusion", [True, False])
@@ -93,7 +92,8 @@ def check_gradients(chain: Chain) -> None:
         return
     incoming = torch.cos(torch.arange(want.numel(), dtype=want.dtype)).view(want.shape)
     wanted, found = (
-        torch.autograd.grad(output, inputs, incoming) for output, inputs in zip((want, got), tensors, strict=True)
+        torch.autograd.grad(output, inputs, incoming, allow_unused=True, materialize_grads=True)
+        for output, inputs in zip((want, got), tensors, strict=True)
     )
     assert len(graphs) <= 2
     for one, other in zip(found, wanted, strict=True):
@@ -160,9 +160,24 @@ def test_chains_become_programs() -> None:
     assert sum(number > 0 for number in taken) > len(taken) / 3
 
 
+REGROUPED: dict[str, Callable[[Tensor], Tensor]] = {
+    "pad, regroup, flip": lambda x: torch.flip(F.pad(x, (2, 1)).reshape(2, 2, 5, 9), (-3,)),
+    "flip, regroup, flip": lambda x: torch.flip(torch.flip(x, (-1,)).reshape(2, 2, 5, 6), (-3,)),
+    "regroup, pad, flip": lambda x: torch.flip(F.pad(x.reshape(2, 2, 5, 6), (2, 1)), (-3,)),
+}
+
+
+@pytest.mark.xfail(reason="maps of the new channels are taken for maps of the image's", strict=True)
+@pytest.mark.parametrize("name", REGROUPED)
+def test_channels_regrouped_and_then_flipped(name: str) -> None:
+    x = torch.rand(1, 4, 5, 6)
+    run, _ = fused(REGROUPED[name])
+    assert torch.equal(run(x), REGROUPED[name](x))
+
+
 def test_a_chain_is_one_launch() -> None:
     def chain(x: Tensor) -> Tensor:
-        y = torch.nn.functional.interpolate(x, size=(9, 11), mode="bilinear", antialias=True)
+        y = F.interpolate(x, size=(9, 11), mode="bilinear", antialias=True)
         return (y[..., 1:8, 2:9].flip(-1).float() / 255).clamp(0.25, 0.75)
 
     x = torch.randint(0, 256, (2, 3, 14, 15), dtype=torch.uint8)

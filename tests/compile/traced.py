@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 
 from polyphase.compile.fuse import fuse
 from polyphase.compile.whole import kept_whole
+from polyphase.cpu import launch, launch_warp
 from polyphase.cpu import prepared as programs
 from polyphase.errors import CompilerMissingError
 
@@ -22,6 +23,7 @@ def fused(function: Callable[..., Any], fusion: bool = True) -> tuple[Callable[.
     graphs: list[GraphModule] = []
 
     def run_fused(graph: GraphModule, _: object) -> Any:
+        graph.meta["strides"] = [one.meta["val"].stride() for one in graph.graph.output_node().all_input_nodes]
         fuse(graph.graph, fusion)
         graph.graph.lint()
         graph.recompile()
@@ -49,8 +51,8 @@ def on_plain_torch() -> Iterator[None]:
         raise CompilerMissingError("for a test")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(programs.launch, "bind_program", missing)
-        patch.setattr(programs.launch_warp, "bind_program", missing)
+        patch.setattr(launch, "bind_program", missing)
+        patch.setattr(launch_warp, "bind_program", missing)
         patch.setattr(programs, "warn_once", lambda error: None)
         programs.prepared.cache_clear()
         yield

@@ -1,0 +1,303 @@
+"""PyTorch's samples (OpInfo) and our own through `torch.compile(backend="polyphase")` and `polyphase.accelerate()`.
+
+Many samples are compiled as one function, which costs a compilation each group and not each sample: no sample has a
+neighbour to be fused with, as each has its own tensors.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import polyphase
+from polyphase.ops.program import program
+from tests.compile.running import compiled, launches
+from tests.conformance.checks import HALF, Case, _incoming, same_bits
+from tests.conformance.functional_checks import (
+    Pair,
+    gradient_failures,
+    gradient_strides_failure,
+    gradients,
+    outputs,
+    strides_failure,
+    values_failures,
+)
+from tests.conformance.test_functional_opinfo import OPERATORS, cases, variants
+from tests.conformance.test_functional_samples import QUICK, SMALL
+from tests.conformance.test_samples import case_of
+from tests.support.samples import Sample, image
+
+FLOATS = (torch.float32, torch.float64)
+
+
+def wrong(pair: Pair) -> list[str]:
+    """What is not eager's and not one of the differences that `expected_functional_differences.py` lists."""
+    if same_bits(pair.ours, pair.eager) is None and pair.ours.stride() == pair.eager.stride():
+        return []
+    found = [strides_failure(pair), *values_failures(pair)]
+    return [f"{pair.case.label}: {failure}" for failure in found if failure]
+
+
+def wrong_gradients(pair: Pair) -> list[str]:
+    if same_bits(pair.ours, pair.eager) is None and pair.ours.stride() == pair.eager.stride():
+        return []
+    found = [gradient_strides_failure(pair), *gradient_failures(pair)]
+    return [f"{pair.case.label} backward: {failure}" for failure in found if failure]
+
+
+# ---- accelerate()
+
+
+def accelerated_failures(found: Iterable[Case], backward: bool) -> list[str]:
+    failures = []
+    for case in found:
+        if backward:
+            pairs = gradients(case)
+            with polyphase.accelerate():
+                ours = case.gradients()
+            failures += [
+                one for pair, got in zip(pairs, ours, strict=True) for one in wrong_gradients(replace(pair, ours=got))
+            ]
+        else:
+            pair = outputs(case)
+            with polyphase.accelerate():
+                got = case.run()
+            failures += wrong(replace(pair, ours=got))
+    return failures
+
+
+@pytest.mark.parametrize(("name", "dtype"), variants(backward=False))
+def test_accelerated_forward(name: str, dtype: torch.dtype) -> None:
+    assert accelerated_failures(cases(name, dtype), backward=False) == []
+
+
+@pytest.mark.parametrize(("name", "dtype"), variants(backward=True))
+def test_accelerated_backward(name: str, dtype: torch.dtype) -> None:
+    assert accelerated_failures(cases(name, dtype), backward=True) == []
+
+
+@pytest.mark.parametrize("group", SMALL)
+def test_our_samples_accelerated(group: str) -> None:
+    found = [case_of(sample) for sample in SMALL[group]]
+    assert accelerated_failures(found, backward=False) == []
+    if SMALL[group][0].dtype.is_floating_point:
+        assert accelerated_failures(found, backward=True) == []
+
+
+def test_accelerated_samples_run_on_our_kernels() -> None:
+    """Otherwise the tests above would hold of a switch that does nothing."""
+    for name in ("nn.functional.interpolate.bicubic", "flip", "nn.functional.pad.reflect", "nn.functional.grid_sample"):
+        case = next(iter(cases(name, torch.float32)))
+        assert launches(case.run)[1] == 0
+        with polyphase.accelerate():
+            assert launches(case.run)[1] == 1, name
+
+
+PIXELS, BYTES = torch.rand(2, 3, 5, 6), torch.zeros(2, 3, 5, 6, dtype=torch.uint8)
+ERRORS: dict[str, Callable[[], Tensor]] = {
+    "a size of 0": lambda: F.interpolate(PIXELS, size=(0, 4), mode="bilinear"),
+    "a rank that the mode has not": lambda: F.interpolate(PIXELS[0], size=(3, 4), mode="bilinear"),
+    "too many sizes": lambda: F.interpolate(PIXELS, size=(3, 4, 5), mode="nearest"),
+    "antialiased nearest": lambda: F.interpolate(PIXELS, size=(3, 4), mode="nearest", antialias=True),
+    "bilinear integers": lambda: F.interpolate(BYTES.int(), size=(3, 4), mode="bilinear"),
+    "area of bytes": lambda: F.interpolate(BYTES, size=(3, 4), mode="area"),
+    "antialiased half": lambda: F.interpolate(PIXELS.half(), size=(3, 4), mode="bilinear", antialias=True),
+    "an empty image": lambda: F.interpolate(PIXELS[:, :, :0], size=(3, 4), mode="bicubic"),
+    "no channels": lambda: F.interpolate(PIXELS[:, :0], size=(3, 4), mode="bilinear"),
+    "flip twice": lambda: torch.flip(PIXELS, (1, -3)),
+    "flip beyond": lambda: torch.flip(PIXELS, (4,)),
+    "reflect too far": lambda: F.pad(PIXELS, (6, 0, 0, 0), mode="reflect"),
+    "reflect of bool": lambda: F.pad(BYTES.bool(), (1, 0, 0, 0), mode="reflect"),
+    "replicate to nothing": lambda: F.pad(PIXELS, (-3, -3, 0, 0), mode="replicate"),
+    "constant to less than nothing": lambda: F.pad(PIXELS, (-3, -4)),
+    "a grid of another batch": lambda: F.grid_sample(PIXELS, torch.zeros(3, 4, 4, 2), align_corners=False),
+    "a grid of three": lambda: F.grid_sample(PIXELS, torch.zeros(2, 4, 4, 3), align_corners=False),
+    "a grid of another dtype": lambda: F.grid_sample(PIXELS, torch.zeros(2, 4, 4, 2).double(), align_corners=False),
+    "warped bytes": lambda: F.grid_sample(BYTES, torch.zeros(2, 4, 4, 2), align_corners=False),
+    "bicubic volumes": lambda: F.grid_sample(
+        PIXELS[None], torch.zeros(1, 2, 2, 2, 3), mode="bicubic", align_corners=False
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_eagers_where_accelerated(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(Exception) as eager:  # noqa: PT011 it is what the other one is compared with
+            ERRORS[name]()
+        with polyphase.accelerate(), pytest.raises(type(eager.value)) as ours:
+            ERRORS[name]()
+    assert type(ours.value) is type(eager.value)
+    assert str(ours.value) == str(eager.value)
+
+
+@pytest.mark.parametrize("name", [name for name, op in OPERATORS.items() if op.error_inputs_func is not None])
+def test_error_inputs_where_accelerated(name: str) -> None:
+    found = list(OPERATORS[name].error_inputs("cpu"))
+    assert found
+    for error in found:
+        sample = error.sample_input
+        with polyphase.accelerate(), pytest.raises(error.error_type, match=error.error_regex):
+            OPERATORS[name](sample.input, *sample.args, **sample.kwargs)
+
+
+# ---- torch.compile
+
+
+def compiled_failures(found: Sequence[Case], dynamic: bool, backward: bool) -> list[str]:
+    """Forward, and backward where asked."""
+    counts = [len(case.tensors) for case in found]
+
+    def together(*tensors: Tensor) -> list[Tensor]:
+        results, first = [], 0
+        for case, count in zip(found, counts, strict=True):
+            results.append(case.function(*tensors[first : first + count]))
+            first += count
+        return results
+
+    tensors = [one.detach().requires_grad_(backward) for case in found for one in case.tensors]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*affine_grid behavior has changed")
+        results = compiled(together, dynamic=dynamic, fullgraph=True)(*tensors)
+    failures = []
+    for case, result in zip(found, results, strict=True):
+        failures += wrong(replace(outputs(case), ours=result.detach()))
+    if backward:
+        incoming = [torch.empty_like(one.detach()).copy_(_incoming(one.shape, one.dtype)) for one in results]
+        of_tensors = list(torch.autograd.grad(results, tensors, incoming))
+        for case, count in zip(found, counts, strict=True):
+            own, of_tensors = of_tensors[:count], of_tensors[count:]
+            failures += [
+                one
+                for pair, got in zip(gradients(case), own, strict=True)
+                for one in wrong_gradients(replace(pair, ours=got))
+            ]
+    return failures
+
+
+def few(dtype: torch.dtype, of_each: int) -> list[Case]:
+    """The largest samples of every operator variant."""
+    found = []
+    for name, op in OPERATORS.items():
+        if dtype in op.supported_dtypes("cpu"):
+            every = [case for case in cases(name, dtype) if "as it is" in case.label and case.tensors[0].numel()]
+            found += sorted(every, key=lambda case: -case.tensors[0].numel())[:of_each]
+    return found
+
+
+@pytest.mark.inductor
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_floats_compiled(dynamic: bool) -> None:
+    assert compiled_failures(few(torch.float32, 2), dynamic, backward=True) == []
+
+
+@pytest.mark.inductor
+def test_bytes_compiled() -> None:
+    assert compiled_failures(few(torch.uint8, 2), dynamic=False, backward=False) == []
+
+
+def test_few_samples_are_of_every_operator() -> None:
+    assert len(few(torch.float32, 2)) >= len(OPERATORS)
+
+
+@pytest.mark.full
+@pytest.mark.inductor
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(("name", "dtype"), variants(backward=False))
+def test_every_sample_compiled(name: str, dtype: torch.dtype, dynamic: bool) -> None:
+    found = list(cases(name, dtype))
+    for first in range(0, len(found), 40):
+        torch._dynamo.reset()
+        backward = dtype in FLOATS and dtype in OPERATORS[name].supported_backward_dtypes("cpu")
+        assert compiled_failures(found[first : first + 40], dynamic, backward) == []
+
+
+@pytest.mark.full
+@pytest.mark.inductor
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("group", SMALL)
+def test_our_samples_compiled(group: str, dynamic: bool) -> None:
+    found = [case_of(sample) for sample in SMALL[group]]
+    for first in range(0, len(found), 40):
+        torch._dynamo.reset()
+        assert compiled_failures(found[first : first + 40], dynamic, found[0].dtype in FLOATS) == []
+
+
+@pytest.mark.inductor
+def test_our_samples_of_every_layout_compiled() -> None:
+    """One antialiased resize, flip and pad for each layout."""
+    chosen: dict[object, Sample] = {}
+    for sample in QUICK:
+        if sample.dtype not in (*HALF, torch.float64) and 0 not in sample.shape:
+            chosen.setdefault((sample.operator, sample.layout, sample.dtype is torch.uint8), sample)
+    found = [case_of(sample) for sample in chosen.values()]
+    assert len(found) > 20
+    assert compiled_failures(found, dynamic=False, backward=False) == []
+
+
+# ---- the operators themselves
+
+
+PROGRAM = (
+    "program(uint8, axes([axismap([resize(size0, bilinear, antialias=True)]), "
+    "axismap([resize(size1, bilinear, antialias=True), slice(size2, size3)])]), "
+    "epilogue=sub(div(cast(x, float32), 255), channel(0)))"
+)
+
+
+def test_opcheck_of_programs() -> None:
+    x, vector = image((2, 3, 9, 8), torch.uint8), torch.rand(3, 1, 1)
+    given = ([x, vector], PROGRAM, [5, 7, 1, 6], [2, 3, 5, 5], [75, 25, 5, 1])
+    torch.library.opcheck(program, given)
+    channels_last = ([x, vector], PROGRAM, [5, 7, 1, 6], [2, 3, 5, 5], [75, 1, 15, 3])
+    torch.library.opcheck(program, channels_last)
+
+
+def test_programs_of_symbolic_sizes() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def halved(x: Tensor, vector: Tensor) -> Tensor:
+        height, width = x.shape[2] // 2, x.shape[3] // 2
+        size = [x.shape[0], 3, height, width - 1]
+        strides = [3 * height * (width - 1), height * (width - 1), width - 1, 1]
+        result: Tensor = program([x, vector], PROGRAM, [height, width, 1, width], size, strides)
+        return result
+
+    vector = torch.rand(3, 1, 1)
+    graph = make_fx(halved, tracing_mode="symbolic")(image((2, 3, 22, 18), torch.uint8), vector)
+    for shape in ((2, 3, 22, 18), (5, 3, 14, 40)):
+        x = image(shape, torch.uint8)
+        want = F.interpolate(x, size=(shape[2] // 2, shape[3] // 2), mode="bilinear", antialias=True)[..., 1:] / 255
+        torch.testing.assert_close(graph(x, vector), want - vector)
+
+
+ops = torch.ops.polyphase
+WHOLE_CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "interpolate": (ops.interpolate.default, (PIXELS, [4, 9], None, "bilinear", False, None, True)),
+    "interpolate by factors": (ops.interpolate.default, (PIXELS, None, [1.5, 0.7], "bicubic", None, None, False)),
+    "flip": (ops.flip.default, (PIXELS, [-1, 1])),
+    "pad": (ops.pad.default, (PIXELS, [1, 2, 0, 3], "reflect", None)),
+    "constant pad": (ops.pad.default, (PIXELS, [1, -2, 0, 3], "constant", 2.0)),
+    "grid_sample": (ops.grid_sample.default, (PIXELS, torch.rand(2, 4, 3, 2) - 0.5, "bilinear", "zeros", False)),
+    "affine_grid": (ops.affine_grid.default, (torch.rand(2, 2, 3), [2, 3, 5, 4], False)),
+    "affine_sample": (
+        ops.affine_sample.default,
+        (PIXELS, torch.rand(2, 2, 3) + 0.1, [2, 3, 7, 5], "bilinear", "border", False),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_CALLS)
+@pytest.mark.parametrize("needs_gradient", [False, True])
+def test_opcheck_of_whole_calls(name: str, needs_gradient: bool) -> None:
+    op, args = WHOLE_CALLS[name]
+    given = [one.clone().requires_grad_(needs_gradient) if isinstance(one, Tensor) else one for one in args]
+    torch.library.opcheck(op, tuple(given))
