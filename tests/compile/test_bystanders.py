@@ -253,7 +253,8 @@ def test_without_gradients(mode: Callable[[], Any]) -> None:
     assert launched == 1
     assert not got.requires_grad
     same(got, resized(x).detach())
-    assert torch.equal(torch.autograd.grad(run(x).sum(), x)[0], torch.autograd.grad(resized(x).sum(), x)[0])
+    ours, eagers = (torch.autograd.grad(function(x).sum(), x) for function in (run, resized))
+    torch.testing.assert_close(ours, eagers)
 
 
 def under_autocast(x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
@@ -334,7 +335,7 @@ def test_checkpoint_around_a_warp() -> None:
 
     theta = torch.tensor([[0.9137, 0.113, 0.02], [-0.21, 1.0871, -0.071]]).repeat(2, 1, 1)
     run = compiled(step)
-    check_gradients(step, IMAGE, theta, run=run)
+    check_gradients(step, IMAGE, theta, run=run, rtol=1e-3)
 
 
 class Small(torch.nn.Module):
