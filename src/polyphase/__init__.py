@@ -1,11 +1,25 @@
 """Polyphase: a compiler for image resampling in PyTorch."""
 
+from typing import TYPE_CHECKING
+
 from polyphase import decompositions, functional
 from polyphase.compile.accelerate import accelerate
 from polyphase.compile.registration import register as _register
 from polyphase.cpu.kernels import stats
 from polyphase.version import __version__
 
-__all__ = ["__version__", "accelerate", "decompositions", "functional", "stats"]
+if TYPE_CHECKING:
+    from polyphase.explaining.run import explain
+
+__all__ = ["__version__", "accelerate", "decompositions", "explain", "functional", "stats"]
 
 _register()
+
+
+def __getattr__(name: str) -> object:
+    """`explain` needs Dynamo and Inductor, which take a second to import: only where it is used."""
+    if name == "explain":
+        from polyphase.explaining import run
+
+        return run.explain
+    raise AttributeError(f"module 'polyphase' has no attribute {name!r}")

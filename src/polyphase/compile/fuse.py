@@ -28,6 +28,9 @@ from polyphase.sampling.warps import MODES, PADDINGS
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
+#: Where a node's `Fused` is in its meta.
+MADE_FROM = "polyphase"
+
 #: Views that may regroup dimensions.
 _VIEWS = (
     aten.view.default,
@@ -117,7 +120,7 @@ def _grown(draft: Draft, sizes: list[Size]) -> Draft:
     user = _only_user(draft)
     if isinstance(user, Node) and not isinstance(grown, Draft):
         refused.append((user, grown))
-    elif isinstance(user, Why):
+    elif isinstance(user, Why) and user is not Why.IS_RETURNED:
         refused.append((draft.last, user))
     return replace(best, not_fused=tuple(refused))
 
@@ -252,21 +255,23 @@ def _emit(graph: Graph, draft: Draft, sizes: list[Size]) -> Fused:
     inputs = [draft.image, *([draft.coordinates] if draft.coordinates else []), *draft.vectors, *draft.tensors]
     last = draft.last
     with graph.inserting_before(last):
-        result = _call(graph, program_op, (inputs, text, used, *layout), draft.image, last)
+        called = result = _call(graph, program_op, (inputs, text, used, *layout), draft.image, last)
         if draft.permutation:
             result = _call(graph, aten.permute.default, (result, list(draft.permutation)), result, last)
         elif not drafts.same(value(result).shape, value(last).shape):
             result = _call(graph, aten.view.default, (result, list(value(last).shape)), result, last)
-    last.replace_all_uses_with(result)
-    for node in reversed(draft.nodes):
-        if not node.users:
-            graph.erase_node(node)
-    return Fused(
+    fused = Fused(
         text,
         tuple(str(node) for node in draft.nodes),
         tuple(dict.fromkeys(_sources(draft.nodes))),
         tuple(NotFused(str(node), why) for node, why in draft.not_fused),
     )
+    called.meta[MADE_FROM] = fused
+    last.replace_all_uses_with(result)
+    for node in reversed(draft.nodes):
+        if not node.users:
+            graph.erase_node(node)
+    return fused
 
 
 def _renumbered(text: str, sizes: list[Size]) -> tuple[str, list[Size]]:
@@ -291,9 +296,14 @@ def _call(graph: Graph, target: Any, args: tuple[Any, ...], image: Node, like: N
 
 
 def _sources(nodes: Sequence[Node]) -> Iterator[str]:
+    """The user's line for each node: `file:line: code`."""
     for node in nodes:
-        lines = [line.strip() for line in (node.meta.get("stack_trace") or "").strip().splitlines()]
-        yield " | ".join(lines[-2:])
+        trace = (node.meta.get("stack_trace") or "").strip().splitlines()
+        places = [i for i, line in enumerate(trace) if line.lstrip().startswith("File ")]
+        if places:
+            file, number = re.findall(r'File "(.*)", line (\d+)', trace[places[-1]])[0]
+            code = trace[places[-1] + 1].strip() if places[-1] + 1 < len(trace) else ""
+            yield f"{file}:{number}: {code}"
 
 
 # ---- gradients of warps have an operator of their own

@@ -14,7 +14,9 @@ import sympy
 import torch
 from torch._inductor import ir
 from torch._inductor.lowering import register_lowering
+from torch._inductor.virtualized import V
 
+from polyphase.compile.fuse import MADE_FROM, Fused
 from polyphase.cpu.prepared import prepared
 from polyphase.ops.program import program as program_op
 
@@ -26,6 +28,7 @@ class ProgramKernel(ir.ExternKernelOut):  # type: ignore[misc]
 
     def __init__(self, text: str, layout: ir.FixedLayout, inputs: Sequence[ir.IRNode], sizes: Sequence[Any]) -> None:
         self.text = text
+        self.fused: Fused | None = V.graph.current_node.meta.get(MADE_FROM)
         self.kernel = f"polyphase_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
         super().__init__(layout, inputs, (tuple(sizes),), python_kernel_name=self.kernel)
 

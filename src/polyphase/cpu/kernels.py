@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from polyphase.cpu import build, emit, isa
+from polyphase.cpu import build, cache, emit, isa
 from polyphase.cpu.plan import Plan, WarpPlan
 from polyphase.sampling.pointwise import VALUE
 
@@ -46,6 +48,16 @@ def address(plan: Plan | WarpPlan) -> int:
         if path not in _libraries:
             _libraries[path] = ctypes.CDLL(str(path))
         return ctypes.addressof(ctypes.c_char.in_dll(_libraries[path], emit.KERNEL_SYMBOL))
+
+
+def source_file(plan: Plan | WarpPlan) -> Path:
+    """The generated source of a plan's kernel, written out to be read: kernels are kept without theirs."""
+    source = emit.kernel_source(plan)
+    folder = (cache.trusted_directory() or Path(tempfile.gettempdir())) / "sources"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / f"kernel-{hashlib.sha256(source.encode()).hexdigest()[:16]}.cpp"
+    path.write_text(source, encoding="utf-8")
+    return path
 
 
 def stats() -> dict[str, int]:

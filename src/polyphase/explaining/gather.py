@@ -1,0 +1,135 @@
+"""While a function is compiled: what Inductor and our pass do, graph by graph.
+
+Inductor tells this to nobody; a few of its private functions are wrapped while an explanation is made. Caches are off
+then: a graph that comes from one has passed no stage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch._inductor import config, ir, scheduler
+from torch._inductor.codegen.cpp import CppScheduling
+from torch._inductor.graph import GraphLowering
+
+from polyphase.compile import backend as our_backend
+from polyphase.compile.fuse import Report
+from polyphase.compile.lower import ProgramKernel
+from polyphase.explaining.buffers import buffers_of
+from polyphase.explaining.loops import loop_of
+from polyphase.explaining.model import Call, Graph, InductorKernel, Loop, OurKernel
+from polyphase.explaining.ours import our_kernel
+
+_lock = threading.Lock()
+
+
+class Gathered:
+    """Graphs in the order they were compiled."""
+
+    def __init__(self) -> None:
+        self._graphs: list[tuple[GraphLowering, Graph]] = []
+        self._report: Report | None = None
+        self._loops: list[Loop] = []
+        self._order: list[OurKernel | InductorKernel | Call] = []
+        self._not_fused: dict[tuple[str, str], str] = {}
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """With the files their code was written to, which is known when all is done."""
+        return [replace(graph, code_file=str(lowering.cache_path or "")) for lowering, graph in self._graphs]
+
+    def fused(self, report: Report) -> None:
+        self._report = report
+
+    def loop(self, nodes: list[Any], code: str) -> None:
+        self._loops.append(loop_of(nodes, code))
+
+    def kernel(self, name: str, source: str) -> None:
+        self._order.append(InductorKernel(name, tuple(self._loops), source))
+        self._loops = []
+
+    def extern(self, node: ir.ExternKernel) -> None:
+        if isinstance(node, ProgramKernel):
+            self._order.append(our_kernel(node))
+        else:
+            self._order.append(Call(str(node.op_overload or node.python_kernel_name or type(node).__name__)))
+
+    def refused(self, first: str, second: str, why: str) -> None:
+        self._not_fused[first, second] = why
+
+    def graph(self, lowering: GraphLowering) -> None:
+        kind = "backward" if lowering.is_backward else "inference" if lowering.is_inference else "forward"
+        report = self._report or Report((), ())
+        together = [{step.name for step in loop.steps} for one in self._order if isinstance(one, InductorKernel)
+                    for loop in one.loops]  # fmt: skip
+        apart = {
+            f"{first} with {second}: {why}": None
+            for (first, second), why in self._not_fused.items()
+            if not any({first, second} <= names for names in together) and "_" not in first + second
+        }
+        left = tuple(str(one) for one in report.left)
+        graph = Graph(kind, tuple(self._order), tuple(buffers_of(lowering)), left, tuple(apart), "")
+        self._graphs.append((lowering, graph))
+        self._report, self._loops, self._order, self._not_fused = None, [], [], {}
+
+
+@contextlib.contextmanager
+def gathered() -> Iterator[Gathered]:
+    """Holds for the whole process, one explanation at a time."""
+    found = Gathered()
+    with _lock, contextlib.ExitStack() as undo:
+        undo.enter_context(config.patch(fx_graph_cache=False))
+        undo.enter_context(torch._functorch.config.patch(enable_autograd_cache=False))
+        _wrap(undo, our_backend, "fuse", lambda report, *_, **__: found.fused(report))
+        _wrap(
+            undo, scheduler.WhyNoFuse, "__call__", lambda _, why, *__: found.refused(why.name1, why.name2, _text(why))
+        )
+        _wrap(undo, CppScheduling, "define_kernel", lambda name, _, source, *__: found.kernel(name, source))
+        _wrap(undo, ir.ExternKernelOut, "codegen", lambda _, node, *__: found.extern(node))
+        _wrap(undo, ir.ExternKernelAlloc, "codegen", lambda _, node, *__: found.extern(node))
+        _wrap(undo, GraphLowering, "codegen", lambda _, lowering: found.graph(lowering))
+        undo.enter_context(_loops_watched(found))
+        yield found
+
+
+def _text(why: Any) -> str:
+    return str(why.reason % why.args if why.args else why.reason)
+
+
+def _wrap(undo: contextlib.ExitStack, owner: Any, name: str, after: Callable[..., None]) -> None:
+    """Calls `after(result, *arguments)` after every call of a function, until undone."""
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        after(result, *args, **kwargs)
+        return result
+
+    setattr(owner, name, wrapped)
+    undo.callback(setattr, owner, name, function)
+
+
+@contextlib.contextmanager
+def _loops_watched(found: Gathered) -> Iterator[None]:
+    """One loop nest is what one call of codegen_node adds to the code of a kernel."""
+    codegen_node = CppScheduling.codegen_node
+
+    def watched(self: Any, node: Any) -> Any:
+        before = len(self.kernel_group.loops_code.getvalue())
+        group = self.kernel_group
+        result = codegen_node(self, node)
+        found.loop(list(node.get_nodes()), group.loops_code.getvalue()[before:])
+        return result
+
+    CppScheduling.codegen_node = watched
+    try:
+        yield
+    finally:
+        CppScheduling.codegen_node = codegen_node

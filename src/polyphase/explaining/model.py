@@ -1,0 +1,147 @@
+"""An explanation as plain data: what `show` prints and what becomes JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Access:
+    """A buffer that a loop reads or writes: `index` as Inductor's index expression over the loop's variables."""
+
+    buffer: str
+    index: str
+    ranges: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One of Inductor's nodes within a loop: its own ranges, what it reads and writes, and what it was made from."""
+
+    name: str
+    ranges: tuple[str, ...]
+    origins: tuple[str, ...]
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop nest. `why_scalar`: why it is not vectorised, where it is not."""
+
+    steps: tuple[Step, ...]
+    vectorised: bool
+    why_scalar: str = ""
+
+    @property
+    def ranges_agree(self) -> bool:
+        return len({step.ranges for step in self.steps}) == 1
+
+
+@dataclass(frozen=True)
+class InductorKernel:
+    """A function that Inductor generated: one or more loops."""
+
+    name: str
+    loops: tuple[Loop, ...]
+    source: str = dataclasses.field(repr=False, default="")
+
+
+@dataclass(frozen=True)
+class OurKernel:
+    """A program of ours. Bytes are of one run: each input once, the output once; that is the least there can be."""
+
+    program: str
+    plan: str
+    instruction_set: str
+    source_file: str
+    nodes: tuple[str, ...]
+    lines: tuple[str, ...]
+    tables: tuple[str, ...]
+    bytes_read: int
+    bytes_written: int
+    not_fused: tuple[str, ...]
+    inputs: tuple[dict[str, Any], ...] = ()
+    sizes: tuple[int, ...] = ()
+    output: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of something neither we nor Inductor generated: an operator of ATen, or of a library."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """What lies in memory between kernels, or comes in or goes out."""
+
+    name: str
+    role: str  # "input", "between" or "output"
+    dtype: str
+    shape: tuple[str, ...]
+    strides: tuple[str, ...]
+    format: str
+    bytes: int
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One compiled graph. `not_taken`: what samples in it and was left to Inductor, with the reason."""
+
+    kind: str  # "inference", "forward" or "backward"
+    kernels: tuple[OurKernel | InductorKernel | Call, ...]
+    buffers: tuple[Buffer, ...]
+    not_taken: tuple[str, ...]
+    not_fused: tuple[str, ...]  # neighbours that Inductor did not fuse, and why
+    code_file: str
+
+    @property
+    def ours(self) -> tuple[OurKernel, ...]:
+        return tuple(one for one in self.kernels if isinstance(one, OurKernel))
+
+    @property
+    def inductors(self) -> tuple[InductorKernel, ...]:
+        return tuple(one for one in self.kernels if isinstance(one, InductorKernel))
+
+    @property
+    def traffic(self) -> int:
+        """Bytes written and read between kernels, beside what comes in and goes out."""
+        return sum(2 * one.bytes for one in self.buffers if one.role == "between")
+
+
+@dataclass(frozen=True)
+class Break:
+    reason: str
+    line: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    function: str
+    backend: str
+    calls: int
+    graphs: tuple[Graph, ...]
+    breaks: tuple[Break, ...]
+    recompiles: tuple[str, ...]
+    ran_eager: str  # why, or ""
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=2)
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Every kernel as a file that rebuilds, checks and times itself: to be edited by hand, and run again."""
+        from polyphase.explaining.save import save
+
+        return save(self, Path(folder))
+
+    def __str__(self) -> str:
+        from polyphase.explaining.show import text_of
+
+        return text_of(self)

@@ -1,0 +1,79 @@
+"""A kernel of ours as it stands in a graph that Inductor compiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._inductor.virtualized import V
+
+from polyphase.compile.fuse import Fused
+from polyphase.compile.lower import ProgramKernel
+from polyphase.cpu import isa, kernels
+from polyphase.cpu.plan import Plan, WarpPlan, plan_program, plan_warp
+from polyphase.explaining.buffers import format_of, number
+from polyphase.explaining.model import OurKernel
+from polyphase.sampling.programs import Axes, Program
+from polyphase.sampling.text import from_text, to_text
+
+
+def our_kernel(node: ProgramKernel) -> OurKernel:
+    program: Program = from_text(node.text)
+    fused: Fused | None = node.fused
+    inputs = [_facts(one) for one in node.inputs]
+    plan = plan_of(program, inputs)
+    return OurKernel(
+        node.text,
+        _description(plan),
+        plan.isa,
+        str(kernels.source_file(plan)),
+        fused.nodes if fused else (),
+        fused.sources if fused else (),
+        _tables(program),
+        sum(one["bytes"] for one in inputs),
+        _facts(node)["bytes"],
+        tuple(str(one) for one in fused.not_fused) if fused else (),
+        tuple(inputs),
+        tuple(number(V.graph, n) for n in node.constant_args[0]),
+        _facts(node),
+    )
+
+
+def plan_of(program: Program, inputs: list[dict[str, Any]]) -> Plan | WarpPlan:
+    if isinstance(program.sampler, Axes):
+        return plan_program(program, isa.chosen())
+    coordinates = getattr(torch, inputs[1]["dtype"].removeprefix("torch."))
+    return plan_warp(program, coordinates, len(inputs[0]["shape"]) - 2, isa.chosen())
+
+
+def _description(plan: Plan | WarpPlan) -> str:
+    if plan.source is None:
+        return "values are moved, whatever they are"
+    steps = [
+        f"loaded as {plan.source}",
+        f"sampled as {plan.sampled}, summed in {plan.work}",
+        f"stored as {plan.target}",
+    ]
+    return ", ".join(step.replace("torch.", "") for step in steps)
+
+
+def _tables(program: Program) -> tuple[str, ...]:
+    """What tables are made of, for each size once."""
+    if not isinstance(program.sampler, Axes):
+        return ("none: positions are computed for every pixel",)
+    return tuple(to_text(one) for one in program.sampler.maps if one.steps)
+
+
+def _facts(node: Any) -> dict[str, Any]:
+    shape, strides = [[number(V.graph, n) for n in sizes] for sizes in (node.get_size(), node.get_stride())]
+    elements = 1
+    for n in shape:
+        elements *= n
+    dtype = node.get_dtype()
+    return {
+        "dtype": str(dtype),
+        "shape": shape,
+        "strides": strides,
+        "format": format_of(shape, strides),
+        "bytes": elements * dtype.itemsize,
+    }

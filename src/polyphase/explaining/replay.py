@@ -1,0 +1,95 @@
+"""What saved kernels call: built from their files, checked, and timed."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from polyphase.cpu import build, isa, kernels, plain_torch
+from polyphase.cpu.emit import KERNEL_SYMBOL
+from polyphase.cpu.prepared import Prepared
+from polyphase.sampling.programs import Axes
+from polyphase.sampling.templates import fill
+from polyphase.sampling.text import from_text
+
+
+def replay(
+    program: str, sizes: Sequence[int], inputs: Sequence[dict[str, Any]], output: dict[str, Any], source: Path
+) -> None:
+    torch.manual_seed(0)
+    tensors = [_random(**facts) for facts in inputs]
+    out = _random(**output)
+    own = _address(source)
+    generated, edited = Prepared(program), Prepared(program)
+    generated(*tensors, tuple(sizes), out=out)
+    was = _time(lambda: generated(*tensors, tuple(sizes), out=out))
+    with mock.patch.object(kernels, "address", return_value=own):
+        edited(*tensors, tuple(sizes), out=out)
+    now = _time(lambda: edited(*tensors, tuple(sizes), out=out))
+    template = from_text(program)
+    axes = len(template.sampler.maps) if isinstance(template.sampler, Axes) else tensors[0].dim() - 2
+    filled = fill(template, sizes, tensors[0].shape[tensors[0].dim() - axes :])
+    _compare(out, plain_torch.run(filled, *tensors), "plain torch operations")
+    print(f"as generated {was:.1f} us, {source.name} {now:.1f} us: {was / now:.2f}x")
+
+
+def replay_graphs(original: Path, edited: Path) -> None:
+    torch.manual_seed(0)
+    was, now = _module(original), _module(edited)
+    args = was.get_args()
+    for expected, found in zip(was.call(list(args)), now.call(list(args)), strict=True):
+        if isinstance(expected, Tensor):
+            _compare(found, expected, original.name)
+    before, after = _time(lambda: was.call(list(args))), _time(lambda: now.call(list(args)))
+    print(f"{original.name} {before:.1f} us, {edited.name} {after:.1f} us: {before / after:.2f}x")
+
+
+def _random(dtype: str, shape: Sequence[int], strides: Sequence[int]) -> Tensor:
+    kind = getattr(torch, dtype.removeprefix("torch."))
+    tensor = torch.empty_strided(tuple(shape), tuple(strides), dtype=kind)
+    values = torch.rand(tuple(shape)) * (1 if kind.is_floating_point else 255)
+    return tensor.copy_(values)
+
+
+def _address(source: Path) -> int:
+    """Of a kernel built from a file, as plans with arithmetic are built."""
+    options = ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
+    path = build.library(source.read_text(encoding="utf-8"), isa.chosen(), options=options)
+    _kept.append(ctypes.CDLL(str(path)))
+    return ctypes.addressof(ctypes.c_char.in_dll(_kept[-1], KERNEL_SYMBOL))
+
+
+_kept: list[ctypes.CDLL] = []
+
+
+def _compare(found: Tensor, expected: Tensor, what: str) -> None:
+    torch.testing.assert_close(found, expected)
+    print(f"equal to what {what} gives")
+
+
+def _time(call: Callable[[], object]) -> float:
+    """The least of several runs, in us."""
+    call()
+    least = float("inf")
+    for _ in range(20):
+        start = time.perf_counter()
+        call()
+        least = min(least, time.perf_counter() - start)
+    return least * 1e6
+
+
+def _module(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None, path
+    assert spec.loader is not None, path
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,111 @@
+"""An explanation as text, short enough to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from polyphase.explaining.model import Buffer, Call, Explanation, Graph, InductorKernel, Loop, OurKernel
+
+_MOST = 6  # of anything that there can be dozens of
+
+
+def text_of(explanation: Explanation) -> str:
+    return "\n".join(_lines(explanation))
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
+    e = explanation
+    yield f"{e.function}, backend {e.backend}: {_count(len(e.graphs), 'graph')} in {_count(e.calls, 'call')}"
+    if e.ran_eager:
+        yield f"  RAN EAGER: {e.ran_eager}"
+    for one in e.breaks:
+        yield f"  graph break: {one.reason}"
+        yield f"    at {one.line}"
+    for reason in e.recompiles:
+        yield f"  recompiled, because a guard failed: {reason}"
+    for graph in e.graphs:
+        yield from _indented(_graph(graph))
+
+
+def _graph(graph: Graph) -> Iterator[str]:
+    ours, theirs = len(graph.ours), len(graph.inductors)
+    calls = len(graph.kernels) - ours - theirs
+    counts = [
+        _count(ours, "kernel of ours", "kernels of ours"),
+        _count(theirs, "kernel of Inductor's", "of Inductor's"),
+    ]
+    yield f"{graph.kind}: {', '.join([*counts, *([_count(calls, 'call')] if calls else [])])}"
+    for kernel in graph.kernels:
+        yield from _indented(_kernel(kernel))
+    for why in graph.not_taken:
+        yield f"  left to Inductor: {why}"
+    yield from _some([f"  not fused: {why}" for why in graph.not_fused])
+    yield from _indented(_buffers(graph.buffers))
+    if graph.traffic:
+        yield f"  between kernels: {_bytes(graph.traffic)} written and read"
+    if graph.code_file:
+        yield f"  code: {graph.code_file}"
+
+
+def _kernel(kernel: OurKernel | InductorKernel | Call) -> Iterator[str]:
+    match kernel:
+        case OurKernel():
+            yield f"ours: {kernel.program}"
+            yield f"  {kernel.plan}; {kernel.instruction_set}; vectorised"
+            yield f"  fused: {', '.join(kernel.nodes)}"
+            yield from (f"    {line}" for line in kernel.lines if line)
+            read, written = _bytes(kernel.bytes_read), _bytes(kernel.bytes_written)
+            yield f"  reads {read}, writes {written}: once each, no less is possible"
+            yield f"  source: {kernel.source_file}"
+            yield from (f"  not fused: {why}" for why in kernel.not_fused)
+        case InductorKernel():
+            loops = _count(len(kernel.loops), "loop nest")
+            yield f"Inductor's {kernel.name}: {loops}"
+            for loop in kernel.loops[:_MOST]:
+                yield from _indented(_loop(loop))
+            if len(kernel.loops) > _MOST:
+                yield f"  ... and {len(kernel.loops) - _MOST} more"
+        case Call():
+            yield f"call: {kernel.name}"
+
+
+def _loop(loop: Loop) -> Iterator[str]:
+    ranges = " / ".join(dict.fromkeys(f"({', '.join(step.ranges)})" for step in loop.steps))
+    agree = "" if loop.ranges_agree else ", ranges differ"
+    vectorised = "vectorised" if loop.vectorised else f"not vectorised: {loop.why_scalar}"
+    yield f"over {ranges}{agree}; {_count(len(loop.steps), 'node')}; {vectorised}"
+    for step in loop.steps[:_MOST]:
+        yield f"  {step.name}: {', '.join(step.origins) or 'a copy'}"
+        yield from _some([f"    reads {one.buffer}[{one.index}]" for one in step.reads])
+        yield from (f"    writes {one.buffer}[{one.index}]" for one in step.writes)
+    if len(loop.steps) > _MOST:
+        yield f"  ... and {len(loop.steps) - _MOST} more nodes"
+
+
+def _buffers(buffers: Sequence[Buffer]) -> Iterator[str]:
+    inputs = [one for one in buffers if one.role == "input" and len(one.shape) > 1]
+    for one in buffers:
+        if one.role == "input":
+            continue
+        shape = f"({', '.join(one.shape)})"
+        beside = f", the input is {inputs[0].format}" if inputs and inputs[0].format != one.format else ""
+        remark = f"; {one.remark}" if one.remark else ""
+        yield f"{one.role} {one.name}: {one.dtype} {shape}, {_bytes(one.bytes)}, {one.format}{beside}{remark}"
+
+
+def _some(lines: Sequence[str]) -> Iterator[str]:
+    yield from lines[:_MOST]
+    if len(lines) > _MOST:
+        yield f"{' ' * (len(lines[0]) - len(lines[0].lstrip()))}... and {len(lines) - _MOST} more"
+
+
+def _indented(lines: Iterator[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)
+
+
+def _count(n: int, one: str, many: str = "") -> str:
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def _bytes(n: int) -> str:
+    return f"{n} bytes" if n < 10_000 else f"{n / 1000:.0f} KB" if n < 10_000_000 else f"{n / 1e6:.1f} MB"
