@@ -84,5 +84,28 @@ class NotSupportedError(PolyphaseError, NotImplementedError):
     """A mode, rank, dtype or device that has no kernel, neither ours nor PyTorch's."""
 
 
+# Mistakes on the command line.
+
+
+class NothingToMeasureError(PolyphaseError, ValueError):
+    """Options that leave no workload or no column."""
+
+
+class WrongOptionError(PolyphaseError, ValueError):
+    """An option's value that makes no sense, alone or with the others."""
+
+
+class DeviceMissingError(PolyphaseError, RuntimeError):
+    """A device was asked for that this machine, or this build of torch, does not have."""
+
+
+class ResultFileError(PolyphaseError, ValueError):
+    """A file of results that cannot be read or written, or is of another kind or version."""
+
+
+class NoColumnError(PolyphaseError, ValueError):
+    """A comparison that names no column, or more than one."""
+
+
 class NoKernelsWarning(UserWarning):
     """Nothing can be built on this machine; plain PyTorch operations do the work."""
