@@ -91,7 +91,7 @@ class NothingToMeasureError(PolyphaseError, ValueError):
     """Options that leave no workload or no column."""
 
 
-class WrongOptionError(PolyphaseError, ValueError):
+class WrongCommandError(PolyphaseError, ValueError):
     """An option's value that makes no sense, alone or with the others."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,35 @@ def slower_than(found: Sequence[Table], least: float) -> list[str]:
         for row in table.rows
         for pair, ratio in zip(table.pairs, row.ratios, strict=True)
         if ratio is not None and ratio.verdict != noise.NOISE and ratio.speed_up < least
+    ]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A comparison over all rows: the geometric mean of its speed-ups, and their range."""
+
+    title: str
+    mean: float
+    least: float
+    most: float
+    rows: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.title}: {self.mean:.1f}x on average of {self.rows} rows, from {self.least:.1f}x to {self.most:.1f}x"
+        )
+
+
+def gains(found: Sequence[Table]) -> list[Gain]:
+    by_title: dict[str, list[float]] = {}
+    for table in found:
+        for row in table.rows:
+            for pair, ratio in zip(table.pairs, row.ratios, strict=True):
+                if ratio is not None:
+                    by_title.setdefault(pair.title, []).append(ratio.speed_up)
+    return [
+        Gain(title, statistics.geometric_mean(speed_ups), min(speed_ups), max(speed_ups), len(speed_ups))
+        for title, speed_ups in by_title.items()
     ]
 
 

@@ -43,6 +43,7 @@ def page(runs: Sequence[Run]) -> str:
         f"<style>{STYLE.read_text(encoding='utf-8')}</style>",
         "<main><h1>Polyphase: measured</h1>",
         *map(_run, runs),
+        f"<ul class=gains>{''.join(f'<li>{html.escape(str(gain))}</li>' for gain in compare.gains(found))}</ul>",
         _legend(found),
         *map(_suite, found),
         "<h2>Pictures</h2>",

@@ -13,7 +13,7 @@ from polyphase.bench.measure import QUICK, THOROUGH, Effort
 from polyphase.bench.operations import Resize, Shape
 from polyphase.bench.results import Run
 from polyphase.bench.workloads import OWN, Case, Wanted
-from polyphase.errors import UnknownNameError, WrongOptionError
+from polyphase.errors import UnknownNameError, WrongCommandError
 
 DEVICES = ("cpu", "cuda")
 # Modes of a case of one's own, and what may go with them.
@@ -48,9 +48,9 @@ class Request:
             raise UnknownNameError("device", self.device, DEVICES)
         for name, number in (("--threads", self.threads), ("--recompile-limit", self.recompile_limit)):
             if number is not None and number < 1:
-                raise WrongOptionError(f"{name} {number}; it must be 1 or more")
+                raise WrongCommandError(f"{name} {number}; it must be 1 or more")
         if self.input is None and (self.size or self.antialias or self.align_corners):
-            raise WrongOptionError(
+            raise WrongCommandError(
                 "--size, --antialias and --align-corners are for a case of your own; give its --input too: 1,3,480,640"
             )
         gpu.check_available(self.device)
@@ -95,7 +95,7 @@ def _cases(request: Request) -> list[Case]:
         wanted = Wanted(request.suite, request.device, request.quick, request.mode, request.dtype, request.format)
         return workloads.chosen(wanted)
     if request.size is None:
-        raise WrongOptionError(f"--input {request.input} without --size; give the size to resize to: --size 224,224")
+        raise WrongCommandError(f"--input {request.input} without --size; give the size to resize to: --size 224,224")
     shape = numbers("--input", request.input, "1,3,480,640")
     height, width = numbers("--size", request.size, "224,224")
     return workloads.own_cases(shape, _own_resize(request, (height, width)), request.dtype, request.format)
@@ -106,14 +106,14 @@ def _own_resize(request: Request, size: tuple[int, int]) -> Resize:
     if mode not in MODES:
         raise UnknownNameError("mode", mode, MODES)
     if request.antialias and mode not in ANTIALIASED:
-        raise WrongOptionError(f"--antialias with --mode {mode}; it goes with {', '.join(ANTIALIASED)}")
+        raise WrongCommandError(f"--antialias with --mode {mode}; it goes with {', '.join(ANTIALIASED)}")
     if request.align_corners and (request.antialias or mode not in ALIGNED):
-        raise WrongOptionError(
+        raise WrongCommandError(
             f"--align-corners with --mode {mode}{' --antialias' if request.antialias else ''}; it goes with "
             f"{', '.join(ALIGNED)}, not antialiased"
         )
     if mode == "lanczos" and not request.antialias:
-        raise WrongOptionError("--mode lanczos without --antialias; add it")
+        raise WrongCommandError("--mode lanczos without --antialias; add it")
     return Resize(size, mode, request.antialias, request.align_corners if mode in ALIGNED else None)
 
 
@@ -122,4 +122,4 @@ def numbers(option: str, text: str, example: str) -> Shape:
     words = text.split(",")
     if len(words) == len(example.split(",")) and all(word.strip().isdecimal() and int(word) > 0 for word in words):
         return tuple(map(int, words))
-    raise WrongOptionError(f"{option} {text}; it must be positive numbers, such as {example}")
+    raise WrongCommandError(f"{option} {text}; it must be positive numbers, such as {example}")

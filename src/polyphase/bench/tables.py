@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from polyphase.bench import compare
 from polyphase.bench.compare import Table
 from polyphase.bench.noise import FASTER, NOISE, SLOWER, Ratio
 from polyphase.bench.results import Cell, Environment, Run
@@ -90,7 +91,7 @@ def rendered(tables: Sequence[Table], runs: Sequence[Run], form: str) -> str:
 
 
 def as_text(tables: Sequence[Table]) -> str:
-    return "\n".join([*(_text(grid(table)) for table in tables), LEGEND])
+    return "\n".join([*(_text(grid(table)) for table in tables), LEGEND, *map(str, compare.gains(tables))])
 
 
 def _text(table: Grid) -> str:
@@ -112,7 +113,7 @@ def _text(table: Grid) -> str:
     return "\n".join([head, *map(line, heads), "  " + "-" * (total - 2), *map(line, table.rows), *table.notes, ""])
 
 
-def _broken(header: str, width: int = 20) -> list[str]:
+def _broken(header: str, width: int = 14) -> list[str]:
     lines = [""]
     for word in header.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
@@ -130,7 +131,8 @@ def as_markdown(tables: Sequence[Table], runs: Sequence[Run]) -> str:
         parts.extend(map(_markdown_row, table.rows))
         parts.extend(f"\n{note}" for note in table.notes)
         parts.append("")
-    return "\n".join([*parts, LEGEND, ""])
+    gains = [f"- {gain}" for gain in compare.gains(tables)]
+    return "\n".join([*parts, LEGEND, "", *gains, ""])
 
 
 def _markdown_row(words: Sequence[str]) -> str:
