@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyphase.bench import measure, workloads
 from polyphase.bench.columns.base import Column, Options
-from polyphase.bench.columns.compiled import Compiled, Inductor
+from polyphase.bench.columns.compiled import Compiled, Decomposition, Inductor
 from polyphase.bench.columns.uncompiled import Eager, MemoryFloor, Polyphase
 from polyphase.bench.measure import Effort
 from polyphase.bench.operations import PYTORCH, AffineWarp, Flip, Function, Resize
@@ -175,6 +175,16 @@ def test_batches_in_order_share_a_compiled_function() -> None:
 def test_inductor_is_timed() -> None:
     row = measured(Case("flip", Flip(-1), ((1, 3, 20, 30),), "u8", "CF"), Inductor)
     assert only(row, Inductor).timed, only(row, Inductor).problem
+
+
+@pytest.mark.inductor
+def test_decompositions_are_not_what_inductor_made_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caches that know nothing of our table hand out the one for the other."""
+    row = measured(resize(), Inductor, Decomposition)
+    assert only(row, Decomposition).timed, only(row, Decomposition).problem
+    monkeypatch.setattr(Decomposition, "backend", "inductor")
+    row = measured(resize(), Decomposition)
+    assert only(row, Decomposition).problem == "not decomposed: aten::_upsample_bilinear2d_aa ran"
 
 
 def test_bytes_that_eager_does_not_warp_are_checked_against_doubles() -> None:

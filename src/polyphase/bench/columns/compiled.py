@@ -19,6 +19,7 @@ from polyphase.bench.columns.uncompiled import without_kernels
 from polyphase.bench.operations import PYTORCH, Function
 from polyphase.bench.work import Call, Work, call_of
 from polyphase.bench.workloads import Case
+from polyphase.decompositions import preferred, table
 from polyphase.version import __version__
 
 _REGION = "Torch-Compiled Region"
@@ -70,6 +71,11 @@ class Decomposition(Compiled):
     def backend(self) -> Callable[..., Any]:
         return decomposed
 
+    def disproof(self, work: Work, call: Call) -> str | None:
+        whole = {f"aten::{operator._schema.name.removeprefix('aten::')}" for operator in table()}
+        kept = sorted(whole.intersection(_events(call)))
+        return super().disproof(work, call) or (f"not decomposed: {kept[0]} ran" if kept else None)
+
 
 class PolyphaseCompiled(Compiled):
     heading = "Polyphase compiled"
@@ -104,13 +110,15 @@ def backend_missing() -> str | None:
 
 
 def decomposed(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """A torch.compile backend: Inductor, with our decompositions asked first."""
+    """A torch.compile backend: Inductor, with our decompositions asked first.
+
+    AOTAutograd's cache does not know of them: it would hand out what Inductor made of the same graph.
+    """
+    from torch._functorch import config
     from torch._inductor.compile_fx import compile_fx
     from torch._inductor.decomposition import select_decomp_table
 
-    from polyphase.decompositions import preferred, table
-
-    with preferred():
+    with preferred(), config.patch(enable_autograd_cache=False):
         return compile_fx(graph, list(inputs), decompositions={**select_decomp_table(), **table()})  # type: ignore[no-any-return]
 
 
@@ -145,11 +153,15 @@ class _Counts:
 
 def _regions_missing(work: Work, call: Call) -> str | None:
     """Asks the profiler, which sees each entry into compiled code."""
+    regions = sum(name.startswith(_REGION) for name in _events(call))
+    if regions == work.calls:
+        return None
+    return f"not compiled: {regions} compiled regions ran in {work.calls} calls"
+
+
+def _events(call: Call) -> list[str]:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it says on stderr that it starts
     with torch.autograd.profiler.profile() as profile:
         call()
     assert profile.function_events is not None
-    regions = sum(event.name.startswith(_REGION) for event in profile.function_events)
-    if regions == work.calls:
-        return None
-    return f"not compiled: {regions} compiled regions ran in {work.calls} calls"
+    return [event.name for event in profile.function_events]
