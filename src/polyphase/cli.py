@@ -81,6 +81,7 @@ def bench(
         input, size, antialias, align_corners,
     )  # fmt: skip
     plan = session.plan(request)
+    results.make_directory(out)
     bar = (
         TextColumn("{task.description}"),
         BarColumn(),

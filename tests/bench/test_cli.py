@@ -101,6 +101,12 @@ def test_bench_with_bad_input(invoke: Invoke, words: list[str], says: str) -> No
     assert says in said_in_one_line(invoke("bench", *words))
 
 
+def test_bench_with_no_place_for_results(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    line = said_in_one_line(invoke("bench", "--suite", "flip", "--quick", "--out", tmp_path / "file"))
+    assert "name another place with --out" in line
+
+
 def test_bench_without_a_gpu(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert "use --device cpu" in said_in_one_line(invoke("bench", "--device", "cuda"))

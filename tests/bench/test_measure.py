@@ -97,6 +97,15 @@ def test_what_is_raised_is_what_the_cell_says() -> None:
     assert only(row, Eager).timed
 
 
+def test_a_case_that_cannot_be_made_leaves_the_others() -> None:
+    hopeless = Case("aa", Resize((20, 31), "cubist"), ((1, 3, 40, 50),), "u8", "CL")
+    with measure.settings(1, None):
+        (first, second), complete = measure.measure([hopeless, resize()], {"eager": Eager(Options())}, BRIEF)
+    assert complete
+    assert "cubist" in (first.cells[0].problem or "")
+    assert second.cells[0].timed
+
+
 class TracedOnly(Compiled):
     """Compiles by running the traced graph as it is: quick."""
 

@@ -62,13 +62,15 @@ def measure(
         for number in range(effort.passes):
             for case in cases:
                 progress(f"{number + 1}/{effort.passes} {case.suite}: {case.label}")
-                work = prepare(case, device)
-                moved[case] = work.bytes_moved
-                _measure_case(work, columns, effort, records.setdefault(case, {}), check=number == 0)
+                mine = records.setdefault(case, {})
+                with _problems_noted(*(mine.setdefault((name, WALL), _Record()) for name in columns)):
+                    work = prepare(case, device)
+                    moved[case] = work.bytes_moved
+                    _measure_case(work, columns, effort, mine, check=number == 0)
         complete = True
     except KeyboardInterrupt:
         pass
-    rows = [row for case in records for row in _rows(case, moved[case], columns, records[case])]
+    rows = [row for case in records for row in _rows(case, moved.get(case, 0), columns, records[case])]
     return tuple(rows), complete
 
 
@@ -101,8 +103,9 @@ def _measure_case(work: Work, columns: dict[str, Column], effort: Effort, record
                 if check:
                     _check(column, work, call, wanted, mine.values())
                 for clock, record in mine.items():
-                    if record.problem is None:
-                        timers[name, clock] = _timing(call, clock, work, column, effort)
+                    with _problems_noted(record):
+                        if record.problem is None:
+                            timers[name, clock] = _timing(call, clock, work, column, effort)
     _interleave(timers, effort.rounds, records)
 
 

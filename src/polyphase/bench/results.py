@@ -128,14 +128,22 @@ class Run:
         return "-".join(part for part in (moment, self.suite, tag) if part) + ".json"
 
 
+def make_directory(directory: Path) -> None:
+    """Before measuring, so that results have a place to go."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultFileError(f"cannot make {directory}: {error.strerror}; name another place with --out") from error
+
+
 def save(run: Run, directory: Path) -> Path:
+    make_directory(directory)
     path = directory / run.file_name
     content = {"kind": KIND, "version": VERSION, **dataclasses.asdict(run)}
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise ResultFileError(f"cannot write {path}: {error.strerror}; name a writable directory with --out") from error
+        raise ResultFileError(f"cannot write {path}: {error.strerror}; name another place with --out") from error
     return path
 
 
