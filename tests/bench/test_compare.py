@@ -82,11 +82,12 @@ def test_text() -> None:
     assert "microseconds (us)" in text
 
 
-def test_markdown_has_the_environment_and_one_table_per_suite() -> None:
+def test_markdown_has_the_environment_and_the_suites() -> None:
     text = tables.as_markdown(compare.tables([run()]), [run()])
     assert text.startswith(
         "A processor, instruction set avx2, 1 thread; torch 2.13.0+cpu, polyphase 0.1.0 at 0123456789ab"
     )
+    assert "| **aa** |  |  |  |  |" in text
     assert "| 400 (+-2) | 500 (+-2) | 100 (+-0) | 4.00x |" in text
 
 

@@ -2,7 +2,7 @@
 
 Integers are held against eager's, to the bit unless a column's tolerance says otherwise. Floats are held against eager
 in double: they may be as far from it as `torch.testing.assert_close` allows, and twice as far as eager itself, in the
-mean and at most. Where eager cannot run a case, its result for doubles is rounded.
+mean and at most. Where eager cannot run a case, its result on the CPU, or its result for doubles, rounded, decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from polyphase.bench.operations import PYTORCH
-from polyphase.bench.work import Step, Work, call_of, in_double, rounded, tensors_of
+from polyphase.bench.work import Step, Work, call_of, in_double, output_of, tensors_of
 
 # Relative and absolute, as torch.testing.assert_close has them.
 TOLERANCES = {
@@ -57,13 +57,11 @@ class Verdict:
 
 
 def expected(work: Work) -> tuple[Expected, ...]:
-    eager = _eager(work)
-    if work.case.dtype == "u8" and eager is not None:
-        return tuple(Expected(tensor.detach()) for tensor in eager)
-    exact = tensors_of(call_of(_in_double(work), work.case.operation.function(PYTORCH))())
+    eager = _eager(work) if work.case.dtype != "u8" else None
     if eager is None:
-        dtype = work.steps[0].inputs[0].dtype
-        return tuple(Expected(rounded(tensor.detach(), dtype), levels=1) for tensor in exact)
+        outputs = (output_of(work.case, step.inputs) for step in work.steps)
+        return tuple(Expected(output, levels=levels) for output, levels in outputs)
+    exact = tensors_of(call_of(_in_double(work), work.case.operation.function(PYTORCH))())
     return tuple(_with_slack(wanted.detach(), got.detach()) for wanted, got in zip(exact, eager, strict=True))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -123,13 +124,16 @@ def _broken(header: str, width: int = 14) -> list[str]:
 
 
 def as_markdown(tables: Sequence[Table], runs: Sequence[Run]) -> str:
+    """Suites that have the same columns share a table."""
     parts = [f"{summary(run.environment)}\n" for run in _different(runs)]
-    for table in map(grid, tables):
-        parts.append(f"### {table.title}\n")
-        parts.append(_markdown_row(table.headers))
-        parts.append(_markdown_row(["---"] + ["--:"] * (len(table.headers) - 1)))
-        parts.extend(map(_markdown_row, table.rows))
-        parts.extend(f"\n{note}" for note in table.notes)
+    for headers, group in itertools.groupby(map(grid, tables), key=lambda table: table.headers):
+        suites = list(group)
+        parts.append(_markdown_row(headers))
+        parts.append(_markdown_row(["---"] + ["--:"] * (len(headers) - 1)))
+        for table in suites:
+            parts.append(_markdown_row([f"**{table.title}**"] + [""] * (len(headers) - 1)))
+            parts.extend(map(_markdown_row, table.rows))
+        parts.extend(f"\n{note}" for note in dict.fromkeys(note for table in suites for note in table.notes))
         parts.append("")
     gains = [f"- {gain}" for gain in compare.gains(tables)]
     return "\n".join([*parts, LEGEND, "", *gains, ""])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ def prepare(case: Case, device: str) -> Work:
     steps, moved = [], 0
     for shape in case.shapes:
         inputs = case.operation.inputs(shape, source)
-        output = output_of(case, inputs)
+        output, _ = output_of(case, inputs)
         step = Step(inputs)
         if case.backward:
             for leaf in leaves(case, inputs):
@@ -60,13 +61,14 @@ def bytes_moved(case: Case, inputs: tuple[Tensor, ...], output: Tensor) -> int:
     return read + nbytes([output]) + back
 
 
-def output_of(case: Case, inputs: tuple[Tensor, ...]) -> Tensor:
-    """Eager's, or, where it cannot run the case, what it makes of doubles."""
-    function = case.operation.function(PYTORCH)
-    try:
-        return function(*inputs)
-    except (RuntimeError, NotImplementedError):
-        return rounded(function(*in_double(inputs)), inputs[0].dtype)
+def output_of(case: Case, inputs: tuple[Tensor, ...]) -> tuple[Tensor, int]:
+    """What eager makes of the inputs; where it cannot, what it makes of them on the CPU; else what it makes of doubles,
+    rounded. And by how many levels that may be off."""
+    function, device = case.operation.function(PYTORCH), inputs[0].device
+    for place in dict.fromkeys((device, torch.device("cpu"))):
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            return function(*(tensor.to(place) for tensor in inputs)).to(device), 0
+    return rounded(function(*in_double(inputs)), inputs[0].dtype), 1
 
 
 def rounded(image: Tensor, dtype: torch.dtype) -> Tensor:

@@ -72,9 +72,11 @@ class Decomposition(Compiled):
         return decomposed
 
     def disproof(self, work: Work, call: Call) -> str | None:
-        whole = {f"aten::{operator._schema.name.removeprefix('aten::')}" for operator in table()}
-        kept = sorted(whole.intersection(_events(call)))
-        return super().disproof(work, call) or (f"not decomposed: {kept[0]} ran" if kept else None)
+        problem = super().disproof(work, call)
+        whole = {operator._schema.name for operator in table()}
+        if problem is None and (kept := whole.intersection(_events(call))):
+            return f"not decomposed: {min(kept)} ran"
+        return problem
 
 
 class PolyphaseCompiled(Compiled):
