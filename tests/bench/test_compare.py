@@ -10,6 +10,7 @@ import pytest
 
 from polyphase.bench import compare, documents, tables
 from polyphase.bench.noise import FASTER, NOISE
+from polyphase.bench.results import Run
 from polyphase.errors import NoColumnError, UnknownNameError
 from tests.bench.conftest import run
 
@@ -104,18 +105,31 @@ def test_unknown_form() -> None:
         tables.rendered([], [], "html")
 
 
-def test_a_problem_stands_where_the_number_would() -> None:
+def with_problem(suite: str, problem: str) -> Run:
+    """The first row's Polyphase is wrong."""
     whole = run()
     row = whole.rows[0]
-    problem = "wrong image: off by up to 37"
     cells = tuple(
         dataclasses.replace(cell, passes=(), problem=problem) if cell.column == "polyphase" else cell
         for cell in row.cells
     )
-    (table,) = compare.tables([dataclasses.replace(whole, rows=(dataclasses.replace(row, cells=cells), whole.rows[1]))])
+    rows = (dataclasses.replace(row, cells=cells), whole.rows[1])
+    return dataclasses.replace(whole, rows=tuple(dataclasses.replace(row, suite=suite) for row in rows))
+
+
+def test_a_problem_stands_where_the_number_would() -> None:
+    (table,) = compare.tables([with_problem("aa", "wrong image: off by up to 37")])
     grid = tables.grid(table)
     assert grid.rows[0][3:] == ["wrong image [1]", ""]
-    assert f"[1] {problem}" in grid.notes
+    assert "[1] wrong image: off by up to 37" in grid.notes
+
+
+def test_problems_are_numbered_throughout_a_document() -> None:
+    runs = [with_problem("aa", "wrong image: one"), with_problem("flip", "wrong image: two")]
+    text = tables.as_markdown(compare.tables(runs), runs)
+    for number, problem in enumerate(("one", "two"), 1):
+        assert text.count(f"wrong image [{number}]") == 1
+        assert f"[{number}] wrong image: {problem}" in text
 
 
 def test_documents_keep_what_is_around_the_marks(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Grid:
 
 @dataclass
 class _Notes:
-    """Texts too long for a cell, numbered."""
+    """Texts too long for a cell, numbered throughout a document."""
 
     texts: list[str] = field(default_factory=list)
 
@@ -40,10 +40,10 @@ class _Notes:
         return f"[{self.texts.index(text) + 1}]"
 
 
-def grid(table: Table) -> Grid:
+def grid(table: Table, notes: _Notes | None = None) -> Grid:
     """Columns that have nothing to say for any row are only named, with the reason, in a note."""
-    notes, reasons = _Notes(), []
-    shown = []
+    notes = _Notes() if notes is None else notes
+    reasons, shown = [], []
     for place, title in enumerate(table.titles):
         cells = [row.cells[place] for row in table.rows]
         skipped = dict.fromkeys(cell.skipped for cell in cells if cell is not None and cell.skipped)
@@ -55,7 +55,8 @@ def grid(table: Table) -> Grid:
         [row.name, *(_time(row.cells[place], notes) for place in shown), *map(_ratio, row.ratios)] for row in table.rows
     ]
     headers = ["", *(table.titles[place] for place in shown), *(pair.title for pair in table.pairs)]
-    texts = [f"[{number}] {text}" for number, text in enumerate(notes.texts, 1)]
+    problems = dict.fromkeys(cell.problem for row in table.rows for cell in row.cells if cell and cell.problem)
+    texts = [f"{notes.mark(problem)} {problem}" for problem in problems]
     return Grid(table.suite, headers, rows, texts + ([f"Not measured: {'; '.join(reasons)}"] if reasons else []))
 
 
@@ -126,7 +127,9 @@ def _broken(header: str, width: int = 14) -> list[str]:
 def as_markdown(tables: Sequence[Table], runs: Sequence[Run]) -> str:
     """Suites that have the same columns share a table."""
     parts = [f"{summary(run.environment)}\n" for run in _different(runs)]
-    for headers, group in itertools.groupby(map(grid, tables), key=lambda table: table.headers):
+    notes = _Notes()
+    grids = [grid(table, notes) for table in tables]
+    for headers, group in itertools.groupby(grids, key=lambda table: table.headers):
         suites = list(group)
         parts.append(_markdown_row(headers))
         parts.append(_markdown_row(["---"] + ["--:"] * (len(headers) - 1)))
