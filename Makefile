@@ -10,7 +10,7 @@ help:
 	@echo "make test       all tests that run in minutes (what CI runs)"
 	@echo "make test-full  the long matrices too"
 	@echo "make check      what a reviewer runs: format, lint, types, tests"
-	@echo "make bench      the quick benchmark"
+	@echo "make bench      the quick benchmark, against eager and Inductor; writes bench-results/report.html"
 
 venv: $(STAMP)
 
@@ -37,7 +37,7 @@ format: venv
 	$(BIN)/ruff check --fix .
 
 bench: venv
-	$(BIN)/python benchmarks/resample.py --quick
+	$(BIN)/polyphase bench --quick --out bench-results --report bench-results/report.html
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist bench-results src/*.egg-info

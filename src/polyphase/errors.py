@@ -53,6 +53,29 @@ class BuildFailedError(PolyphaseError, RuntimeError):
     """The C++ compiler did not make a library of the source it was given."""
 
 
+# Mistakes on the command line.
+
+
+class NothingToMeasureError(PolyphaseError, ValueError):
+    """Options that leave no workload or no column."""
+
+
+class WrongCommandError(PolyphaseError, ValueError):
+    """An option's value that makes no sense, alone or with the others."""
+
+
+class DeviceMissingError(PolyphaseError, RuntimeError):
+    """A device was asked for that this machine, or this build of torch, does not have."""
+
+
+class ResultFileError(PolyphaseError, ValueError):
+    """A file of results that cannot be read or written, or is of another kind or version."""
+
+
+class NoColumnError(PolyphaseError, ValueError):
+    """A comparison that names no column, or more than one."""
+
+
 # Mistakes in a call of `polyphase.functional`: each is also the exception eager raises for the same call.
 
 

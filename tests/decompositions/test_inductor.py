@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._inductor.utils import run_and_get_code
 
-from tests.decompositions.inductor import decomposed
+from polyphase.bench.columns.compiled import decomposed
 from tests.support.samples import image
 
 pytestmark = pytest.mark.inductor

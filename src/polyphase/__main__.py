@@ -1,0 +1,5 @@
+"""`python -m polyphase`."""
+
+from polyphase.cli import app
+
+app(prog_name="polyphase")

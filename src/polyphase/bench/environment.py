@@ -1,0 +1,130 @@
+"""What a measurement depends on, as text, and what will run where. Results name no machine, user or directory."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from polyphase import settings
+from polyphase.bench.columns.compiled import backend_missing
+from polyphase.bench.results import Environment
+from polyphase.cpu import cache, isa
+from polyphase.errors import PolyphaseError
+from polyphase.version import __version__
+
+PEERS = ("opencv-python-headless", "opencv-python", "pillow", "pillow-simd", "torchvision", "numpy")
+
+
+def gather(device: str, threads: int) -> Environment:
+    return Environment(
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        torch_config=torch.__config__.show(),
+        polyphase=__version__,
+        commit=commit(),
+        system=f"{platform.system()} {platform.machine()}",
+        cpu=cpu_model(),
+        cpu_features=tuple(sorted(isa.features())),
+        instruction_set=instruction_set(),
+        compiler=compiler(),
+        cores=os.cpu_count() or 0,
+        threads=threads,
+        device=device,
+        gpu=gpu(),
+        triton=triton(),
+        peers={name: found for name in PEERS if (found := installed(name))},
+    )
+
+
+def instruction_set() -> str:
+    try:
+        return isa.chosen()
+    except PolyphaseError as error:
+        return f"none: {error}"
+
+
+def compiler() -> str:
+    try:
+        command = settings.compiler()
+    except PolyphaseError as error:
+        return f"none: {error}"
+    return _said(*command, "--version") or Path(command[0]).name
+
+
+def commit() -> str:
+    """Of the source tree that the package is used from; empty where it is installed. A change since is marked +."""
+    here = Path(__file__).parent
+    if not (found := _said("git", "-C", str(here), "rev-parse", "--short=12", "HEAD")):
+        return ""
+    if not _said("git", "-C", str(here), "ls-files", "--", str(Path(__file__))):
+        return ""  # a repository around an installed package
+    return found + ("+" if _said("git", "-C", str(here), "status", "--porcelain", "--", "..") else "")
+
+
+def cpu_model() -> str:
+    try:
+        with Path("/proc/cpuinfo").open() as lines:
+            for line in lines:
+                name, _, value = line.partition(":")
+                if name.strip() == "model name":
+                    return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"
+
+
+def gpu() -> str:
+    if not torch.cuda.is_available():
+        return "none"
+    return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+
+
+def triton() -> str:
+    return installed("triton") or "none"
+
+
+def installed(name: str) -> str:
+    """A distribution's version."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _said(*command: str) -> str:
+    """The first line a program prints; nothing where it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.partition("\n")[0].strip() if done.returncode == 0 else ""
+
+
+def where_it_runs() -> dict[str, str]:
+    """What will run where, and why: for `polyphase env`."""
+    entries = cache.entries()
+    forced = " (forced by POLYPHASE_ISA)" if os.environ.get("POLYPHASE_ISA") else ""
+    return {
+        "polyphase": " ".join(part for part in (__version__, commit()) if part),
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "CPU": f"{cpu_model()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "CPU kernels": f"{instruction_set()}{forced}, of {', '.join(isa.available())}",
+        "C++ compiler": compiler(),
+        "kernel cache": f"{settings.cache_dir()}, {len(entries)} libraries, {megabytes(size for _, size in entries)}",
+        "GPU": gpu(),
+        "Triton": triton(),
+        "torch.compile backend": backend_missing() or "registered",
+        "peers": ", ".join(f"{name} {found}" for name in PEERS if (found := installed(name))) or "none",
+    }
+
+
+def megabytes(sizes: Iterable[int]) -> str:
+    return f"{sum(sizes) / 1e6:.1f} MB"

@@ -1,0 +1,312 @@
+"""What a workload does to an image. Each operation is written once, over PyTorch's functions or over ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import polyphase.functional as P
+
+DTYPES = {
+    "u8": torch.uint8,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f32": torch.float32,
+    "f64": torch.float64,
+}
+FORMATS = {"CF": torch.contiguous_format, "CL": torch.channels_last}
+_TAPS = {"nearest": 1, "nearest-exact": 1, "bilinear": 4, "bicubic": 16}
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+Shape = tuple[int, ...]
+Function = Callable[..., Tensor]
+
+
+def by(sizes: Shape) -> str:
+    return "x".join(map(str, sizes))
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The calls that operations are made of."""
+
+    interpolate: Function
+    flip: Function
+    crop: Function
+    affine_sample: Function
+
+
+def _crop(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
+    return image[..., top : top + height, left : left + width]
+
+
+def _affine_sample(image: Tensor, theta: Tensor, size: Shape, mode: str, padding_mode: str, align: bool) -> Tensor:
+    grid = F.affine_grid(theta, list(size), align_corners=align)
+    return F.grid_sample(image, grid, mode=mode, padding_mode=padding_mode, align_corners=align)
+
+
+PYTORCH = Functions(F.interpolate, torch.flip, _crop, _affine_sample)
+POLYPHASE = Functions(P.interpolate, P.flip, P.crop, P.affine_sample)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What images are made of: they are the same at every run."""
+
+    dtype: str
+    layout: str
+    device: str
+
+    def image(self, shape: Shape, seed: int = 0) -> Tensor:
+        """Noise: every misplaced pixel shows."""
+        generator = torch.Generator().manual_seed(seed)
+        pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+        if self.dtype != "u8":
+            pixels = (pixels / 255).to(DTYPES[self.dtype])
+        return pixels.to(self.device).contiguous(memory_format=FORMATS[self.layout])
+
+
+class Operation(Protocol):
+    @property
+    def mode(self) -> str:
+        """How pixels are made of others, for `--mode`; empty where they are only moved."""
+
+    def label(self, shape: Shape) -> str: ...
+
+    def function(self, calls: Functions) -> Function:
+        """Of the tensors that `inputs` makes."""
+
+    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
+        """The first is the image."""
+
+    def share_read(self, shape: Shape) -> float:
+        """How much of the image must be read; 1 is all."""
+
+    @property
+    def learned(self) -> int:
+        """How many of the inputs, from the first, have gradients in training."""
+
+
+class _ReadsAll:
+    def share_read(self, shape: Shape) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Resize:
+    size: tuple[int, int]
+    mode: str
+    antialias: bool = False
+    align_corners: bool | None = None
+    learned: ClassVar[int] = 1
+
+    def label(self, shape: Shape) -> str:
+        aligned = {None: "", False: "", True: " align_corners"}[self.align_corners]
+        return f"{self.mode}{' antialiased' if self.antialias else ''}{aligned} {by(shape)} -> {by(self.size)}"
+
+    def function(self, calls: Functions) -> Function:
+        interpolate, size, mode, align_corners, antialias = (
+            calls.interpolate,
+            self.size,
+            self.mode,
+            self.align_corners,
+            self.antialias,
+        )
+
+        def resize(image: Tensor) -> Tensor:
+            return interpolate(image, size=size, mode=mode, align_corners=align_corners, antialias=antialias)
+
+        return resize
+
+    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
+        return (source.image(shape),)
+
+    def share_read(self, shape: Shape) -> float:
+        if self.antialias or self.mode not in _TAPS:
+            return 1.0
+        return min(1.0, _TAPS[self.mode] * math.prod(self.size) / math.prod(shape[-2:]))
+
+
+@dataclass(frozen=True)
+class Flip(_ReadsAll):
+    """`margins`: what is sliced off before, top, bottom, left and right, so that the image is not contiguous."""
+
+    dim: int
+    margins: tuple[int, int, int, int] | None = None
+    mode: ClassVar[str] = ""
+    learned: ClassVar[int] = 1
+
+    def label(self, shape: Shape) -> str:
+        name = {-1: "horizontal", -2: "vertical"}[self.dim]
+        return f"{name} flip{' of a slice' if self.margins else ''} {by(shape)}"
+
+    def function(self, calls: Functions) -> Function:
+        flip, dims = calls.flip, (self.dim,)
+
+        def flipped(image: Tensor) -> Tensor:
+            return flip(image, dims)
+
+        return flipped
+
+    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
+        image = source.image(shape)
+        if self.margins is not None:
+            top, bottom, left, right = self.margins
+            image = image[:, :, top:-bottom, left:-right]
+        return (image,)
+
+
+@dataclass(frozen=True)
+class AffineWarp:
+    """A turn about the centre, scaled and shifted; the matrix is an argument, as it is in training."""
+
+    mode: str
+    align_corners: bool = False
+    padding_mode: str = "zeros"
+    degrees: float = 45.0
+    scale: float = 0.7
+    shift: tuple[float, float] = (0.1, 0.2)
+    learned: ClassVar[int] = 1
+
+    def label(self, shape: Shape) -> str:
+        aligned = " align_corners" if self.align_corners else ""
+        padding = "" if self.padding_mode == "zeros" else f" {self.padding_mode}"
+        return f"affine {self.mode}{aligned}{padding} {by(shape)}"
+
+    def function(self, calls: Functions) -> Function:
+        affine_sample, mode, padding_mode, align = (
+            calls.affine_sample,
+            self.mode,
+            self.padding_mode,
+            self.align_corners,
+        )
+
+        def warp(image: Tensor, theta: Tensor) -> Tensor:
+            return affine_sample(image, theta, image.shape, mode, padding_mode, align)
+
+        return warp
+
+    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
+        dtype = torch.float32 if source.dtype == "u8" else DTYPES[source.dtype]
+        theta = self.theta().expand(shape[0], 2, 3).to(source.device, dtype)
+        return source.image(shape), theta.contiguous()
+
+    def share_read(self, shape: Shape) -> float:
+        return min(1.0, self.scale**2)
+
+    def theta(self) -> Tensor:
+        """Between coordinates from -1 to 1."""
+        turn = math.radians(self.degrees)
+        rows = [[math.cos(turn), -math.sin(turn), self.shift[0]], [math.sin(turn), math.cos(turn), self.shift[1]]]
+        matrix = torch.tensor(rows, dtype=torch.float64)
+        matrix[:, :2] *= self.scale
+        return matrix[None]
+
+    def pixel_matrix(self, height: int, width: int) -> Tensor:
+        """The same from output pixels to input pixels, where corners are not aligned; as OpenCV takes it."""
+        matrix = self.theta()[0]
+        half = torch.tensor([width / 2, height / 2], dtype=torch.float64)
+        turned = matrix[:, :2] * half[:, None] / half
+        pixel = half - 0.5
+        return torch.cat([turned, (pixel + matrix[:, 2] * half - turned @ pixel)[:, None]], 1)
+
+
+@dataclass(frozen=True)
+class Preprocess(_ReadsAll):
+    """The shorter side to `shorter`, antialiased; the middle `crop` square of it, mirrored; to float, normalised."""
+
+    shorter: int = 256
+    crop: int = 224
+    mode: str = "bilinear"
+    learned: ClassVar[int] = 1
+
+    def label(self, shape: Shape) -> str:
+        return f"resize {self.shorter}, crop {self.crop}, flip, normalise {by(shape)}"
+
+    def resized(self, height: int, width: int) -> tuple[int, int]:
+        """As torchvision rounds it, in integers: sizes may be symbolic."""
+        if height <= width:
+            return self.shorter, self.shorter * width // height
+        return self.shorter * height // width, self.shorter
+
+    def function(self, calls: Functions) -> Function:
+        interpolate, crop, flip, mode, side, resized = (
+            calls.interpolate,
+            calls.crop,
+            calls.flip,
+            self.mode,
+            self.crop,
+            self.resized,
+        )
+
+        def preprocess(image: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+            height, width = resized(image.shape[-2], image.shape[-1])
+            small = interpolate(image, size=(height, width), mode=mode, antialias=True)
+            middle = crop(small, (height - side) // 2, (width - side) // 2, side, side)
+            return (flip(middle, (-1,)).to(torch.float32) / 255 - mean) / std
+
+        return preprocess
+
+    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
+        mean, std = (torch.tensor(values, device=source.device)[:, None, None] for values in (MEAN, STD))
+        return source.image(shape), mean, std
+
+
+@dataclass(frozen=True)
+class PyramidStep(_ReadsAll):
+    """Of a feature pyramid: `lateral(c3) + interpolate(c4, scale_factor=2)`. The shape is c4's."""
+
+    mode: str = "nearest"
+    learned: ClassVar[int] = 3
+
+    def label(self, shape: Shape) -> str:
+        return f"feature pyramid step {by(shape)}"
+
+    def function(self, calls: Functions) -> Function:
+        interpolate, mode = calls.interpolate, self.mode
+
+        def step(coarse: Tensor, fine: Tensor, lateral: Tensor) -> Tensor:
+            return F.conv2d(fine, lateral) + interpolate(coarse, scale_factor=2.0, mode=mode)
+
+        return step
+
+    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
+        n, channels, height, width = shape
+        return (
+            source.image(shape),
+            source.image((n, channels // 2, 2 * height, 2 * width), seed=1),
+            source.image((channels, channels // 2, 1, 1), seed=2) / channels,
+        )
+
+
+@dataclass(frozen=True)
+class DecoderStep(_ReadsAll):
+    """Of a U-Net: `conv(cat([skip, interpolate(x, scale_factor=2)]))`. The shape is x's."""
+
+    mode: str = "bilinear"
+    learned: ClassVar[int] = 3
+
+    def label(self, shape: Shape) -> str:
+        return f"U-Net decoder step {by(shape)}"
+
+    def function(self, calls: Functions) -> Function:
+        interpolate, mode = calls.interpolate, self.mode
+
+        def step(deep: Tensor, skip: Tensor, kernel: Tensor) -> Tensor:
+            return F.conv2d(torch.cat([skip, interpolate(deep, scale_factor=2.0, mode=mode)], 1), kernel, padding=1)
+
+        return step
+
+    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
+        n, channels, height, width = shape
+        return (
+            source.image(shape),
+            source.image((n, channels // 2, 2 * height, 2 * width), seed=1),
+            source.image((channels // 2, channels + channels // 2, 3, 3), seed=2) / (9 * channels),
+        )

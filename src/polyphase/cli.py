@@ -1,0 +1,191 @@
+"""The command line, `polyphase bench | compare | report | env | cache`: options are read, and others do the work."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    import rich
+    import typer
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from typer.core import TyperGroup
+except ModuleNotFoundError as missing:
+    print(f'polyphase: the command line needs {missing.name}: pip install "polyphase[cli]"', file=sys.stderr)
+    raise SystemExit(2) from None
+
+from polyphase.errors import PolyphaseError
+
+INTERRUPTED = 130  # as a shell says after Ctrl-C
+
+
+class _Group(TyperGroup):
+    """A mistake of ours to name is one line, and exit status 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PolyphaseError as error:
+            typer.echo(f"polyphase: {error}", err=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(cls=_Group, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+cache_app = typer.Typer(no_args_is_help=True, help="The kernels kept on disk.")
+app.add_typer(cache_app, name="cache")
+
+
+@app.callback()
+def main() -> None:
+    """Measure Polyphase on this machine, and see what it runs on."""
+
+
+@app.command()
+def bench(
+    suite: Annotated[str, typer.Option(help="aa, nearest, warp, flip, bicubic, chain, backward, model or all")] = "all",
+    quick: Annotated[bool, typer.Option("--quick", help="a few rows of each suite, briefly")] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    threads: Annotated[int, typer.Option(help="of torch and of peers that can be told")] = 1,
+    mode: Annotated[str | None, typer.Option(help="only this mode, or that of a case of your own")] = None,
+    dtype: Annotated[str | None, typer.Option(help="only u8 or f32; f16, bf16, f64 of your own case")] = None,
+    format: Annotated[str | None, typer.Option(help="only CF (channels first) or CL (channels last)")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="names with commas between; all that can run, if not said")
+    ] = None,
+    fusion: Annotated[bool, typer.Option(help="polyphase-compiled, or polyphase-unfused instead")] = True,
+    dynamic: Annotated[
+        bool | None, typer.Option("--dynamic/--static", help="torch.compile's; its own choice, if not said")
+    ] = None,
+    recompile_limit: Annotated[int | None, typer.Option(help="torch.compile's; 8, if not said")] = None,
+    tag: Annotated[str, typer.Option(help="put behind the titles, to tell builds apart")] = "",
+    input: Annotated[str | None, typer.Option(help="a case of your own: its shape, 1,3,480,640")] = None,
+    size: Annotated[str | None, typer.Option(help="what it is resized to, 224,224")] = None,
+    antialias: Annotated[bool, typer.Option("--antialias", help="of a case of your own")] = False,
+    align_corners: Annotated[bool, typer.Option("--align-corners", help="of a case of your own")] = False,
+    out: Annotated[Path, typer.Option(help="where the results go")] = Path("bench-results"),
+    page: Annotated[Path | None, typer.Option("--report", help="write the page of `polyphase report` too")] = None,
+) -> None:
+    """Measure. Every column is checked before it is timed; Ctrl-C keeps what was measured."""
+    from polyphase.bench import compare, report, results, session, tables
+
+    request = session.Request(
+        suite, quick, device, threads, mode, dtype, format, columns, fusion, dynamic, recompile_limit, tag,
+        input, size, antialias, align_corners,
+    )  # fmt: skip
+    plan = session.plan(request)
+    results.make_directory(out)
+    bar = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*bar, console=rich.console.Console(stderr=True)) as progress:
+        task = progress.add_task("starting", total=plan.steps)
+        started = iter(range(plan.steps + 1))
+        run = session.execute(plan, lambda doing: progress.update(task, description=doing, completed=next(started)))
+        progress.update(task, description="done" if run.complete else "interrupted", completed=plan.steps)
+    path = results.save(run, out)
+    typer.echo(tables.as_text(compare.tables([run])))
+    typer.echo(f"results: {path}")
+    if page is not None:
+        report.write([run], page)
+        typer.echo(f"report: {page}")
+    if not run.complete:
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command("compare")
+def compare_runs(
+    files: Annotated[list[Path], typer.Argument(help="what `polyphase bench` wrote")],
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option("--compare", help="'REGEX;REGEX;title': the speed-up of the first column over the second"),
+    ] = None,
+    format: Annotated[str, typer.Option("--format", "-f", help="text, markdown or json")] = "text",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="a file, instead of the screen")] = None,
+    fail_below: Annotated[
+        float | None, typer.Option(help="exit status 1 if a speed-up is below this, beyond the noise")
+    ] = None,
+) -> None:
+    """Hold runs, or columns of a run, against each other; differences within the noise are marked."""
+    from polyphase.bench import compare, documents, results, tables
+
+    runs = [results.load(path) for path in files]
+    found = compare.tables(runs, pairs or ())
+    text = tables.rendered(found, runs, format)
+    if output is None:
+        typer.echo(text)
+    else:
+        documents.put(text, output)
+    slower = compare.slower_than(found, fail_below) if fail_below is not None else []
+    for line in slower:
+        typer.echo(f"below {fail_below:g}: {line}", err=True)
+    if slower:
+        raise typer.Exit(1)
+
+
+@app.command("report")
+def write_report(
+    files: Annotated[list[Path], typer.Argument(help="what `polyphase bench` wrote")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="the page")] = Path("report.html"),
+) -> None:
+    """One HTML page of bars, tables, pictures and the environment, that needs no network."""
+    from polyphase.bench import report, results
+
+    report.write([results.load(path) for path in files], output)
+    typer.echo(f"report: {output}")
+
+
+@app.command()
+def env() -> None:
+    """What will run where: instruction set, compiler, cache, Triton, device."""
+    from polyphase.bench import environment
+
+    found = environment.where_it_runs()
+    width = max(map(len, found))
+    for name, value in found.items():
+        typer.echo(f"{name:{width}}  {value}")
+
+
+@cache_app.command("list")
+def cache_list() -> None:
+    """The libraries, newest first, and their sizes."""
+    from polyphase.bench.environment import megabytes
+    from polyphase.cpu import cache
+
+    entries = sorted(cache.entries(), key=lambda entry: entry[0].stat().st_mtime, reverse=True)
+    for path, size in entries:
+        typer.echo(f"{size:9d}  {path.name}")
+    typer.echo(f"{len(entries)} libraries, {megabytes(size for _, size in entries)}")
+
+
+@cache_app.command("clear")
+def cache_clear() -> None:
+    """Remove them; kernels are built again when they are asked for."""
+    from polyphase.cpu import cache
+
+    number = len(cache.entries())
+    cache.clear()
+    typer.echo(f"removed {number} libraries")
+
+
+@cache_app.command("path")
+def cache_path() -> None:
+    """Where they are; POLYPHASE_CACHE_DIR says otherwise."""
+    from polyphase import settings
+
+    typer.echo(str(settings.cache_dir()))
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,200 @@
+"""The commands, as they are typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polyphase.bench import measure, results
+from polyphase.bench.measure import Effort
+from tests.bench.conftest import Invoke, said_in_one_line
+
+Saved = Callable[..., Path]
+
+
+@pytest.fixture
+def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("QUICK", "THOROUGH"):
+        monkeypatch.setattr(f"polyphase.bench.session.{name}", Effort(passes=1, rounds=1, block_seconds=0.0))
+
+
+@pytest.mark.usefixtures("briefly")
+def test_bench_ends_with_the_table_and_the_files(invoke: Invoke, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    result = invoke(
+        *("bench", "--suite", "flip", "--quick", "--columns", "eager,polyphase", "--tag", "try", "--out", tmp_path),
+        *("--report", page),
+    )
+    assert result.exit_code == 0, result.output
+    assert "horizontal flip 1x3x224x224, u8 CF" in result.stdout
+    *_, where, report = result.stdout.splitlines()
+    assert report == f"report: {page}"
+    run = results.load(Path(where.removeprefix("results: ")))
+    assert (run.suite, run.tag, run.complete) == ("flip", "try", True)
+    assert run.options == {"suite": "flip", "quick": "True", "columns": "eager,polyphase", "tag": "try"}
+    assert run.environment.torch_config
+    assert "2/2" in result.stderr or "done" in result.stderr  # the progress bar's end
+    assert page.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.usefixtures("briefly")
+def test_bench_of_ones_own_case(invoke: Invoke, tmp_path: Path) -> None:
+    result = invoke(
+        *("bench", "--input", "1,3,48,64", "--size", "22,24", "--mode", "bicubic", "--antialias", "--dtype", "u8"),
+        *("--columns", "eager,polyphase", "--out", tmp_path),
+    )
+    assert result.exit_code == 0, result.output
+    assert "bicubic antialiased 1x3x48x64 -> 22x24, u8 CF" in result.stdout
+    (path,) = tmp_path.glob("*-own.json")
+    assert len(results.load(path).rows) == 2
+
+
+@pytest.mark.usefixtures("briefly")
+def test_ctrl_c_keeps_what_was_measured(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = measure._measure_case
+    calls = iter(range(9))
+
+    def interrupted(*given: Any, **named: Any) -> None:
+        if next(calls):
+            raise KeyboardInterrupt
+        right(*given, **named)
+
+    monkeypatch.setattr(measure, "_measure_case", interrupted)
+    result = invoke("bench", "--suite", "flip", "--quick", "--columns", "eager", "--out", tmp_path)
+    assert result.exit_code == 130
+    (path,) = tmp_path.glob("*.json")
+    run = results.load(path)
+    assert not run.complete
+    assert run.rows[0].columns[0].timed
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--suite", "antialias"], "unknown suite 'antialias'; choose one of: aa, all, "),
+        (["--suite", "flip", "--mode", "bicubic"], "leave options away"),
+        (["--dtype", "int9"], "unknown dtype 'int9'; choose one of: "),
+        (["--format", "NHWC"], "unknown format 'NHWC'; choose one of: CF, CL"),
+        (["--columns", "halide"], "unknown column 'halide'; choose one of: "),
+        (["--device", "tpu"], "unknown device 'tpu'; choose one of: cpu, cuda"),
+        (["--threads", "0"], "--threads 0; it must be 1 or more"),
+        (["--recompile-limit", "0"], "--recompile-limit 0; it must be 1 or more"),
+        (["--size", "4,4"], "give its --input too"),
+        (["--input", "1,3,48,64"], "give the size to resize to: --size 224,224"),
+        (["--input", "1,3,48", "--size", "4,4"], "--input 1,3,48; it must be positive numbers, such as 1,3,480,640"),
+        (["--input", "1,3,48,64", "--size", "4,-4"], "--size 4,-4; it must be positive numbers, such as 224,224"),
+        (["--input", "1,3,48,64", "--size", "4,4", "--mode", "cubic"], "unknown mode 'cubic'; choose one of: "),
+        (["--input", "1,3,48,64", "--size", "4,4", "--mode", "lanczos"], "without --antialias; add it"),
+        (["--input", "1,3,48,64", "--size", "4,4", "--mode", "nearest", "--antialias"], "it goes with bilinear"),
+        (["--input", "1,3,48,64", "--size", "4,4", "--mode", "nearest", "--align-corners"], "it goes with bilinear"),
+    ],
+    ids=" ".join,
+)
+def test_bench_with_bad_input(invoke: Invoke, words: list[str], says: str) -> None:
+    assert says in said_in_one_line(invoke("bench", *words))
+
+
+def test_bench_with_no_place_for_results(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    line = said_in_one_line(invoke("bench", "--suite", "flip", "--quick", "--out", tmp_path / "file"))
+    assert "name another place with --out" in line
+
+
+def test_bench_without_a_gpu(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert "use --device cpu" in said_in_one_line(invoke("bench", "--device", "cuda"))
+
+
+def test_compare(invoke: Invoke, saved: Saved, tmp_path: Path) -> None:
+    before, after = saved(tag="Nightly"), saved(tag="PR", polyphase=2e-4)
+    pair = "Polyphase .+ PR;Polyphase .+ Nightly;speed-up PR vs Nightly"
+    result = invoke("compare", before, after, "--compare", pair)
+    assert result.exit_code == 0
+    assert "0.50x !" in result.stdout
+    output = tmp_path / "out" / "table.json"
+    assert invoke("compare", before, after, "-f", "json", "-o", output).exit_code == 0
+    assert json.loads(output.read_text())["kind"] == "polyphase-comparison"
+    failing = invoke("compare", before, after, "--compare", pair, "--fail-below", "0.95")
+    assert failing.exit_code == 1
+    assert "below 0.95: aa: 1->4: bilinear antialiased 1x3x345x456" in failing.stderr
+    assert invoke("compare", before, before, "--fail-below", "0.95").exit_code == 0
+
+
+def test_compare_with_bad_input(invoke: Invoke, saved: Saved, tmp_path: Path) -> None:
+    path = saved()
+    assert "cannot read nothing.json" in said_in_one_line(invoke("compare", "nothing.json"))
+    assert "matches no column" in said_in_one_line(invoke("compare", path, "--compare", "Halide;Eager;x"))
+    assert "unknown format 'xml'" in said_in_one_line(invoke("compare", path, "-f", "xml"))
+    assert "cannot write" in said_in_one_line(invoke("compare", path, "-o", tmp_path))
+    other = json.loads(path.read_text())
+    path.write_text(json.dumps({**other, "version": 2}))
+    assert "version 2 of the format" in said_in_one_line(invoke("compare", path))
+
+
+def test_report_with_bad_input(invoke: Invoke, saved: Saved, tmp_path: Path) -> None:
+    assert "cannot read nothing.json" in said_in_one_line(invoke("report", "nothing.json"))
+    assert "cannot write" in said_in_one_line(invoke("report", saved(), "-o", tmp_path))
+
+
+def test_env(invoke: Invoke) -> None:
+    result = invoke("env")
+    assert result.exit_code == 0
+    for name in ("CPU kernels", "C++ compiler", "kernel cache", "GPU", "Triton", "torch.compile backend"):
+        assert name in result.stdout
+
+
+def test_env_with_a_wrong_setting_says_so(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYPHASE_ISA", "sse9")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    result = invoke("env")
+    assert result.exit_code == 0
+    assert "none: unknown instruction set" in result.stdout
+    assert "none: no C++ compiler: looked for CXX=no-such-compiler" in result.stdout
+
+
+def test_cache(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYPHASE_CACHE_DIR", str(tmp_path))
+    assert invoke("cache", "path").stdout == f"{tmp_path}\n"
+    kernel, other = tmp_path / f"kernel-{'0' * 32}.so", tmp_path / "mine.txt"
+    kernel.write_bytes(b"x" * 2000)
+    other.write_text("")
+    assert invoke("cache", "list").stdout == f"     2000  {kernel.name}\n1 libraries, 0.0 MB\n"
+    assert invoke("cache", "clear").stdout == "removed 1 libraries\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_cache_with_bad_input(invoke: Invoke) -> None:
+    result = invoke("cache", "burn")
+    assert result.exit_code == 2
+    assert "burn" in result.stderr
+
+
+def in_a_process(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra(missing: str) -> None:
+    done = in_a_process(f"import sys; sys.modules[{missing!r}] = None; import polyphase.__main__")
+    assert done.returncode == 2
+    assert 'pip install "polyphase[cli]"' in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "polyphase", "cache", "path"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_polyphase_imports_none_of_it() -> None:
+    done = in_a_process(
+        "import sys, polyphase; print([name for name in sys.modules if name.startswith('polyphase.bench')])"
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,149 @@
+"""The page: whole, alone, and legible in a real browser."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+import struct
+import subprocess
+import zlib
+from pathlib import Path
+
+import pytest
+import torch
+
+from polyphase.bench import pictures, report
+from polyphase.bench.results import Run
+from tests.bench.conftest import run
+
+# What the browser saw is kept here, for people to look at; git ignores it.
+ARTEFACTS = Path(__file__).parents[2] / "build" / "screenshots"
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return report.page([run(), run(tag="PR <b>", polyphase=2e-4)])
+
+
+def test_the_page_stands_alone(page: str) -> None:
+    assert "<script" not in page
+    assert "http" not in page
+    assert set(re.findall(r"(?:src|href)=['\"]?([^:]+:)", page)) == {"data:"}
+    assert "PR &lt;b&gt;" in page
+    assert "PR <b>" not in page
+
+
+def test_every_cell_has_a_bar_or_a_reason(page: str) -> None:
+    shown = [cell for made in (run(), run()) for row in made.rows for cell in row.columns if not cell.skipped]
+    assert page.count("class='fill ") == len(shown)
+    assert "400 us <small>(40.0x)</small>" in page
+    assert "memory floor 10.0 us" in page
+    assert "1.60 ms" in page
+
+
+def test_problems_are_said() -> None:
+    whole = run()
+    cells = tuple(dataclasses.replace(c, passes=(), problem="not compiled: why") for c in whole.rows[0].cells)
+    row = dataclasses.replace(whole.rows[0], cells=cells)
+    text = report.page([dataclasses.replace(whole, rows=(row,), complete=False)])
+    assert "<span class=problem>not compiled: why</span>" in text
+    assert "interrupted" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(2e-6, "2.00 us"), (0.000123, "123 us"), (0.0456, "45.6 ms"), (2.5, "2.50 s")]
+)
+def test_units(seconds: float, shown: str) -> None:
+    assert report.duration(seconds) == shown
+
+
+def test_pictures_are_equal_where_eager_has_bytes() -> None:
+    levels = {picture.name: picture.levels for picture in pictures.pictures()}
+    assert len(levels) == 9
+    turned = levels.pop("bicubic, turned by 20 degrees")
+    assert turned <= 1  # rounded from doubles, where eager has no bytes
+    assert set(levels.values()) == {0}
+
+
+def test_png() -> None:
+    image = torch.arange(2 * 3 * 3, dtype=torch.uint8).reshape(3, 2, 3)
+    data = pictures.png(image)
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", data[16:24]) == (3, 2)
+    start = data.index(b"IDAT") + 4
+    rows = zlib.decompress(data[start : data.index(b"IEND") - 8])
+    assert list(rows) == [0, 0, 6, 12, 1, 7, 13, 2, 8, 14, 0, 3, 9, 15, 4, 10, 16, 5, 11, 17]
+    pil = pytest.importorskip("PIL.Image")
+    import io
+
+    opened = pil.open(io.BytesIO(data))
+    opened.load()
+    assert opened.getpixel((1, 0)) == (1, 7, 13)
+
+
+def long_run() -> Run:
+    """Names and problems as long as they get."""
+    whole = run(tag="a-rather-long-tag")
+    problem = "not compiled: the recompile limit of 8 was reached"
+    broken = tuple(
+        dataclasses.replace(cell, passes=(), problem=problem) if cell.column == "inductor" else cell
+        for cell in whole.rows[1].cells
+    )
+    rows = (whole.rows[0], dataclasses.replace(whole.rows[1], cells=broken))
+    return dataclasses.replace(whole, rows=rows)
+
+
+# Run in the page: what sticks out of it, and what bars' texts lie over their neighbours.
+LOOK = """
+<script>
+addEventListener("load", () => {
+  const wrong = [];
+  const width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth > width) wrong.push("the page is wider than the window");
+  for (const bar of document.querySelectorAll(".bar")) {
+    const boxes = [...bar.children].map(e => [e, e.getBoundingClientRect()]);
+    for (const [a, p] of boxes) {
+      if (a.scrollWidth > a.clientWidth + 1 && a.className == "value") wrong.push("cut off: " + a.textContent);
+      for (const [b, q] of boxes)
+        if (a !== b && p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 1 && q.top < p.bottom - 1)
+          wrong.push("overlap: " + a.textContent + " / " + b.textContent);
+    }
+  }
+  if ([...document.images].some(image => !image.naturalWidth)) wrong.push("a picture does not load");
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const paper = getComputedStyle(document.body).backgroundColor;
+  document.body.innerHTML = "<pre id=seen>" + JSON.stringify([dark, paper, width, wrong]) + "</pre>";
+});
+</script>
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("width", [1200, 600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_in_a_browser(tmp_path: Path, scheme: str, width: int) -> None:
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("no chromium is installed: apt-get install chromium")
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    text = report.page([long_run()])
+    (ARTEFACTS / "report.html").write_text(text)
+    (tmp_path / "looked.html").write_text(text.replace("</main>", f"</main>{LOOK}"))
+
+    def browse(page: Path, *words: str) -> str:
+        command = [
+            *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"),
+            *(f"--user-data-dir={tmp_path}", f"--window-size={width},4200", "--virtual-time-budget=5000"),
+            f"--blink-settings=preferredColorScheme={1 if scheme == 'light' else 0}",
+            *(*words, page.as_uri()),
+        ]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+    seen = re.search(r"<pre id=\"seen\">(.*?)</pre>", browse(tmp_path / "looked.html", "--dump-dom"))
+    assert seen is not None
+    paper = "rgb(20, 24, 29)" if scheme == "dark" else "rgb(255, 255, 255)"
+    assert seen[1] == f'[{"true" if scheme == "dark" else "false"},"{paper}",{width},[]]'
+    picture = ARTEFACTS / f"report-{scheme}-{width}.png"
+    browse(ARTEFACTS / "report.html", f"--screenshot={picture}")
+    assert picture.stat().st_size > 50_000
