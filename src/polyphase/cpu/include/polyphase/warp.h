@@ -103,14 +103,16 @@ class WarpWorker {
     const auto positions = [&](int i, Vec<float>& out_x, Vec<float>& out_y) __attribute__((always_inline)) {
       positions_.block(start, i, out_x, out_y);
     };
-    const auto* image = sampler_.image();
-    if constexpr (Epilogue::kIdentity) {
-      if (in_place_) return inner_.sample(positions, image, call_.channels, target_, call_.target.channel);
+    if constexpr (Epilogue::kIdentity && !Sampler::kWeighted) {
+      // A nearest pixel takes so little that what follows would be a twentieth of it.
+      if (in_place_) return inner_.sample(positions, sampler_.image(), call_.channels, target_, call_.target.channel);
     }
-    for (int64_t from = 0; from < call_.channels; from += kRows) {
-      const int64_t count = std::min<int64_t>(kRows, call_.channels - from);
-      if (!inner_.sample(positions, image + from * call_.image.channel, count, rows_[0], kTile)) return false;
-      for (int64_t c = 0; c < count; ++c) store(from + c, rows_[c]);
+    const int64_t at_once = in_place_ ? call_.channels : kRows, stride = in_place_ ? call_.target.channel : kTile;
+    for (int64_t from = 0; from < call_.channels; from += at_once) {
+      const int64_t count = std::min(at_once, call_.channels - from);
+      const auto* image = sampler_.image() + from * call_.image.channel;
+      if (!inner_.sample(positions, image, count, row_of(from), stride)) return false;
+      for (int64_t c = 0; !in_place_ && c < count; ++c) store(from + c, rows_[c]);
     }
     return true;
   }
