@@ -35,13 +35,15 @@ struct PixelAxis {
   PixelAxis(int64_t size, bool align_corners)
       : last(static_cast<P>(size - 1)),
         half(static_cast<P>(align_corners ? size - 1 : size) / 2),
+        offset(align_corners ? P(0) : P(-0.5)),
         low(align_corners ? P(0) : P(-0.5)),
         span(static_cast<P>(align_corners ? size - 1 : size)) {}
 
-  P last = 0;  // the last pixel
-  P half = 0;  // pixels per unit of the coordinate
-  P low = 0;   // where reflection folds: at the first pixel's centre or outer edge,
-  P span = 0;  // and again after so many pixels
+  P last = 0;    // the last pixel
+  P half = 0;    // pixels per unit of the coordinate
+  P offset = 0;  // of the first pixel's outer edge, where coordinates begin there
+  P low = 0;     // where reflection folds: at the first pixel's centre or outer edge,
+  P span = 0;    // and again after so many pixels
 };
 
 template <class P>
@@ -53,7 +55,8 @@ struct alignas(64) TileOf {
 template <class G, class P, int kAxes>
 class Positions {
  public:
-  explicit Positions(const WarpCall& call) : call_(call) {
+  explicit Positions(const WarpCall& call)
+      : call_(call), dense_(__is_same(G, float) && call.coordinates.component == 1 && call.coordinates.x == kAxes) {
     for (int i = 0; i < kTile; ++i) ramp_.at[i] = i;
     for (int a = 0; a < kAxes; ++a) axes_[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0);
   }
@@ -106,36 +109,49 @@ class Positions {
     }
   }
 
-  // `tile` for a whole tile of an image, in registers. False where the grid does not lie dense in memory.
-  template <class Lanes, int kBlocks>
-  bool tile_in_lanes(int64_t y, int64_t x, Lanes (&out_x)[kBlocks], Lanes (&out_y)[kBlocks]) const {
+  // A whole tile of an image, whose positions `block` has: its first position, by a matrix; its part of a dense grid; or
+  // nothing where positions are read one by one.
+  struct Start {
+    P x, y;
+    const G* grid;
+  };
+  POLYPHASE_BLOCK Start enter_tile(int64_t y, int64_t x) {
     static_assert(kAxes == 2 && __is_same(P, float), "images, positions in float");
     if (call_.affine) {
-      const double from_x = origin_[0] + step_[0][0] * static_cast<double>(x) + step_[0][1] * static_cast<double>(y);
-      const double from_y = origin_[1] + step_[1][0] * static_cast<double>(x) + step_[1][1] * static_cast<double>(y);
-      const Lanes first_x = Lanes::broadcast(static_cast<P>(from_x)), first_y = Lanes::broadcast(static_cast<P>(from_y));
-      const Lanes step_x = Lanes::broadcast(static_cast<P>(step_[0][0])), step_y = Lanes::broadcast(static_cast<P>(step_[1][0]));
-      for (int b = 0; b < kBlocks; ++b) {
-        const Lanes place = Lanes::load(ramp_.at + b * Lanes::kLanes);
-        out_x[b] = multiply_add(place, step_x, first_x);
-        out_y[b] = multiply_add(place, step_y, first_y);
-      }
-      return true;
+      const double at_x = static_cast<double>(x), at_y = static_cast<double>(y);
+      return {static_cast<P>(origin_[0] + step_[0][0] * at_x + step_[0][1] * at_y),
+              static_cast<P>(origin_[1] + step_[1][0] * at_x + step_[1][1] * at_y), nullptr};
+    }
+    if (!dense_) {
+      tile(0, y, x, kTile, tile_);
+      return {};
+    }
+    const G* grid = coordinates_ + y * call_.coordinates.y + x * 2;
+    // The tile to the right comes a band of tiles later: time for it to arrive.
+    for (int i = 0; i < 2 * kTile; i += 64 / static_cast<int>(sizeof(G))) __builtin_prefetch(grid + 2 * kTile + i);
+    return {0, 0, grid};
+  }
+
+  // A vector of the tile's positions, from pixel i on.
+  template <class Lanes>
+  POLYPHASE_BLOCK void block(const Start& start, int i, Lanes& out_x, Lanes& out_y) const {
+    if (call_.affine) {
+      const Lanes place = Lanes::load(ramp_.at + i);
+      out_x = multiply_add(place, Lanes::broadcast(static_cast<P>(step_[0][0])), Lanes::broadcast(start.x));
+      out_y = multiply_add(place, Lanes::broadcast(static_cast<P>(step_[1][0])), Lanes::broadcast(start.y));
+      return;
     }
     if constexpr (__is_same(G, float)) {
-      const CoordinateStrides& s = call_.coordinates;
-      if (s.component != 1 || s.x != 2) return false;
-      const float* grid = coordinates_ + y * s.y + x * 2;
-      const Lanes one = Lanes::broadcast(1), less = Lanes::broadcast(call_.align_corners ? 0 : -0.5f);
-      const Lanes half_x = Lanes::broadcast(axes_[0].half), half_y = Lanes::broadcast(axes_[1].half);
-      for (int b = 0; b < kBlocks; ++b) {
-        const typename Lanes::Pair pairs = Lanes::load_pairs(grid + 2 * b * Lanes::kLanes);
-        out_x[b] = multiply_add(pairs.first.plus(one), half_x, less);
-        out_y[b] = multiply_add(pairs.second.plus(one), half_y, less);
+      if (dense_) {
+        const Lanes one = Lanes::broadcast(1), offset = Lanes::broadcast(axes_[0].offset);
+        const typename Lanes::Pair pairs = Lanes::load_pairs(start.grid + 2 * i);
+        out_x = multiply_add(pairs.first.plus(one), Lanes::broadcast(axes_[0].half), offset);
+        out_y = multiply_add(pairs.second.plus(one), Lanes::broadcast(axes_[1].half), offset);
+        return;
       }
-      return true;
     }
-    return false;
+    out_x = Lanes::load(tile_[0].at + i);
+    out_y = Lanes::load(tile_[1].at + i);
   }
 
   // The coordinate of output pixel i along axis `a` (0 is z) before an affine matrix: from -1 to 1.
@@ -149,7 +165,7 @@ class Positions {
   void read_grid(const G* grid, int count, TileOf<P> (&out)[kAxes]) const {
     const CoordinateStrides& s = call_.coordinates;
     if constexpr (kAxes == 2 && __is_same(G, float)) {
-      if (count == kTile && s.component == 1 && s.x == 2) {
+      if (count == kTile && dense_) {
         using Lanes = Vec<float>;
         for (int i = 0; i < kTile; i += Lanes::kLanes) {
           const typename Lanes::Pair pairs = Lanes::load_pairs(grid + 2 * i);
@@ -165,10 +181,12 @@ class Positions {
   }
 
   const WarpCall& call_;
+  const bool dense_;                // a grid of floats that lie one after the other
   const G* coordinates_ = nullptr;  // of the image
   PixelAxis<P> axes_[kAxes];
   TileOf<P> ramp_;
   double origin_[kAxes] = {}, step_[kAxes][kAxes] = {};  // of a matrix, in pixels
+  TileOf<P> tile_[kAxes];  // whose positions are read one by one
 };
 
 }  // namespace polyphase

@@ -4,6 +4,8 @@
 
 #include <type_traits>
 
+#include "polyphase/abi.h"
+
 namespace polyphase {
 
 // function(std::integral_constant<int, n>) for 1 <= n <= kMost; for any other n with 0, which stands for "any".
@@ -15,6 +17,15 @@ inline void with_constant(int n, const Function& function) {
     function(std::integral_constant<int, kMost>());
   } else {
     with_constant<kMost - 1>(n, function);
+  }
+}
+
+// function(std::integral_constant<int, i>) for all i below kCount. Arrays of that many vectors then are registers.
+template <int kCount, class Function>
+POLYPHASE_BLOCK void repeat(const Function& function) {
+  if constexpr (kCount > 0) {
+    repeat<kCount - 1>(function);
+    function(std::integral_constant<int, kCount - 1>());
   }
 }
 

@@ -22,6 +22,7 @@ struct Vec<float> {
   static constexpr int kLanes = 16;
   static constexpr int kWindow = 32;
   using Index = __m512i;
+  using Mask = __mmask16;  // of lanes
 
   __m512 v;
 
@@ -42,26 +43,29 @@ struct Vec<float> {
   static Index nearest(Vec x) { return _mm512_cvtps_epi32(x.v); }
   static Vec of_index(Index i) { return {_mm512_cvtepi32_ps(i)}; }
   Vec minus(Vec other) const { return {_mm512_sub_ps(v, other.v)}; }
-  // From 0 to `most`; what is no number becomes 0.
-  Vec clamped(Vec most) const { return {_mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), most.v)}; }
-  // All bits of a lane where it is from 0 to `last`; the bits that both have.
-  static Index within(Index i, int32_t last) {
-    return _mm512_movm_epi32(_mm512_cmple_epu32_mask(i, _mm512_set1_epi32(last)));
-  }
-  static Index both(Index a, Index b) { return _mm512_and_si512(a, b); }
-  static Index equal(Index i, int32_t to) {
-    return _mm512_movm_epi32(_mm512_cmpeq_epi32_mask(i, _mm512_set1_epi32(to)));
-  }
-  static bool any(Index i) { return _mm512_test_epi32_mask(i, i) != 0; }
-  static bool all(Index i) { return _mm512_test_epi32_mask(i, i) == 0xffff; }
+  // From `least`, or 0, to `most`; what is no number becomes the least.
+  Vec clamped(Vec least, Vec most) const { return {_mm512_min_ps(_mm512_max_ps(v, least.v), most.v)}; }
+  Vec clamped(Vec most) const { return clamped(zero(), most); }
+  Vec abs() const { return {_mm512_abs_ps(v)}; }
+  // The lanes from 0 to `last`; equal to a number; in both masks, or in either.
+  static Mask within(Index i, int32_t last) { return _mm512_cmple_epu32_mask(i, _mm512_set1_epi32(last)); }
+  static Mask equal(Index i, int32_t to) { return _mm512_cmpeq_epi32_mask(i, _mm512_set1_epi32(to)); }
+  static Mask both(Mask a, Mask b) { return _kand_mask16(a, b); }
+  static Mask either(Mask a, Mask b) { return _kor_mask16(a, b); }
+  static bool any(Mask mask) { return mask != 0; }
+  static bool all(Mask mask) { return mask == 0xffff; }
+  static Index kept(Index i, Mask mask) { return _mm512_maskz_mov_epi32(mask, i); }
   Vec floor() const { return {_mm512_roundscale_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
   Vec plus(Vec other) const { return {_mm512_add_ps(v, other.v)}; }
   // Lane l is window[i[l]].
   static Vec pick(const float* window, Index i) {
     return {_mm512_permutex2var_ps(_mm512_loadu_ps(window), i, _mm512_loadu_ps(window + 16))};
   }
-  // Into zeros: GCC would gather into whatever the register holds, and wait for it.
   static Vec gather(const float* p, Index i) { return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff, i, p, 4)}; }
+  // Nothing is read for lanes that are not in the mask: they are 0.
+  static Vec gather(const float* p, Index i, Mask mask) {
+    return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, i, p, 4)};
+  }
 
   // Lane l is the four bytes from p[i[l]] on; and byte c of each such lane as a float.
   static Index gather_bytes(const uint8_t* p, Index i) {
@@ -80,17 +84,30 @@ struct Vec<float> {
 
   // Lane l is lane i[l] of this.
   Vec permuted(Index i) const { return {_mm512_permutexvar_ps(i, v)}; }
-  // Four lanes in front.
-  static Vec of_quad(__m128 quad) { return {_mm512_castps128_ps512(quad)}; }
-  __m128 quad() const { return _mm512_castps512_ps128(v); }
-  // This where `condition` is not 0, else 0.
-  Vec where(Index condition) const { return {_mm512_maskz_mov_ps(_mm512_test_epi32_mask(condition, condition), v)}; }
-  bool has_nan() const { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
-  // Whether every lane is from `least` on and below `most`.
-  bool lies_between(Vec least, Vec most) const {
-    const __mmask16 from = _mm512_cmp_ps_mask(v, least.v, _CMP_GE_OQ);
-    return _mm512_mask_cmp_ps_mask(from, v, most.v, _CMP_LT_OQ) == 0xffff;
+  // So many elements each, no more than half a vector's, to where the halves begin; 0 elsewhere.
+  static Vec load_halves(const float* low, const float* high, int n) {
+    const Mask lanes = first(n);
+    return {_mm512_mask_loadu_ps(_mm512_maskz_loadu_ps(lanes, low), static_cast<Mask>(lanes << 8), high - 8)};
   }
+  // Four lanes to each of so many rows.
+  void store_fours(int rows, float* p, int64_t stride) const {
+    _mm_storeu_ps(p, _mm512_castps512_ps128(v));
+    if (rows > 1) _mm_storeu_ps(p + stride, _mm512_extractf32x4_ps(v, 1));
+    if (rows > 2) _mm_storeu_ps(p + 2 * stride, _mm512_extractf32x4_ps(v, 2));
+    if (rows > 3) _mm_storeu_ps(p + 3 * stride, _mm512_extractf32x4_ps(v, 3));
+  }
+  // Lane l is lane i[l] of this, or, from kLanes on, of another.
+  Vec permuted(Index i, Vec other) const { return {_mm512_permutex2var_ps(v, i, other.v)}; }
+  // This where `condition` is not 0, or in the mask, else 0.
+  Vec where(Index condition) const { return where(_mm512_test_epi32_mask(condition, condition)); }
+  Vec where(Mask mask) const { return {_mm512_maskz_mov_ps(mask, v)}; }
+  bool has_nan() const { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
+  // The lanes from `least` on and below `most`; whether all lie there.
+  Mask between(Vec least, Vec most) const {
+    const Mask from = _mm512_cmp_ps_mask(v, least.v, _CMP_GE_OQ);
+    return _mm512_mask_cmp_ps_mask(from, v, most.v, _CMP_LT_OQ);
+  }
+  bool lies_between(Vec least, Vec most) const { return all(between(least, most)); }
   // This value where `weight` is not 0, else 0.
   Vec where_nonzero(Vec weight) const {
     return {_mm512_maskz_mov_ps(_mm512_test_epi32_mask(_mm512_castps_si512(weight.v), _mm512_castps_si512(weight.v)), v)};
@@ -135,6 +152,16 @@ struct Vec<double> {
   static __mmask8 first(int n) { return static_cast<__mmask8>((1u << n) - 1); }
 };
 
+// Within each four lanes, lane j of the i-th becomes lane i of the j-th.
+inline void transpose_fours(Vec<float>& p, Vec<float>& q, Vec<float>& r, Vec<float>& s) {
+  const __m512 a = _mm512_unpacklo_ps(p.v, q.v), b = _mm512_unpackhi_ps(p.v, q.v);
+  const __m512 c = _mm512_unpacklo_ps(r.v, s.v), d = _mm512_unpackhi_ps(r.v, s.v);
+  p.v = _mm512_shuffle_ps(a, c, 0x44);
+  q.v = _mm512_shuffle_ps(a, c, 0xee);
+  r.v = _mm512_shuffle_ps(b, d, 0x44);
+  s.v = _mm512_shuffle_ps(b, d, 0xee);
+}
+
 struct Vec<float>::Pair {
   Vec first, second;
 };
@@ -169,6 +196,7 @@ struct Vec<float> {
   static constexpr int kLanes = 8;
   static constexpr int kWindow = 16;
   using Index = __m256i;
+  using Mask = __m256i;  // all bits of a lane, or none
 
   __m256 v;
 
@@ -188,14 +216,18 @@ struct Vec<float> {
   static Index nearest(Vec x) { return _mm256_cvtps_epi32(x.v); }
   static Vec of_index(Index i) { return {_mm256_cvtepi32_ps(i)}; }
   Vec minus(Vec other) const { return {_mm256_sub_ps(v, other.v)}; }
-  Vec clamped(Vec most) const { return {_mm256_min_ps(_mm256_max_ps(v, _mm256_setzero_ps()), most.v)}; }
-  static Index within(Index i, int32_t last) {
+  Vec clamped(Vec least, Vec most) const { return {_mm256_min_ps(_mm256_max_ps(v, least.v), most.v)}; }
+  Vec clamped(Vec most) const { return clamped(zero(), most); }
+  Vec abs() const { return {_mm256_andnot_ps(_mm256_set1_ps(-0.0f), v)}; }
+  static Mask within(Index i, int32_t last) {
     return _mm256_cmpeq_epi32(_mm256_min_epu32(i, _mm256_set1_epi32(last)), i);
   }
-  static Index both(Index a, Index b) { return _mm256_and_si256(a, b); }
-  static Index equal(Index i, int32_t to) { return _mm256_cmpeq_epi32(i, _mm256_set1_epi32(to)); }
-  static bool any(Index i) { return _mm256_testz_si256(i, i) == 0; }
-  static bool all(Index i) { return !any(_mm256_cmpeq_epi32(i, _mm256_setzero_si256())); }
+  static Mask equal(Index i, int32_t to) { return _mm256_cmpeq_epi32(i, _mm256_set1_epi32(to)); }
+  static Mask both(Mask a, Mask b) { return _mm256_and_si256(a, b); }
+  static Mask either(Mask a, Mask b) { return _mm256_or_si256(a, b); }
+  static bool any(Mask mask) { return _mm256_testz_si256(mask, mask) == 0; }
+  static bool all(Mask mask) { return _mm256_movemask_epi8(mask) == -1; }
+  static Index kept(Index i, Mask mask) { return _mm256_and_si256(i, mask); }
   Vec floor() const { return {_mm256_floor_ps(v)}; }
   Vec plus(Vec other) const { return {_mm256_add_ps(v, other.v)}; }
   static Vec pick(const float* window, Index i) {
@@ -204,6 +236,9 @@ struct Vec<float> {
     return {_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)))};  // bit 3 to the sign
   }
   static Vec gather(const float* p, Index i) { return {_mm256_i32gather_ps(p, i, 4)}; }
+  static Vec gather(const float* p, Index i, Mask mask) {
+    return {_mm256_mask_i32gather_ps(_mm256_setzero_ps(), p, i, _mm256_castsi256_ps(mask), 4)};
+  }
 
   static Index gather_bytes(const uint8_t* p, Index i) { return _mm256_i32gather_epi32(reinterpret_cast<const int*>(p), i, 1); }
   static Vec byte(Index bytes, int c) {
@@ -220,10 +255,11 @@ struct Vec<float> {
   }
 
   bool has_nan() const { return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0; }
-  bool lies_between(Vec least, Vec most) const {
+  Mask between(Vec least, Vec most) const {
     const __m256 from = _mm256_cmp_ps(v, least.v, _CMP_GE_OQ), to = _mm256_cmp_ps(v, most.v, _CMP_LT_OQ);
-    return _mm256_movemask_ps(_mm256_and_ps(from, to)) == 0xff;
+    return _mm256_castps_si256(_mm256_and_ps(from, to));
   }
+  bool lies_between(Vec least, Vec most) const { return all(between(least, most)); }
   Vec where_nonzero(Vec weight) const {
     return {_mm256_and_ps(v, _mm256_cmp_ps(weight.v, _mm256_setzero_ps(), _CMP_NEQ_UQ))};
   }

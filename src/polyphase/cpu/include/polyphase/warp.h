@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "polyphase/warp_cubic.h"
 #include "polyphase/warp_inner.h"
 #include "polyphase/warp_sample.h"
 
@@ -20,7 +21,13 @@ class WarpWorker {
   using Sampler = WarpSampler<Prologue, Filter, P, kAxes>;
 
   explicit WarpWorker(const WarpCall& call)
-      : call_(call), positions_(call), sampler_(call), inner_(call, positions_.axis(0), positions_.axis(1)) {}
+      : call_(call),
+        positions_(call),
+        sampler_(call),
+        inner_(call, positions_.axis(0), positions_.axis(1)),
+        count_(static_cast<int>(std::min<int64_t>(kTile, call.out_size[2]))),
+        in_place_(Epilogue::kIdentity && call.target.x == 1 && count_ == kTile),
+        in_registers_(kInner && count_ == kTile && inner_.can()) {}
 
   // Output rows begin to end, counted over (batch, z, y). Tiles go down a band of rows before they go right: of an image
   // that is turned, neighbours in a row are far from each other, and the next row's are near.
@@ -32,11 +39,14 @@ class WarpWorker {
       z_ = plane % call_.out_size[0];
       positions_.enter_image(n_);
       sampler_.enter_image(n_);
+      const ImageStrides& s = call_.target;
+      O* target = static_cast<O*>(call_.packed.buffers[2]) + n_ * s.batch + z_ * s.z + y * s.y;
       const int64_t stop = std::min({end - plane * rows, rows, y + kBand});
       for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
-        count_ = static_cast<int>(std::min<int64_t>(kTile, call_.out_size[2]));
-        x_ = std::min(x, call_.out_size[2] - count_);  // the last tile begins within the one before: whole ones are faster
-        for (y_ = y; y_ < stop; ++y_) tile();
+        // The last tile begins within the one before: whole ones are faster.
+        const int64_t from = std::min(x, call_.out_size[2] - count_);
+        O* at = target + from * s.x;
+        for (int64_t row = y; row < stop; ++row, at += s.y) tile(row, from, at);
       }
       r = plane * rows + stop;
     }
@@ -44,14 +54,19 @@ class WarpWorker {
 
  private:
   static constexpr int64_t kBand = 16;
+  static constexpr int kRows = 4;  // at hand where channels are not made in the target
 
-  void tile() {
-    const ImageStrides& s = call_.target;
-    target_ = static_cast<O*>(call_.packed.buffers[2]) + n_ * s.batch + z_ * s.z + y_ * s.y + x_ * s.x;
-    in_place_ = Epilogue::kIdentity && s.x == 1 && count_ == kTile;
+  POLYPHASE_BLOCK void tile(int64_t y, int64_t x, O* target) {
+    y_ = y;
+    x_ = x;
+    target_ = target;
     if constexpr (kInner) {
-      if (count_ == kTile && inner_tile()) return;
+      if (in_registers_ && tile_in_registers(y, x)) return;
     }
+    tile_by_arrays();
+  }
+
+  POLYPHASE_ROW_LOOP void tile_by_arrays() {
     TileOf<P> positions[kAxes];
     positions_.tile(z_, y_, x_, count_, positions);
     if (!sampler_.taps().make(positions, positions_, call_.padding, call_.image, false)) {
@@ -79,22 +94,32 @@ class WarpWorker {
   }
 
 #if defined(__AVX2__)
-  using Inner = InnerTiles<Prologue, Filter>;
+  using Inner = std::conditional_t<__is_same(Filter, Cubic), CubicTiles<Prologue>, InnerTiles<Prologue, Filter>>;
   static constexpr bool kInner = Inner::kExists && kAxes == 2 && __is_same(P, float);
 
-  bool inner_tile() {
-    Vec<float> x[Inner::kBlocks], y[Inner::kBlocks];
-    if (!positions_.tile_in_lanes(y_, x_, x, y) || !inner_.locate(x, y)) return false;
-    const auto row = [this](int64_t c) { return row_of(c); };
-    const auto done = [this](int64_t c) {
-      if (!in_place_) store(c, rows_[c & 3]);
+  // False where some block has to be done by arrays.
+  POLYPHASE_BLOCK bool tile_in_registers(int64_t y, int64_t x) {
+    const auto start = positions_.enter_tile(y, x);
+    const auto positions = [&](int i, Vec<float>& out_x, Vec<float>& out_y) __attribute__((always_inline)) {
+      positions_.block(start, i, out_x, out_y);
     };
-    return inner_.sample(sampler_.image(), row, done);
+    if constexpr (Epilogue::kIdentity && !Sampler::kWeighted) {
+      // A nearest pixel takes so little that what follows would be a twentieth of it.
+      if (in_place_) return inner_.sample(positions, sampler_.image(), call_.channels, target_, call_.target.channel);
+    }
+    const int64_t at_once = in_place_ ? call_.channels : kRows, stride = in_place_ ? call_.target.channel : kTile;
+    for (int64_t from = 0; from < call_.channels; from += at_once) {
+      const int64_t count = std::min(at_once, call_.channels - from);
+      const auto* image = sampler_.image() + from * call_.image.channel;
+      if (!inner_.sample(positions, image, count, row_of(from), stride)) return false;
+      for (int64_t c = 0; !in_place_ && c < count; ++c) store(from + c, rows_[c]);
+    }
+    return true;
   }
 #else
-  using Inner = NoInnerTiles;
+  using Inner = Unused;
   static constexpr bool kInner = false;
-  bool inner_tile() { return false; }
+  bool tile_in_registers(int64_t, int64_t) { return false; }
 #endif
 
   void tile_of_pixels() {
@@ -114,7 +139,7 @@ class WarpWorker {
     if constexpr (Epilogue::kIdentity) {
       if (in_place_) return target_ + c * call_.target.channel;
     }
-    return rows_[c & 3];
+    return rows_[c % kRows];
   }
 
   void finish(int64_t c, V* row) {
@@ -166,12 +191,13 @@ class WarpWorker {
   const WarpCall& call_;
   Positions<G, P, kAxes> positions_;
   Sampler sampler_;
-  std::conditional_t<kInner, Inner, NoInnerTiles> inner_;
+  std::conditional_t<kInner, Inner, Unused> inner_;
+  const int count_;                        // pixels of a tile
+  const bool in_place_;                    // channels are made in the target
+  const bool in_registers_;                // tiles need no arrays, or most do not
   int64_t n_ = 0, z_ = 0, y_ = 0, x_ = 0;  // where the tile begins
-  int count_ = 0;                          // pixels of the tile
   O* target_ = nullptr;                    // its first channel
-  bool in_place_ = false;                  // channels are made in the target
-  alignas(64) V rows_[4][kTile];          // channel c in row c % 4, where not in place
+  alignas(64) V rows_[kRows][kTile];       // channel c in row c % kRows, where not in place
   alignas(64) O stored_[kTile];
   alignas(64) uint8_t tensor_rows_[kMaxOperands * kTile * kMostBytes];
 };

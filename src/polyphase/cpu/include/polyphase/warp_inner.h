@@ -5,18 +5,28 @@
 #pragma once
 
 #include "polyphase/positions.h"
+#include "polyphase/unroll.h"
 #include "polyphase/warp_pixels.h"
 #include "polyphase/warp_sample.h"
 
 namespace polyphase {
 
-// For what has no such tiles.
-struct NoInnerTiles {
+// Stands for what a kernel has no use for.
+struct Unused {
   template <class... Anything>
-  explicit NoInnerTiles(const Anything&...) {}
+  explicit Unused(const Anything&...) {}
+  bool can() const { return false; }
 };
 
 #if defined(__AVX2__)
+
+// A tile that nothing touches.
+inline bool store_zeros(int64_t channels, float* out, int64_t stride) {
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int i = 0; i < kTile; i += Vec<float>::kLanes) Vec<float>::zero().store(out + c * stride + i);
+  }
+  return true;
+}
 
 // Prologue: none, or bytes made floats. Of the nearest pixel, floats stand for any four bytes.
 template <class Prologue, class Filter>
@@ -30,7 +40,6 @@ class InnerTiles {
   static constexpr bool kBytes = __is_same(Prologue, Widened<uint8_t, float>);
   static constexpr bool kFloats = sizeof(S) == 4 && Prologue::kIdentity && (!kLinear || __is_same(S, float));
   static constexpr bool kExists = kLinear ? kBytes || kFloats : __is_same(Filter, Nearest) && kFloats;
-  static constexpr int kBlocks = kTile / Lanes::kLanes;
 
   InnerTiles(const WarpCall& call, const PixelAxis<float>& x, const PixelAxis<float>& y)
       : channels_(static_cast<int>(call.channels)),
@@ -41,7 +50,8 @@ class InnerTiles {
         y_end_(y.last),
         x_last_(static_cast<int32_t>(call.in_size[2] - 1)),
         y_last_(static_cast<int32_t>(call.in_size[1] - 1)),
-        padding_(call.padding) {
+        padding_(call.padding),
+        pixel_squares_(channels_) {
     const bool pixels = kLinear && call.channels > 1 && call.channels <= 4 && call.image.channel == 1;
     way_ = kNone;
     if (pixels && call.image.x == call.channels) {
@@ -49,9 +59,12 @@ class InnerTiles {
     } else if (!pixels && (!kLinear || call.image.x == 1)) {
       way_ = kPlanes;
     }
-    if (!kLinear) return;
+    if (!kLinear) {
+      if (padding_ == kReflection) way_ = kNone;
+      return;
+    }
     // Reading a few elements beyond a tap is reading the next row's, but not from the last row.
-    const int64_t beyond = kBytes ? 3 : way_ == kPixels ? PixelPairs::kReads - 1 - call.channels : 0;
+    const int64_t beyond = kBytes ? 3 : way_ == kPixels && PixelSquares::kReadsBeyond ? 7 - call.channels : 0;
     const int64_t rows = call.in_size[1], last = (call.in_size[2] - 1) * call.image.x;
     const int64_t within = (rows - 1) * call.image.y + last + (way_ == kPixels ? call.channels - 1 : 0);
     reads_beyond_ = beyond > 0;
@@ -60,78 +73,129 @@ class InnerTiles {
     if (rows < (reads_beyond_ ? 3 : 2) || call.in_size[2] < 2) way_ = kNone;
   }
 
-  // Finds the taps of the pixels at these positions; false where that is for others to do.
-  bool locate(const Lanes (&x)[kBlocks], const Lanes (&y)[kBlocks]) {
-    if (way_ == kNone) return false;
-    return kLinear ? locate_pairs(x, y) : locate_nearest(x, y);
-  }
+  // Whether there are tiles that can be done here.
+  bool can() const { return way_ != kNone; }
 
-  // All channels of the located tile; row(c) is where channel c is made, done(c) is told when it is. False where a value
+  // A tile at these positions: so many channels, one row of `out` each. False where it is for others to do; or where a value
   // came out NaN: a tap of weight 0 may be the reason.
-  template <class Row, class Done>
-  bool sample(const S* image, Row row, Done done) {
-    if constexpr (kLinear) {
-      if (way_ == kPixels) {
-        float* rows[4] = {};
-        for (int c = 0; c < channels_; ++c) rows[c] = row(c);
-        const bool numbers = sample_pixels(image, rows);
-        for (int c = 0; numbers && c < channels_; ++c) done(c);
-        return numbers;
+  template <class Positions>
+  POLYPHASE_BLOCK bool sample(const Positions& positions, const S* image, int64_t channels, V* out, int64_t stride) {
+    if constexpr (!kLinear) {
+      pick(positions, reinterpret_cast<const float*>(image), channels, reinterpret_cast<float*>(out), stride);
+      return true;
+    } else {
+      const bool kept = !kBytes && way_ == kPixels;
+      bool touch = false;
+      for (int i = 0; i < kTile; i += Lanes::kLanes) {
+        Lanes x, y;
+        positions(i, x, y);
+        Squares squares;
+        if (!locate(x, y, squares)) return false;
+        touch |= squares.touch;
+        if (kept) {
+          keep(squares, i);
+        } else if (!sample_block(squares, image, channels, out + i, stride)) {
+          return false;
+        }
       }
+      if constexpr (!kBytes) {
+        if (kept && !touch) return store_zeros(channels, out, stride);
+        if (kept) {
+          prefetch_right(image, squares_.first, 2);
+          return pixel_squares_.sum(squares_, image, y_stride_, out, stride);
+        }
+      }
+      return true;
     }
-    for (int c = 0; c < channels_; ++c, image += channel_stride_) {
-      if (!sample_plane(image, reinterpret_cast<float*>(row(c)))) return false;
-      done(c);
-    }
-    return true;
   }
 
  private:
   enum Way { kNone, kPlanes, kPixels };
-  struct Block {
-    Index first;                       // nearest: of the tap; bilinear: of the upper left of 2 x 2 pixels inside the image
-    Index inside;                      // nearest: all bits where the tap is inside the image
-    Lanes left, right, above, below;  // bilinear: weights of columns and rows
-  };
   // Where pairs lie along one axis.
   struct Pairs {
-    Index place;
+    Index place;          // of the first
     Lanes first, second;  // weights
-    bool touch, numbers;  // some of them have a weight; all positions are finite
+    Lanes::Mask touched;  // one of them has a weight
+    bool numbers;         // all positions are finite
+  };
+  // 2 x 2 pixels inside the image: the upper left one, and the weights of columns and rows.
+  struct Squares {
+    Index first;
+    Lanes left, right, above, below;
+    bool touch;  // some pixel has a weight
   };
 
-  bool locate_pairs(const Lanes (&x)[kBlocks], const Lanes (&y)[kBlocks]) {
-    const Lanes zero = Lanes::zero(), one = Lanes::broadcast(1);
-    const Lanes x_end = Lanes::broadcast(x_end_), y_end = Lanes::broadcast(y_end_);
-    bool inside = true;
-    for (int b = 0; b < kBlocks; ++b) inside &= x[b].lies_between(zero, x_end) && y[b].lies_between(zero, y_end);
-    if (!inside) return padding_ != kReflection && locate_at_borders(x, y);
-    for (int b = 0; b < kBlocks; ++b) {
-      const Index column = Lanes::truncated(x[b]), row = Lanes::truncated(y[b]);
-      Block& block = blocks_[b];
-      block.first = Lanes::sum(Lanes::times(column, x_stride_), Lanes::times(row, y_stride_));
-      block.right = x[b].minus(Lanes::of_index(column));
-      block.below = y[b].minus(Lanes::of_index(row));
-      block.left = one.minus(block.right);
-      block.above = one.minus(block.below);
+  // A position too great for an integer, or no number, becomes the least one, which is outside. All blocks at once: there
+  // is little to do for each, and much to wait for.
+  template <class Positions>
+  POLYPHASE_BLOCK void pick(const Positions& positions, const float* plane, int64_t channels, float* out,
+                            int64_t stride) const {
+    constexpr int kBlocks = kTile / Lanes::kLanes;
+    Index place[kBlocks];
+    Lanes::Mask inside[kBlocks];
+    repeat<kBlocks>([&](auto b) __attribute__((always_inline)) {
+      Lanes x, y;
+      positions(b * Lanes::kLanes, x, y);
+      if (padding_ == kBorder) {
+        x = x.clamped(Lanes::broadcast(x_end_));
+        y = y.clamped(Lanes::broadcast(y_end_));
+      }
+      const Index column = Lanes::nearest(x), row = Lanes::nearest(y);
+      place[b] = Lanes::sum(Lanes::times(column, x_stride_), Lanes::times(row, y_stride_));
+      inside[b] = Lanes::both(Lanes::within(column, x_last_), Lanes::within(row, y_last_));
+    });
+    int64_t c = 0;
+    for (; channel_stride_ == 1 && c + 2 <= channels; c += 2, plane += 2, out += 2 * stride) {
+      repeat<kBlocks>([&](auto b) __attribute__((always_inline)) {
+        const Lanes::Pair pair = Lanes::gather_pairs(plane, Lanes::kept(place[b], inside[b]));
+        pair.first.where(inside[b]).store(out + b * Lanes::kLanes);
+        pair.second.where(inside[b]).store(out + stride + b * Lanes::kLanes);
+      });
+    }
+    for (; c < channels; ++c, plane += channel_stride_, out += stride) {
+      repeat<kBlocks>([&](auto b) __attribute__((always_inline)) {
+        Lanes::gather(plane, place[b], inside[b]).store(out + b * Lanes::kLanes);
+      });
+    }
+  }
+
+  // False where that is for others to do.
+  POLYPHASE_BLOCK bool locate(Lanes x, Lanes y, Squares& squares) const {
+    const bool inside = x.lies_between(Lanes::zero(), Lanes::broadcast(x_end_)) &&
+                        y.lies_between(Lanes::zero(), Lanes::broadcast(y_end_));
+    if (!inside && padding_ == kReflection) return false;
+    const Pairs columns = inside ? inner_pairs(x) : pairs(x, x_last_), rows = inside ? inner_pairs(y) : pairs(y, y_last_);
+    const Index first = Lanes::sum(Lanes::times(columns.place, x_stride_), Lanes::times(rows.place, y_stride_));
+    squares = {first, columns.first, columns.second, rows.first, rows.second, true};
+    if (inside) return true;
+    const bool readable = !reads_beyond_ || Lanes::all(Lanes::within(rows.place, y_last_ - 2));
+    squares.touch = Lanes::any(Lanes::both(columns.touched, rows.touched));
+    return columns.numbers && rows.numbers && readable;
+  }
+
+  POLYPHASE_BLOCK bool sample_block(const Squares& squares, const S* image, int64_t channels, float* out,
+                                    int64_t stride) const {
+    if (!squares.touch) {
+      for (int64_t c = 0; c < channels; ++c) Lanes::zero().store(out + c * stride);
+      return true;
+    }
+    if constexpr (kBytes) {
+      if (way_ == kPixels) return sample_byte_pixels(image, squares, out, stride);
+    }
+    for (int64_t c = 0; c < channels; ++c, image += channel_stride_, out += stride) {
+      const Lanes upper = across(image, squares.first, squares);
+      const Lanes lower = across(image, Lanes::advance(squares.first, y_stride_), squares);
+      const Lanes sum = weighted(upper, squares.above, lower, squares.below);
+      if (!kBytes && sum.has_nan()) return false;
+      sum.store(out);
     }
     return true;
   }
 
-  bool locate_at_borders(const Lanes (&x)[kBlocks], const Lanes (&y)[kBlocks]) {
-    bool touch = false;
-    for (int b = 0; b < kBlocks; ++b) {
-      const Pairs columns = pairs(x[b], x_last_), rows = pairs(y[b], y_last_);
-      const bool readable = !reads_beyond_ || Lanes::all(Lanes::within(rows.place, y_last_ - 2));
-      if (!columns.numbers || !rows.numbers || !readable) return false;
-      touch |= columns.touch && rows.touch;
-      blocks_[b].first = Lanes::sum(Lanes::times(columns.place, x_stride_), Lanes::times(rows.place, y_stride_));
-      blocks_[b].left = columns.first;
-      blocks_[b].right = columns.second;
-      blocks_[b].above = rows.first;
-      blocks_[b].below = rows.second;
-    }
-    return touch;
+  static Pairs inner_pairs(Lanes position) {
+    const Index place = Lanes::truncated(position);
+    const Lanes fraction = position.minus(Lanes::of_index(place));
+    return {place, Lanes::broadcast(1).minus(fraction), fraction, Lanes::Mask(), true};
   }
 
   // Positions within a pixel outside have one tap inside: the pair's first before the image, its second after it.
@@ -140,43 +204,12 @@ class InnerTiles {
     const Lanes floor = position.floor();
     const Lanes fraction = position.minus(floor), rest = Lanes::broadcast(1).minus(fraction);
     const Index place = Lanes::truncated(floor);
-    const Index inside = Lanes::within(place, last - 1), before = Lanes::equal(place, -1), after = Lanes::equal(place, last);
-    const Index to_last = Lanes::both(after, Lanes::advance(place, -1));
-    return {Lanes::sum(Lanes::both(inside, place), to_last), rest.where(inside).plus(fraction.where(before)),
-            fraction.where(inside).plus(rest.where(after)), Lanes::any(Lanes::sum(Lanes::sum(inside, before), after)),
+    using Mask = Lanes::Mask;
+    const Mask inside = Lanes::within(place, last - 1), before = Lanes::equal(place, -1), after = Lanes::equal(place, last);
+    const Index to_last = Lanes::kept(Lanes::advance(place, -1), after);
+    return {Lanes::sum(Lanes::kept(place, inside), to_last), rest.where(inside).plus(fraction.where(before)),
+            fraction.where(inside).plus(rest.where(after)), Lanes::either(Lanes::either(inside, before), after),
             !fraction.has_nan()};
-  }
-
-  // A position too great for an integer, or no number, becomes the least one, which is outside.
-  bool locate_nearest(const Lanes (&x)[kBlocks], const Lanes (&y)[kBlocks]) {
-    if (padding_ == kReflection) return false;
-    const Lanes x_end = Lanes::broadcast(x_end_), y_end = Lanes::broadcast(y_end_);
-    for (int b = 0; b < kBlocks; ++b) {
-      const Index column = Lanes::nearest(padding_ == kBorder ? x[b].clamped(x_end) : x[b]);
-      const Index row = Lanes::nearest(padding_ == kBorder ? y[b].clamped(y_end) : y[b]);
-      const Index offset = Lanes::sum(Lanes::times(column, x_stride_), Lanes::times(row, y_stride_));
-      blocks_[b].inside = Lanes::both(Lanes::within(column, x_last_), Lanes::within(row, y_last_));
-      blocks_[b].first = Lanes::both(offset, blocks_[b].inside);
-    }
-    return true;
-  }
-
-  bool sample_plane(const S* plane, float* out) const {
-    bool numbers = true;
-    for (int b = 0; b < kBlocks; ++b) {
-      const Block& block = blocks_[b];
-      if constexpr (kLinear) {
-        const Lanes upper = across(plane, block.first, block);
-        const Lanes lower = across(plane, Lanes::advance(block.first, y_stride_), block);
-        const Lanes sum = weighted(upper, block.above, lower, block.below);
-        if (!kBytes) numbers &= !sum.has_nan();
-        sum.store(out + b * Lanes::kLanes);
-      } else {
-        const Lanes values = Lanes::gather(reinterpret_cast<const float*>(plane), block.first);
-        values.where(block.inside).store(out + b * Lanes::kLanes);
-      }
-    }
-    return numbers;
   }
 
   static Lanes weighted(Lanes first, Lanes first_weight, Lanes second, Lanes second_weight) {
@@ -184,56 +217,34 @@ class InnerTiles {
   }
 
   // A row of the taps in a plane.
-  static Lanes across(const S* plane, Index first, const Block& block) {
+  static Lanes across(const S* plane, Index first, const Squares& squares) {
     if constexpr (kBytes) {
       const Index bytes = Lanes::gather_bytes(plane, first);
-      return weighted(Lanes::byte(bytes, 0), block.left, Lanes::byte(bytes, 1), block.right);
+      return weighted(Lanes::byte(bytes, 0), squares.left, Lanes::byte(bytes, 1), squares.right);
     } else {
       const Lanes::Pair pair = Lanes::gather_pairs(plane, first);
-      return weighted(pair.first, block.left, pair.second, block.right);
+      return weighted(pair.first, squares.left, pair.second, squares.right);
     }
   }
 
-  bool sample_pixels(const S* image, float* const (&rows)[4]) {
-    if constexpr (kBytes) {
-      for (int b = 0; b < kBlocks; ++b) sample_byte_pixels(image, blocks_[b], b * Lanes::kLanes, rows);
-      return true;
-    } else {
-      return sample_float_pixels(image, rows);
-    }
-  }
-
-  void sample_byte_pixels(const uint8_t* image, const Block& block, int i, float* const (&rows)[4]) const {
-    const Index second = Lanes::advance(block.first, y_stride_);
-    const Index a = Lanes::gather_bytes(image, block.first), b = Lanes::gather_bytes(image + x_stride_, block.first);
+  bool sample_byte_pixels(const uint8_t* image, const Squares& squares, float* out, int64_t stride) const {
+    const Index second = Lanes::advance(squares.first, y_stride_);
+    const Index a = Lanes::gather_bytes(image, squares.first), b = Lanes::gather_bytes(image + x_stride_, squares.first);
     const Index c = Lanes::gather_bytes(image, second), d = Lanes::gather_bytes(image + x_stride_, second);
     for (int l = 0; l < channels_; ++l) {
-      const Lanes upper = weighted(Lanes::byte(a, l), block.left, Lanes::byte(b, l), block.right);
-      const Lanes lower = weighted(Lanes::byte(c, l), block.left, Lanes::byte(d, l), block.right);
-      weighted(upper, block.above, lower, block.below).store(rows[l] + i);
+      const Lanes upper = weighted(Lanes::byte(a, l), squares.left, Lanes::byte(b, l), squares.right);
+      const Lanes lower = weighted(Lanes::byte(c, l), squares.left, Lanes::byte(d, l), squares.right);
+      weighted(upper, squares.above, lower, squares.below).store(out + l * stride);
     }
+    return true;
   }
 
-  bool sample_float_pixels(const float* image, float* const (&rows)[4]) {
-    for (int b = 0; b < kBlocks; ++b) {
-      const Block& block = blocks_[b];
-      const Lanes zero = Lanes::zero();
-      const int i = b * Lanes::kLanes;
-      Lanes::store_index(block.first, pixels_.first + i);
-      multiply_add(block.above, block.left, zero).store(pixels_.weight[0] + i);
-      multiply_add(block.above, block.right, zero).store(pixels_.weight[1] + i);
-      multiply_add(block.below, block.left, zero).store(pixels_.weight[2] + i);
-      multiply_add(block.below, block.right, zero).store(pixels_.weight[3] + i);
-    }
-    const PixelPairs pairs(channels_);
-    inner_quads_to_rows(channels_, pixels_, rows, [&](int i, Quad weights) __attribute__((always_inline)) {
-      return pairs.sum(image + pixels_.first[i], y_stride_, weights);
-    });
-    bool numbers = true;
-    for (int c = 0; c < channels_; ++c) {
-      for (int i = 0; i < kTile; i += Lanes::kLanes) numbers &= !Lanes::load(rows[c] + i).has_nan();
-    }
-    return numbers;
+  void keep(const Squares& squares, int i) {
+    Lanes::store_index(squares.first, squares_.first + i);
+    Lanes{squares.above.v * squares.left.v}.store(squares_.weight[0] + i);
+    Lanes{squares.above.v * squares.right.v}.store(squares_.weight[1] + i);
+    Lanes{squares.below.v * squares.left.v}.store(squares_.weight[2] + i);
+    Lanes{squares.below.v * squares.right.v}.store(squares_.weight[3] + i);
   }
 
   Way way_;
@@ -244,11 +255,8 @@ class InnerTiles {
   int32_t x_last_, y_last_;
   int64_t padding_;
   bool reads_beyond_ = false;  // a few elements, which the last row does not have
-  Block blocks_[kBlocks];
-  struct {
-    alignas(64) int32_t first[kTile];
-    alignas(64) float weight[4][kTile];
-  } pixels_;
+  std::conditional_t<kLinear && kFloats, PixelSquares, Unused> pixel_squares_;
+  SquareTaps squares_;  // of a tile of pixels of floats
 };
 
 #endif

@@ -35,17 +35,6 @@ POLYPHASE_BLOCK Quad sum_pixel(const S* image, const Taps& taps, int i, Load loa
   return {even.v + odd.v};
 }
 
-// Four pixels of 2 x 2 inner taps at a time: `pixel(i, weights)` is given the weights of pixel i's taps.
-template <class Taps, class Pixel>
-POLYPHASE_BLOCK void inner_quads_to_rows(int channels, const Taps& taps, float* const (&rows)[4], Pixel pixel) {
-  for (int i = 0; i < kTile; i += 4) {
-    Quad a = Quad::load(taps.weight[0] + i), b = Quad::load(taps.weight[1] + i);
-    Quad c = Quad::load(taps.weight[2] + i), d = Quad::load(taps.weight[3] + i);
-    transpose(a, b, c, d);
-    store_channels(pixel(i, a), pixel(i + 1, b), pixel(i + 2, c), pixel(i + 3, d), i, channels, rows);
-  }
-}
-
 #if defined(__AVX2__)
 
 // Pixels of bytes, all four of which can be read: many pixels at a time, each gathered as one number.
@@ -74,12 +63,108 @@ inline void sum_byte_pixels(const uint8_t* image, int channels, const Taps& taps
 
 #if defined(__AVX2__)
 
-// 2 x 2 inner taps: two neighbouring pixels of up to four channels fill a vector of eight.
-class PixelPairs {
- public:
-  static constexpr int kReads = 8;  // elements from the first tap on, in both rows
+// Asks for what the tile to the right will read, which comes a band of tiles later: it lies about as far from this tile's
+// last pixel as this tile does from its first. Every so many pixels are enough: other rows' tiles ask for what is between.
+POLYPHASE_BLOCK void prefetch_right(const float* image, const int32_t (&first)[kTile], int every) {
+  const float* last = image + (first[kTile - 1] - first[0]);
+  for (int i = 0; i < kTile; i += every) __builtin_prefetch(last + first[i]);
+}
 
-  explicit PixelPairs(int channels) {
+#endif
+
+// The 2 x 2 taps of a tile's pixels, all of them inside the image.
+struct SquareTaps {
+  alignas(64) int32_t first[kTile];    // the upper left one's offset
+  alignas(64) float weight[4][kTile];  // row by row
+};
+
+#if defined(__AVX512F__)
+
+// Four taps of up to four channels in a vector, two of them from lane 0 on and two from another: the weights of a tile's
+// pixels, four of which are summed at a time.
+class TapFours {
+ public:
+  using Lanes = Vec<float>;
+  using Index = Lanes::Index;
+
+  TapFours(int channels, int third_tap) : channels_(channels) {
+    alignas(64) int32_t tap[16], half[2][16], quarter[2][16];
+    for (int l = 0; l < 16; ++l) {
+      const int pixel = l % 4, channel = l / 4;
+      tap[l] = (l < third_tap ? l / channels : 2 + (l - third_tap) / channels) & 3;
+      half[0][l] = l < 2 * channels ? l : Lanes::kLanes + l - 2 * channels;
+      half[1][l] = half[0][l] + third_tap;
+      quarter[0][l] = pixel / 2 * Lanes::kLanes + pixel % 2 * 2 * channels + channel;
+      quarter[1][l] = quarter[0][l] + channels;
+    }
+    tap_ = Lanes::load_index(tap);
+    for (int k = 0; k < 2; ++k) {
+      half_[k] = Lanes::load_index(half[k]);
+      quarter_[k] = Lanes::load_index(quarter[k]);
+    }
+  }
+
+  // A tile; taps(i) are those of pixel i, unweighted. False where a value came out NaN.
+  template <class Taps>
+  POLYPHASE_BLOCK bool sum(const float (&weights)[4][kTile], Taps taps, float* out, int64_t stride) const {
+    bool numbers = true;
+    for (int i = 0; i < kTile; i += Lanes::kLanes) {
+      Lanes a = Lanes::load(weights[0] + i), b = Lanes::load(weights[1] + i);
+      Lanes c = Lanes::load(weights[2] + i), d = Lanes::load(weights[3] + i);
+      transpose_fours(a, b, c, d);
+      for (int j = 0; j < Lanes::kLanes; j += 4) {
+        const Index whose = Lanes::advance(tap_, j);
+        const auto weighted = [&](int k, Lanes w) __attribute__((always_inline)) {
+          return Lanes{taps(i + j + k).v * w.permuted(whose).v};
+        };
+        const Lanes two = added(weighted(0, a), weighted(1, b), half_), other = added(weighted(2, c), weighted(3, d), half_);
+        const Lanes sum = added(two, other, quarter_);
+        numbers &= !sum.has_nan();
+        sum.store_fours(channels_, out + i + j, stride);
+      }
+    }
+    return numbers;
+  }
+
+ private:
+  POLYPHASE_BLOCK static Lanes added(Lanes x, Lanes y, const Index (&places)[2]) {
+    return {x.permuted(places[0], y).v + x.permuted(places[1], y).v};
+  }
+
+  int channels_;
+  Index tap_;         // lane by lane: the tap it belongs to
+  Index half_[2];     // of two pixels: the first two taps, and the others
+  Index quarter_[2];  // of two such sums: the first taps, channel by channel, and the others
+};
+
+class PixelSquares {
+ public:
+  static constexpr bool kReadsBeyond = false;
+
+  explicit PixelSquares(int channels) : channels_(channels), fours_(channels, kHalf) {}
+
+  POLYPHASE_BLOCK bool sum(const SquareTaps& taps, const float* image, int64_t y_stride, float* out, int64_t stride) const {
+    const auto pixel = [&](int i) __attribute__((always_inline)) {
+      const float* first = image + taps.first[i];
+      return Vec<float>::load_halves(first, first + y_stride, 2 * channels_);
+    };
+    return fours_.sum(taps.weight, pixel, out, stride);
+  }
+
+ private:
+  static constexpr int kHalf = Vec<float>::kLanes / 2;
+  int channels_;
+  TapFours fours_;
+};
+
+#elif defined(__AVX2__)
+
+// Two neighbouring pixels of up to four channels fill a vector.
+class PixelSquares {
+ public:
+  static constexpr bool kReadsBeyond = true;  // eight elements of a row from the first tap on
+
+  explicit PixelSquares(int channels) : channels_(channels) {
     alignas(32) int32_t above[8], below[8], second[8];
     for (int l = 0; l < 8; ++l) {
       above[l] = l / channels & 1;
@@ -91,95 +176,35 @@ class PixelPairs {
     second_ = _mm256_load_si256(reinterpret_cast<const __m256i*>(second));
   }
 
-  POLYPHASE_BLOCK Quad sum(const float* first, int64_t stride, Quad weights) const {
+  bool sum(const SquareTaps& taps, const float* image, int64_t y_stride, float* out, int64_t stride) const {
+    float* const rows[4] = {out, out + stride, out + 2 * stride, out + 3 * stride};
+    for (int i = 0; i < kTile; i += 4) {
+      Quad a = Quad::load(taps.weight[0] + i), b = Quad::load(taps.weight[1] + i);
+      Quad c = Quad::load(taps.weight[2] + i), d = Quad::load(taps.weight[3] + i);
+      transpose(a, b, c, d);
+      const auto pixel = [&](int j, Quad weights) __attribute__((always_inline)) {
+        return sum_pixel(image + taps.first[i + j], y_stride, weights);
+      };
+      store_channels(pixel(0, a), pixel(1, b), pixel(2, c), pixel(3, d), i, channels_, rows);
+    }
+    bool numbers = true;
+    for (int c = 0; c < channels_; ++c) {
+      for (int i = 0; i < kTile; i += Vec<float>::kLanes) numbers &= !Vec<float>::load(rows[c] + i).has_nan();
+    }
+    return numbers;
+  }
+
+ private:
+  POLYPHASE_BLOCK Quad sum_pixel(const float* first, int64_t y_stride, Quad weights) const {
     const __m256 all = _mm256_castps128_ps256(weights.v);
     __m256 sum = _mm256_mul_ps(_mm256_loadu_ps(first), _mm256_permutevar8x32_ps(all, above_));
-    sum = _mm256_fmadd_ps(_mm256_loadu_ps(first + stride), _mm256_permutevar8x32_ps(all, below_), sum);
+    sum = _mm256_fmadd_ps(_mm256_loadu_ps(first + y_stride), _mm256_permutevar8x32_ps(all, below_), sum);
     return {_mm256_castps256_ps128(_mm256_add_ps(sum, _mm256_permutevar8x32_ps(sum, second_)))};
   }
 
- private:
+  int channels_;
   __m256i above_, below_, second_;  // lane by lane: whose weight it takes, and what is added to it
 };
-
-#endif
-
-#if defined(__AVX512F__)
-
-// 4 x 4 taps that lie inside: four neighbouring pixels of up to four channels fill a vector.
-class PixelFours {
- public:
-  explicit PixelFours(int channels) : channels_(channels) {
-    alignas(64) int32_t tap[16], half[16], quarter[16];
-    for (int l = 0; l < 16; ++l) {
-      tap[l] = l / channels;
-      half[l] = l + 2 * channels;
-      quarter[l] = l + channels;
-    }
-    tap_ = Vec<float>::load_index(tap);
-    half_ = Vec<float>::load_index(half);
-    quarter_ = Vec<float>::load_index(quarter);
-  }
-
-  template <class Taps>
-  POLYPHASE_BLOCK Quad sum(const float* image, const Taps& taps, int64_t stride, int i, Quad columns) const {
-    using Lanes = Vec<float>;
-    const auto& y = taps.axes[1];
-    image += taps.axes[0].offset[0][i] + y.offset[0][i];
-    const auto row = [&](int k) { return Lanes::load_first(image + k * stride, 4 * channels_); };
-    Lanes sum = {row(0).v * y.weight[0][i]};
-    sum = multiply_add(row(1), Lanes::broadcast(y.weight[1][i]), sum);
-    sum = multiply_add(row(2), Lanes::broadcast(y.weight[2][i]), sum);
-    sum = multiply_add(row(3), Lanes::broadcast(y.weight[3][i]), sum);
-    sum = multiply_add(sum, Lanes::of_quad(columns.v).permuted(tap_), Lanes::zero());
-    sum = {sum.v + sum.permuted(half_).v};
-    sum = {sum.v + sum.permuted(quarter_).v};
-    return {sum.quad()};
-  }
-
- private:
-  int channels_;
-  Vec<float>::Index tap_, half_, quarter_;  // lane by lane: the tap it belongs to, and what is added to it
-};
-
-// Four pixels, wherever their taps are.
-template <class Taps>
-POLYPHASE_ROW_LOOP void sum_anywhere(const float* image, int channels, const Taps& taps, int i, float* const (&rows)[4]) {
-  const auto &x = taps.axes[0], &y = taps.axes[1];
-  for (int j = i; j < i + 4; ++j) {
-    Quad sum = {Quad::Register{} + taps.of_nothing(j)};
-    for (int row = 0; row < (taps.touched[j] ? 4 : 0); ++row) {
-      const float* from = image + y.offset[row][j];
-      Quad across = Quad::zero();
-      for (int k = 0; k < 4; ++k) {
-        across = multiply_add(Quad::load_first(from + x.offset[k][j], channels), x.weight[k][j], across);
-      }
-      sum = multiply_add(across, y.weight[row][j], sum);
-    }
-    for (int c = 0; c < channels; ++c) rows[c][j] = sum.v[c];
-  }
-}
-
-template <class Taps>
-inline void pixel_fours_to_rows(const float* image, int channels, const Taps& taps, float* const (&rows)[4]) {
-  const auto& x = taps.axes[0];
-  const int64_t stride = taps.stride[1];
-  const PixelFours fours(channels);
-  for (int i = 0; i < kTile; i += 4) {
-    if (!taps.inner && !taps.four_inside(i)) {
-      sum_anywhere(image, channels, taps, i, rows);
-      continue;
-    }
-    Quad a = Quad::load(x.weight[0] + i), b = Quad::load(x.weight[1] + i);
-    Quad c = Quad::load(x.weight[2] + i), d = Quad::load(x.weight[3] + i);
-    transpose(a, b, c, d);
-    a = fours.sum(image, taps, stride, i, a);
-    b = fours.sum(image, taps, stride, i + 1, b);
-    c = fours.sum(image, taps, stride, i + 2, c);
-    d = fours.sum(image, taps, stride, i + 3, d);
-    store_channels(a, b, c, d, i, channels, rows);
-  }
-}
 
 #endif
 

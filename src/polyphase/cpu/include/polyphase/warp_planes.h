@@ -93,6 +93,8 @@ inline void sum_byte_rows(const Planes<uint8_t>& planes, const Taps& taps) {
 
 #endif
 
+#if !defined(__AVX2__)
+
 // The four columns of 4 x 4 taps that lie inside, each summed over its rows.
 template <class Taps>
 POLYPHASE_BLOCK Quad sum_columns(const float* plane, const Taps& taps, int64_t stride, int i) {
@@ -146,5 +148,7 @@ inline void sum_fours(const Planes<float>& planes, const Taps& taps) {
     }
   }
 }
+
+#endif
 
 }  // namespace polyphase

@@ -120,11 +120,6 @@ class WarpSampler {
   void sample_quads(V* const (&rows)[4]) {
     if constexpr (kQuads) {
       const int channels = static_cast<int>(call_.channels);
-#if defined(__AVX512F__)
-      if constexpr (kFloats && Filter::kTaps == 4) {
-        if (call_.image.x == channels) return pixel_fours_to_rows(image_n_, channels, taps_, rows);
-      }
-#endif
       const bool whole = taps_.furthest() <= last_quad_;
 #if defined(__AVX2__)
       if constexpr (kBytes) {
@@ -157,7 +152,13 @@ class WarpSampler {
   }
 
  private:
-  static constexpr bool kPlanar = kAxes == 2 && (kWeighted ? kFloats : sizeof(S) == 4 && Prologue::kIdentity);
+#if defined(__AVX2__)
+  static constexpr bool kFours = false;  // all but some borders are done by warp_cubic.h
+#else
+  static constexpr bool kFours = true;
+#endif
+  static constexpr bool kPlanar = kAxes == 2 && (kWeighted ? kFloats : sizeof(S) == 4 && Prologue::kIdentity) &&
+                                  (Filter::kTaps < 4 || kFours);
 
   template <class T>
   void sample_planes_of(int64_t c, int count, V* const (&rows)[4]) {
@@ -185,7 +186,9 @@ class WarpSampler {
     } else if constexpr (Filter::kTaps == 2) {
       sum_pairs<kCount>(planes, taps_);
     } else {
+#if !defined(__AVX2__)
       sum_fours<kCount>(planes, taps_);
+#endif
     }
   }
 
