@@ -145,7 +145,7 @@ def test_affine_warps_of_many_sizes(function: Callable[..., Tensor], needs_gradi
             wanted, found = (
                 torch.autograd.grad(output, inputs, incoming) for output, inputs in zip((want, got), given, strict=True)
             )
-            torch.testing.assert_close(found[0], wanted[0], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(found[0], wanted[0], rtol=1e-3, atol=1e-4)
             torch.testing.assert_close(found[1], wanted[1], rtol=1e-3, atol=1e-3)
     assert graphs() == 2
     assert polyphase.stats()["kernels_built"] == built
