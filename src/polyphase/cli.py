@@ -1,4 +1,5 @@
-"""The command line, `polyphase bench | compare | report | env | cache`: options are read, and others do the work."""
+"""The command line, `polyphase bench | compare | report | explain | env | cache`: it reads options, others do the
+work."""
 
 from __future__ import annotations
 
@@ -144,6 +145,23 @@ def write_report(
 
     report.write([results.load(path) for path in files], output)
     typer.echo(f"report: {output}")
+
+
+@app.command("explain")
+def explain_function(
+    target: Annotated[str, typer.Argument(help="SCRIPT.py:FUNCTION; its inputs come from make_inputs() beside it")],
+    backend: Annotated[str, typer.Option(help="polyphase or inductor")] = "polyphase",
+    json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+    save: Annotated[Path | None, typer.Option(help="a folder for every kernel as a file that runs")] = None,
+) -> None:
+    """Which kernels a function becomes, what was fused, what was not and why."""
+    from polyphase.explaining import run, scripts
+
+    function, inputs = scripts.load(target)
+    explanation = run.explain(function, backend)(*inputs)
+    typer.echo(explanation.to_json() if json else str(explanation))
+    for path in explanation.save(save) if save else ():
+        typer.echo(f"saved {path}", err=True)
 
 
 @app.command()

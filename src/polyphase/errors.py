@@ -107,6 +107,10 @@ class NotSupportedError(PolyphaseError, NotImplementedError):
     """A mode, rank, dtype or device that has no kernel, neither ours nor PyTorch's."""
 
 
+class ScriptError(PolyphaseError, ValueError):
+    """A file or function that `polyphase explain` cannot find, or that lacks its inputs."""
+
+
 class WrongOptionError(PolyphaseError, RuntimeError):
     """An option of `torch.compile(backend="polyphase")` that does not exist, or a value it cannot have."""
 

@@ -167,7 +167,6 @@ REGROUPED: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.xfail(reason="maps of the new channels are taken for maps of the image's", strict=True)
 @pytest.mark.parametrize("name", REGROUPED)
 def test_channels_regrouped_and_then_flipped(name: str) -> None:
     x = torch.rand(1, 4, 5, 6)

@@ -83,18 +83,7 @@ def test_accelerated_backward(name: str, dtype: torch.dtype) -> None:
     assert accelerated_failures(cases(name, dtype), backward=True) == []
 
 
-BICUBIC = "interpolate-bicubic-f32"
-
-
-@pytest.mark.parametrize(
-    "group",
-    [
-        pytest.param(group, marks=pytest.mark.xfail(reason="other strides of gradients of one channel", strict=True))
-        if group == BICUBIC
-        else group
-        for group in SMALL
-    ],
-)
+@pytest.mark.parametrize("group", SMALL)
 def test_our_samples_accelerated(group: str) -> None:
     found = [case_of(sample) for sample in SMALL[group]]
     assert accelerated_failures(found, backward=False) == []
@@ -137,18 +126,7 @@ ERRORS: dict[str, Callable[[], Tensor]] = {
 }
 
 
-TAKEN = ("area of bytes", "antialiased half", "reflect of bool")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason="eager refuses it, our kernels do not", strict=True))
-        if name in TAKEN
-        else name
-        for name in ERRORS
-    ],
-)
+@pytest.mark.parametrize("name", ERRORS)
 def test_errors_are_eagers_where_accelerated(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -23,6 +23,7 @@ from polyphase.arguments.warping import COORDINATES
 from polyphase.compile.recognise import Call, Sampling, Warped, aten_readers
 from polyphase.cpu import launch, launch_warp
 from polyphase.cpu.launch import facts
+from polyphase.cpu.layout import dense_strides
 from polyphase.errors import PolyphaseError
 from polyphase.plain import DTYPES
 from polyphase.sampling.axis_maps import AxisMap
@@ -149,7 +150,7 @@ def _argument(key: Any) -> Any:
 def _sampled(op: OpOverload, args: Sequence[Any]) -> Callable[..., Any] | None:
     image = args[0]
     sampling: Sampling | None = aten_readers()[op](Call(op, args, {}), lambda size: size)
-    if sampling is None or image.dtype not in DTYPES or 0 in image.shape or not _has_rank(op, image):
+    if sampling is None or 0 in image.shape or not (_has_rank(op, image) and _has_dtype(op, image.dtype)):
         return None
     if isinstance(sampling, Warped):
         if image.dtype not in COORDINATES or sampling.coordinates.dtype not in COORDINATES[image.dtype]:
@@ -157,8 +158,6 @@ def _sampled(op: OpOverload, args: Sequence[Any]) -> Callable[..., Any] | None:
         return launch_warp.bound(facts(image), facts(sampling.coordinates), sampling.sampler)
     maps = tuple(AxisMap(() if step is None else (step,)) for step in sampling.steps)
     adjoint = bool(sampling.adjoint_of)
-    if any(one.may_sum(adjoint) for one in maps) and image.dtype not in WEIGHTED_DTYPES:
-        return None
     gradient = _contiguous if op is aten.upsample_bicubic2d_backward.default else _as_it_is
     strides = gradient(image).stride()
     run = launch.bound(
@@ -173,13 +172,27 @@ def _has_rank(op: OpOverload, image: Tensor) -> bool:
     return "upsample" not in op._schema.name or image.dim() == axes[0] + 2
 
 
+def _has_dtype(op: OpOverload, dtype: torch.dtype) -> bool:
+    """What eager refuses is refused as ever."""
+    name = op._schema.name.removeprefix("aten::")
+    if name in ("flip", "constant_pad_nd"):
+        return dtype in DTYPES
+    if "_pad" in name and not name.endswith("_backward"):
+        return dtype in DTYPES and dtype != torch.bool
+    if "_pad" in name or "pool" in name or "grid_sampler" in name:
+        return dtype in COORDINATES
+    if "_aa" in name:
+        return dtype in (torch.uint8, torch.float32, torch.float64)
+    return dtype in WEIGHTED_DTYPES
+
+
 def _as_it_is(gradient: Tensor) -> Tensor:
     return gradient
 
 
 def _contiguous(gradient: Tensor) -> Tensor:
-    """What eager makes of a gradient in plain bicubic, and only there."""
-    return gradient.contiguous()
+    """What eager makes of a gradient in plain bicubic, and only there; of one channel too, by its strides."""
+    return gradient.contiguous().as_strided(gradient.shape, dense_strides(gradient.shape, False))
 
 
 def _warp_gradients(op: OpOverload, args: Sequence[Any]) -> Callable[..., Any] | None:

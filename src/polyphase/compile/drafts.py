@@ -35,6 +35,8 @@ from polyphase.sampling.warps import Warp
 
 Refusal: TypeAlias = "Why | NotMerged"
 
+#: More than any tensor has.
+MOST_DIMENSIONS = 64
 #: A kernel takes so many vectors, and so many tensors.
 MOST_OPERANDS = 8
 #: Beyond it, what is gained by one pass less is lost: other kernels have more registers.
@@ -59,6 +61,7 @@ class Draft:
     vectors: tuple[Node, ...] = ()
     tensors: tuple[Node, ...] = ()
     permutation: tuple[int, ...] = ()  # of the output's dimensions, at the end
+    same_dimensions: int = MOST_DIMENSIONS  # how many of the last ones are the image's: those before were regrouped
     not_fused: tuple[tuple[Node, Refusal], ...] = field(default=(), compare=False)
 
     @property
@@ -104,6 +107,8 @@ def followed_by_sampling(draft: Draft, node: Node, sampling: Sampling) -> Draft 
         return Why.ADJOINT_AND_MAPS
     if draft.tensors or (draft.vectors and len(sampling.steps) > draft.axes):
         return Why.OPERAND_BEFORE_MAP
+    if len(sampling.steps) > draft.same_dimensions:
+        return Why.REGROUPED
     added, borders = _bordered(sampling, draft.borders, stored=draft.epilogue != VALUE)
     count = max(len(draft.maps), len(added))
     maps = []
@@ -159,27 +164,32 @@ def preceded_by_arithmetic(draft: Draft, node: Node) -> Draft | Refusal:
 
 def followed_by_view(draft: Draft, node: Node) -> Draft | Refusal:
     """A view that regroups the dimensions before the channels, as batches are: the program is the same."""
-    before, after = value(draft.last), value(node)
-    if not _regroups(before, after, draft.axes + 1):
+    same = _same_dimensions(value(draft.last), value(node))
+    if same <= draft.axes:
         return Why.NOT_SAMPLING_NOR_POINTWISE
-    if before.dim() != after.dim() and draft.tensors:
+    if draft.tensors:
         return Why.OPERAND_BEFORE_MAP
-    return replace(draft, nodes=(*draft.nodes, node))
+    return replace(draft, nodes=(*draft.nodes, node), same_dimensions=min(same, draft.same_dimensions))
 
 
 def preceded_by_view(draft: Draft, node: Node, of: Node) -> Draft | Refusal:
-    if draft.warp is not None or draft.tensors or not _regroups(value(of), value(node), draft.axes + 1):
+    same = _same_dimensions(value(of), value(node))
+    if draft.warp is not None or draft.tensors or same <= draft.axes:
         return Why.NOT_SAMPLING_NOR_POINTWISE
-    return replace(draft, image=of, nodes=(node, *draft.nodes))
+    nodes = (node, *draft.nodes)
+    return replace(draft, image=of, nodes=nodes, same_dimensions=min(same, draft.same_dimensions))
 
 
-def _regroups(before: Tensor, after: Tensor, kept: int) -> bool:
-    """Whether all elements stay, and the last `kept` dimensions are the same."""
-    return (
-        min(before.dim(), after.dim()) >= kept
-        and same(before.shape[-kept:], after.shape[-kept:])
-        and statically_known_true(before.numel() == after.numel())
-    )
+def _same_dimensions(before: Tensor, after: Tensor) -> int:
+    """How many of the last dimensions a view leaves as they are; none if it leaves elements out."""
+    if not statically_known_true(before.numel() == after.numel()):
+        return 0
+    count = 0
+    for one, other in zip(reversed(before.shape), reversed(after.shape), strict=False):
+        if not statically_known_true(one == other):
+            break
+        count += 1
+    return count
 
 
 class _Operands:
@@ -204,8 +214,8 @@ class _Operands:
             self.refusal = Why.TENSOR_IN_PROLOGUE
         elif is_pointwise(node) and tensor.dim() and not _all_ones(tensor.shape):
             self.refusal = Why.OPERAND_IS_COMPUTED
-        elif len(value(self.draft.image).shape) != len(self._shape):
-            self.refusal = Why.OPERAND_BEFORE_MAP
+        elif tensor.dim() > self.draft.same_dimensions:
+            self.refusal = Why.REGROUPED
         else:
             return self._slot("tensors", node, Operand)
         return None
@@ -231,6 +241,8 @@ class _Operands:
         return axes if fits and axes > 0 else None
 
     def _can_have_axes(self, axes: int) -> bool:
+        if axes >= self.draft.same_dimensions:
+            return False
         return axes == self.draft.axes or (
             self.draft.warp is None and not self.draft.vectors and axes > self.draft.axes
         )

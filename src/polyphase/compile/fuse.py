@@ -205,7 +205,7 @@ def _layout(draft: Draft) -> tuple[list[Size], list[Size]] | None:
     dimensions before the channels are grouped as the image's are. None where that cannot be."""
     tensor = value(draft.last)
     if draft.last.target is aten.slice.Tensor:
-        if any(user.op == "output" for user in draft.last.users):
+        if _is_returned_as_view(draft.last):
             return None
         tensor = torch.empty_like(tensor)
     if draft.permutation:
@@ -220,6 +220,12 @@ def _layout(draft: Draft) -> tuple[list[Size], list[Size]] | None:
             return None
         size, stride = leading + size[-kept:], _dense(leading, block) + stride[-kept:]
     return size, stride
+
+
+def _is_returned_as_view(node: Node) -> bool:
+    """Then its strides are seen."""
+    views = (*_VIEWS, aten.slice.Tensor, aten.permute.default)
+    return any(user.op == "output" or (user.target in views and _is_returned_as_view(user)) for user in node.users)
 
 
 def _extent(size: Sequence[Size], stride: Sequence[Size]) -> Size:

@@ -19,6 +19,7 @@ class Why(Enum):
     BROADENS = "it makes the image larger by broadcasting"
     OPERAND_IS_COMPUTED = "its other operand is arithmetic itself: Inductor's kernel does both at once"
     OPERAND_BEFORE_MAP = "a tensor of the image's shape was read before it: that tensor would have to be mapped too"
+    REGROUPED = "the dimensions it is about were regrouped by a view before"
     TENSOR_IN_PROLOGUE = "a tensor of the image's shape before sampling: a kernel reads one image"
     ARITHMETIC_BEFORE_WEIGHTED = "arithmetic between two weighted steps, or around a border before one"
     ARITHMETIC_AROUND_BORDER = "arithmetic after a border that was put on after arithmetic"

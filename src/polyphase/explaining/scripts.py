@@ -1,0 +1,46 @@
+"""`SCRIPT.py:FUNCTION`: a function in a file, with inputs from a `make_inputs` beside it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from polyphase.errors import ScriptError
+
+
+def load(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The function, and the arguments to explain it with."""
+    path, _, name = target.rpartition(":")
+    if not path or not name:
+        raise ScriptError(f"{target!r} names no function; give SCRIPT.py:FUNCTION")
+    module = _module(Path(path))
+    function, make_inputs = (getattr(module, one, None) for one in (name, "make_inputs"))
+    if not callable(function):
+        raise ScriptError(f"{path} has no function {name!r}; it has {', '.join(_functions(module)) or 'none'}")
+    if not callable(make_inputs):
+        raise ScriptError(f"{path} has no make_inputs(); write one beside {name} that returns a tuple of arguments")
+    inputs = make_inputs()
+    return function, inputs if isinstance(inputs, tuple) else (inputs,)
+
+
+def _module(path: Path) -> Any:
+    if not path.is_file():
+        raise ScriptError(f"there is no file {str(path)!r}; give SCRIPT.py:FUNCTION")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ScriptError(f"{str(path)!r} is no Python file; give SCRIPT.py:FUNCTION")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # Dynamo looks its functions' globals up
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _functions(module: Any) -> list[str]:
+    return [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
