@@ -76,6 +76,7 @@ def test_a_second_process_starts_warm(tmp_path: Path, shapes: str) -> None:
     assert second["kernels_launched"] == first["kernels_launched"] > 0
 
 
+@pytest.mark.full
 def test_another_version_or_option_misses(tmp_path: Path) -> None:
     first = run(tmp_path)
     for other in (run(tmp_path, version="2.0"), run(tmp_path, fusion="alone")):

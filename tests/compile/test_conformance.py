@@ -193,7 +193,7 @@ def few(dtype: torch.dtype, of_each: int) -> list[Case]:
 
 
 @pytest.mark.inductor
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_floats_compiled(dynamic: bool) -> None:
     assert compiled_failures(few(torch.float32, 2), dynamic, backward=True) == []
 

@@ -43,12 +43,14 @@ class Explainer:
             return self._compile(graph, inputs)
 
         torch._dynamo.reset()
-        frames_before, metrics_before = dict(counters["frames"]), len(get_compilation_metrics())
+        frames_before, known = dict(counters["frames"]), list(get_compilation_metrics())
         with gathered() as found:
             compiled = torch.compile(self._function, backend=backend, **options)
             for args, kwargs in calls:
                 _backward(compiled(*args, **kwargs))
-        metrics = get_compilation_metrics()[metrics_before:]
+        metrics = [
+            one for one in get_compilation_metrics() if not any(one is other for other in known)
+        ]  # torch keeps few
         recompiles = tuple(str(one.recompile_reason) for one in metrics if one.recompile_reason)
         ran_eager = _why_eager(metrics, frames_before, len(found.graphs))
         torch._dynamo.reset()
