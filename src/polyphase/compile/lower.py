@@ -20,22 +20,31 @@ from polyphase.compile.fuse import MADE_FROM, Fused
 from polyphase.cpu.prepared import prepared
 from polyphase.ops.program import program as program_op
 
-_IMPORT = "from polyphase.cpu.prepared import prepared as polyphase_program"
+_IMPORT = "from polyphase.cpu.prepared import FixedCall as polyphase_fixed, prepared as polyphase_program"
 
 
 class ProgramKernel(ir.ExternKernelOut):  # type: ignore[misc]
-    """`polyphase_<digest>(inputs..., sizes, out=buffer)`"""
+    """`polyphase_<digest>(inputs..., sizes, out=buffer)`; of fixed sizes a callable of its own, which is quicker."""
 
     def __init__(self, text: str, layout: ir.FixedLayout, inputs: Sequence[ir.IRNode], sizes: Sequence[Any]) -> None:
         self.text = text
         self.fused: Fused | None = V.graph.current_node.meta.get(MADE_FROM)
-        self.kernel = f"polyphase_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-        super().__init__(layout, inputs, (tuple(sizes),), python_kernel_name=self.kernel)
+        super().__init__(layout, inputs, (tuple(sizes),), python_kernel_name="polyphase")
+        self.is_fixed = not any(map(_is_symbolic, (layout, *self.inputs))) and not any(n.free_symbols for n in sizes)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        self.python_kernel_name = f"polyphase_{digest}" + (f"_{self.get_name()}" if self.is_fixed else "")
 
     def codegen(self, wrapper: Any) -> None:
+        make = "polyphase_fixed" if self.is_fixed else "polyphase_program"
         wrapper.add_import_once(_IMPORT)
-        wrapper.add_import_once(f"{self.kernel} = polyphase_program({self.text!r})")
+        wrapper.add_import_once(f"{self.python_kernel_name} = {make}({self.text!r})")
         super().codegen(wrapper)
+
+
+def _is_symbolic(buffer: Any) -> bool:
+    """Whether a tensor's size or place in memory depends on symbols."""
+    layout = buffer if isinstance(buffer, ir.Layout) else buffer.get_layout()
+    return any(getattr(n, "free_symbols", None) for n in (*layout.size, *layout.stride))
 
 
 @register_lowering(program_op, type_promotion_kind=None)  # type: ignore[untyped-decorator]

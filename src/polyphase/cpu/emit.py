@@ -149,7 +149,7 @@ def _arithmetic(name: str, plan: Arithmetic, expression: Expression, dtype: torc
         )
     of_element += [f"const auto value = {value};", f"out[i] = To({computed});"]
     loop = ["for (int64_t i = 0; i < n; ++i) {", *_indent(of_element), "}"]
-    fast = "kFastDivision" if "quotient<" in computed else "false"
+    fast = "kFastDivision" if "quotient" in computed else "false"
     return _ARITHMETIC.format(name=name, fast=fast, loop="\n".join(_indent(lines + of_row + loop, "    ")))
 
 

@@ -56,6 +56,7 @@ class Fragment:
 
     text: str
     dtype: torch.dtype
+    byte: str = ""  # of a byte, or one made a float: the byte
 
 
 def cpp_expression(expression: Expression, value: torch.dtype) -> Fragment:
@@ -83,7 +84,13 @@ def cpp_expression(expression: Expression, value: torch.dtype) -> Fragment:
             text = _quotient(cpp_expression(left, value), right, side(right))
         case Binary(op, left, right):
             text = _binary(op, side(left), side(right), dtype)
-    return Fragment(text, dtype)
+    return Fragment(text, dtype, _byte(expression, value, text))
+
+
+def _byte(expression: Expression, value: torch.dtype, text: str) -> str:
+    if isinstance(expression, Cast) and expression.dtype == torch.float32:
+        return cpp_expression(expression.of, value).byte
+    return text if isinstance(expression, Value) and value == torch.uint8 else ""
 
 
 def divided_often(expression: Expression, value: torch.dtype) -> set[int]:
@@ -108,6 +115,8 @@ def _helps(division: Binary, value: torch.dtype) -> bool:
 def _quotient(left: Fragment, right: Expression, divisor: Fragment | Scalar) -> str:
     """Needs `kFast`, `unsafe` and, for a channel, its reciprocal where it stands."""
     by = _side("div", divisor, torch.float32)
+    if left.byte and isinstance(right, Number) and 2.0**-40 <= abs(right.value) <= 2.0**40:
+        return f"quotient_of_byte<kFast>({left.byte}, {by}, reciprocal_of({by}))"
     reciprocal = f"reciprocal{right.slot}" if isinstance(right, Channel) else f"reciprocal_of({by})"
     return f"quotient<kFast>({_converted(left, torch.float32)}, {by}, {reciprocal}, unsafe)"
 

@@ -28,7 +28,11 @@ class Prepared:
 
     def __call__(self, *inputs_and_sizes: Any, out: Tensor) -> None:
         *inputs, sizes = inputs_and_sizes
-        self._bound(sizes, facts(out), *[facts(one) for one in inputs])(out, *inputs)
+        self.bound(sizes, out, *inputs)(out, *inputs)
+
+    def bound(self, sizes: Sizes, out: Tensor, *inputs: Tensor) -> Callable[..., None]:
+        """For tensors like these, to be called with an output and inputs."""
+        return self._bound(sizes, facts(out), *[facts(one) for one in inputs])
 
     def _bind(self, sizes: Sizes, out: Facts, image: Facts, *others: Facts) -> Callable[..., None]:
         sampler = self.program.sampler
@@ -43,6 +47,21 @@ class Prepared:
         except (CompilerMissingError, BuildFailedError) as error:
             warn_once(error)
             return _plain(program)
+
+
+class FixedCall:
+    """A call of a program whose tensors have the same sizes and strides every time, as a graph without symbolic sizes
+    promises: they are looked at once."""
+
+    def __init__(self, text: str) -> None:
+        self._program = prepared(text)
+        self._call: Callable[..., None] | None = None
+
+    def __call__(self, *inputs_and_sizes: Any, out: Tensor) -> None:
+        *inputs, sizes = inputs_and_sizes
+        if self._call is None:
+            self._call = self._program.bound(sizes, out, *inputs)
+        self._call(out, *inputs)
 
 
 def _plain(program: Program) -> Callable[..., None]:

@@ -365,7 +365,10 @@ class Worker {
       const int64_t bytes = call_.channels * call_.vectors[v].element_bytes;
       const int64_t pixels = std::max(call_.x.in_size, call_.x.out_size);
       expanded_[v].resize(bytes * pixels);
-      for (int64_t x = 0; x < pixels; ++x) std::memcpy(expanded_[v].data() + x * bytes, call_.vectors[v].data, bytes);
+      std::memcpy(expanded_[v].data(), call_.vectors[v].data, bytes);
+      for (int64_t done = bytes; done < bytes * pixels; done *= 2) {  // what is there, doubled
+        std::memcpy(expanded_[v].data() + done, expanded_[v].data(), std::min(done, bytes * pixels - done));
+      }
       row_operands_.vectors[v] = expanded_[v].data();
       if ((Prologue::kDivisors | Epilogue::kDivisors) >> v & 1) expand_reciprocals(v, call_.channels * pixels);
     }

@@ -270,6 +270,14 @@ inline float quotient(float x, float divisor, float reciprocal, int32_t& unsafe)
   return __builtin_fmaf(__builtin_fmaf(-near, divisor, x), reciprocal, near);
 }
 
+// Of a byte, which no common divisor makes unsafe.
+template <bool kFast>
+inline float quotient_of_byte(uint8_t x, float divisor, float reciprocal) {
+  const float value = x, near = value * reciprocal;
+  if (!kFast) return value / divisor;
+  return __builtin_fmaf(__builtin_fmaf(-near, divisor, value), reciprocal, near);
+}
+
 inline float floor(float x) { return __builtin_floorf(x); }
 inline double floor(double x) { return __builtin_floor(x); }
 inline float ceil(float x) { return __builtin_ceilf(x); }
