@@ -163,12 +163,16 @@ def test_chains_become_programs() -> None:
 REGROUPED: dict[str, Callable[[Tensor], Tensor]] = {
     "pad, regroup, flip": lambda x: torch.flip(F.pad(x, (2, 1)).reshape(2, 2, 5, 9), (-3,)),
     "flip, regroup, flip": lambda x: torch.flip(torch.flip(x, (-1,)).reshape(2, 2, 5, 6), (-3,)),
+    "pad, regroup, permute": lambda x: F.pad(x, (2, 1)).reshape(2, 2, 5, 9).permute(0, 2, 3, 1).contiguous(),
+    "pad, drop the batch, permute": lambda x: F.pad(x, (2, 1))[0].permute(1, 2, 0).contiguous(),
+    "pad, regroup, vector": lambda x: F.pad(x, (2, 1)).reshape(2, 2, 5, 9) * torch.tensor([2.0, 3.0]).view(2, 1, 1),
+    "pad, regroup, tensor": lambda x: F.pad(x, (2, 1)).reshape(2, 2, 5, 9) + torch.arange(180.0).view(2, 2, 5, 9),
     "regroup, pad, flip": lambda x: torch.flip(F.pad(x.reshape(2, 2, 5, 6), (2, 1)), (-3,)),
 }
 
 
 @pytest.mark.parametrize("name", REGROUPED)
-def test_channels_regrouped_and_then_flipped(name: str) -> None:
+def test_channels_regrouped(name: str) -> None:
     x = torch.rand(1, 4, 5, 6)
     run, _ = fused(REGROUPED[name])
     assert torch.equal(run(x), REGROUPED[name](x))

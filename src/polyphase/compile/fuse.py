@@ -72,10 +72,10 @@ def fuse(graph: Graph, fusion: bool = True) -> Report:
             _replace_warp_backward(graph, node)
             continue
         sizes: list[Size] = []
-        sampling = sampling_of(node, _slots(sizes)) if _is_ours(node) else None
+        sampling = sampling_of(node, _slots(sizes))
         if sampling is None:
             continue
-        draft = drafts.start(node, sampling)
+        draft = drafts.start(node, sampling) if value(node).device.type == "cpu" else Why.ANOTHER_DEVICE
         if isinstance(draft, Draft) and fusion:
             draft = _grown(draft, sizes)
             draft = better_left_to_inductor(draft) or draft
@@ -88,11 +88,6 @@ def fuse(graph: Graph, fusion: bool = True) -> Report:
             dims = [dim % max(value(node.args[0]).dim(), 1) for dim in node.args[1]]
             node.target, node.args = prims.rev.default, (node.args[0], dims)
     return Report(tuple(done), tuple(left))
-
-
-def _is_ours(node: Node) -> bool:
-    tensor = node.meta.get("val")
-    return isinstance(tensor, Tensor) and tensor.device.type == "cpu"
 
 
 def _slots(sizes: list[Size]) -> Callable[[Size], Size]:
@@ -108,7 +103,8 @@ def _slots(sizes: list[Size]) -> Callable[[Size], Size]:
 
 def _grown(draft: Draft, sizes: list[Size]) -> Draft:
     """As far as it goes, first up and then down; and no farther than to where its output can be written."""
-    draft = _up(draft)
+    higher = _up(draft)
+    draft = draft if _layout(higher) is None else higher
     best, refused = draft, list(draft.not_fused)
     while True:
         grown = _down(draft, sizes)
@@ -190,8 +186,10 @@ def _followed_by_permutation(draft: Draft, node: Node) -> Draft | Refusal:
     """Dimensions in another order, and then in memory so: the program writes them there."""
     users = list(node.users)
     is_copied = len(users) == 1 and users[0].target is aten.clone.default
-    if not is_copied or value(draft.last).dim() != value(draft.image).dim():
+    if not is_copied:
         return Why.NOT_SAMPLING_NOR_POINTWISE
+    if draft.same_dimensions < value(draft.image).dim():
+        return Why.REGROUPED
     dims: Any = node.args[1]
     permutation = tuple(dim % len(dims) for dim in dims)
     return replace(draft, nodes=(*draft.nodes, node, users[0]), permutation=permutation)
