@@ -72,7 +72,7 @@ def source(function: Function, backend: str, gradients: bool, *tensors: Tensor) 
     return [re.sub(r"# AOT ID.*|/\S+/\w+\.(cpp|h|py|main)\b", "", code) for code in codes]
 
 
-@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("gradients", [pytest.param(False, marks=pytest.mark.full), True])
 @pytest.mark.parametrize("name", WITHOUT_RESAMPLING)
 def test_code_without_resampling_is_inductors(name: str, gradients: bool) -> None:
     function, tensors = WITHOUT_RESAMPLING[name]

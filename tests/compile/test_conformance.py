@@ -230,6 +230,7 @@ def test_our_samples_compiled(group: str, dynamic: bool) -> None:
         assert compiled_failures(found[first : first + 40], dynamic, found[0].dtype in FLOATS) == []
 
 
+@pytest.mark.full
 @pytest.mark.inductor
 def test_our_samples_of_every_layout_compiled() -> None:
     """One antialiased resize, flip and pad for each layout."""

@@ -71,7 +71,9 @@ def test_no_graph_more_than_inductor_has() -> None:
     assert found[1] <= found[0]
 
 
-@pytest.mark.parametrize("dims", [(2,), (3,), (0,), (0, 2, 3)], ids=str)
+@pytest.mark.parametrize(
+    "dims", [*(pytest.param(one, marks=pytest.mark.full) for one in ((2,), (3,), (0,))), (0, 2, 3)]
+)
 def test_marked_dynamic(dims: tuple[int, ...]) -> None:
     run = compiled(halved, fullgraph=True)
     shapes = [[2, 3, 30, 41], [5, 3, 47, 28]]
@@ -83,6 +85,7 @@ def test_marked_dynamic(dims: tuple[int, ...]) -> None:
         assert graphs() == 1, place
 
 
+QUICK = ("bicubic by a factor", "pads", "centre crop")
 MODES: dict[str, Callable[[Tensor], Tensor]] = {
     "bicubic by a factor": lambda x: F.interpolate(x, scale_factor=1.5, mode="bicubic"),
     "bilinear, aligned": lambda x: F.interpolate(x, size=(x.shape[2] + 5, 9), mode="bilinear", align_corners=True),
@@ -94,7 +97,9 @@ MODES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", MODES)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in MODES]
+)
 def test_gradients_for_any_size(name: str) -> None:
     function = MODES[name]
     run = compiled(function, dynamic=True)

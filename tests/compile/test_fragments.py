@@ -171,6 +171,7 @@ def test_fragment(name: str) -> None:
 GRADIENTS = ["kornia: warp_affine", "segmentation head", "super-resolution"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_of_fragment(name: str) -> None:
     function, tensors = FRAGMENTS[name]

@@ -85,6 +85,7 @@ def test_losses_and_weights(name: str) -> None:
     assert launched >= 2 * STEPS  # forward and backward
 
 
+@pytest.mark.full
 def test_gradients_of_one_step() -> None:
     for kind, shapes in CASES.values():
         eager = kind()
