@@ -182,3 +182,47 @@ def test_a_saved_kernel_that_was_broken_says_so(tmp_path: Path) -> None:
     source.write_text(source.read_text().replace("3.0f", "4.0f"))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     assert "not close" in done.stderr
+
+
+def position_embedding(embedding: Tensor) -> Tensor:
+    """As timm resamples one."""
+    grid = embedding.reshape(1, 14, 14, -1).permute(0, 3, 1, 2)
+    grid = F.interpolate(grid, size=(20, 20), mode="bicubic", antialias=True)
+    return grid.permute(0, 2, 3, 1).reshape(1, -1, grid.shape[1])
+
+
+def upsampling_block(image: Tensor) -> Tensor:
+    """As in a diffusion model's decoder."""
+    return F.conv2d(F.interpolate(image, scale_factor=2.0, mode="nearest"), torch.ones(3, 3, 3, 3), padding=1)
+
+
+def pyramid_level(image: Tensor) -> Tensor:
+    """As kornia goes down a pyramid."""
+    kernel = torch.ones(3, 1, 5, 5) / 25
+    blurred = F.conv2d(F.pad(image, (2, 2, 2, 2), mode="reflect"), kernel, groups=3)
+    return F.interpolate(blurred, scale_factor=0.5, mode="bilinear", align_corners=False)
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "lines"),
+    [
+        (position_embedding, torch.rand(1, 196, 64), ["F.interpolate(grid"]),
+        (upsampling_block, FLOATS, ['mode="nearest"']),
+        (pyramid_level, FLOATS, ['mode="reflect"', "scale_factor=0.5"]),
+    ],
+)
+def test_unfamiliar_functions(function: object, given: Tensor, lines: list[str]) -> None:
+    with torch.no_grad():
+        explanation = polyphase.explain(function)(given)  # type: ignore[arg-type]
+    (graph,) = explanation.graphs
+    assert len(str(explanation).splitlines()) < 60
+    assert len(graph.ours) == len(lines)
+    for kernel, line in zip(graph.ours, lines, strict=True):
+        assert any("test_explain.py" in one and line in one for one in kernel.lines)
+    code = Path(graph.code_file).read_text()
+    calls = re.findall(r"^\s+(polyphase_\w+|cpp_fused\w+)\(", code, re.MULTILINE)
+    named = [one for one in graph.kernels if isinstance(one, (OurKernel, InductorKernel))]
+    assert len(calls) == len(named), "every kernel it names is called, and no other"
+    buffers = re.findall(r"^\s+(buf\d+) = empty_strided_cpu\(\(([\d, ]*)\)", code, re.MULTILINE)
+    shapes = {one.name: ", ".join(one.shape) for one in graph.buffers if one.role != "input"}
+    assert all(shapes[name] == shape.rstrip(", ") for name, shape in buffers)

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,6 +28,8 @@ from polyphase.sampling.text import to_text
 from polyphase.sampling.warps import MODES, PADDINGS
 
 aten, prims = torch.ops.aten, torch.ops.prims
+
+_TORCH = str(Path(torch.__file__).parent)
 
 #: Where a node's `Fused` is in its meta.
 MADE_FROM = "polyphase"
@@ -300,13 +303,12 @@ def _call(graph: Graph, target: Any, args: tuple[Any, ...], image: Node, like: N
 
 
 def _sources(nodes: Sequence[Node]) -> Iterator[str]:
-    """The user's line for each node: `file:line: code`."""
+    """The user's line for each node: `file:line: code`; the last one outside torch."""
     for node in nodes:
-        trace = (node.meta.get("stack_trace") or "").strip().splitlines()
-        places = [i for i, line in enumerate(trace) if line.lstrip().startswith("File ")]
-        if places:
-            file, number = re.findall(r'File "(.*)", line (\d+)', trace[places[-1]])[0]
-            code = trace[places[-1] + 1].strip() if places[-1] + 1 < len(trace) else ""
+        trace = (node.meta.get("stack_trace") or "").strip()
+        frames = re.findall(r'File "(.*)", line (\d+).*\n\s*(.*)', trace)
+        outside = [frame for frame in frames if not frame[0].startswith(_TORCH)]
+        for file, number, code in (outside or frames)[-1:]:
             yield f"{file}:{number}: {code}"
 
 

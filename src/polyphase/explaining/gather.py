@@ -61,7 +61,9 @@ class Gathered:
             self._order.append(Call(str(node.op_overload or node.python_kernel_name or type(node).__name__)))
 
     def refused(self, first: str, second: str, why: str) -> None:
-        self._not_fused[first, second] = why
+        """That nodes have nothing in common is no news."""
+        if why != "no shared data":
+            self._not_fused[first, second] = why
 
     def graph(self, lowering: GraphLowering) -> None:
         kind = "backward" if lowering.is_backward else "inference" if lowering.is_inference else "forward"

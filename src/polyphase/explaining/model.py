@@ -53,7 +53,8 @@ class InductorKernel:
 
 @dataclass(frozen=True)
 class OurKernel:
-    """A program of ours. Bytes are of one run: each input once, the output once; that is the least there can be."""
+    """A program of ours. Bytes are of one run: every element of the inputs is read once at most, of the output written
+    once."""
 
     program: str
     plan: str

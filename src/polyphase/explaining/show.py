@@ -39,7 +39,7 @@ def _graph(graph: Graph) -> Iterator[str]:
         yield from _indented(_kernel(kernel))
     for why in graph.not_taken:
         yield f"  left to Inductor: {why}"
-    yield from _some([f"  not fused: {why}" for why in graph.not_fused])
+    yield from _some([f"  not fused, as Inductor says: {why}" for why in graph.not_fused])
     yield from _indented(_buffers(graph.buffers))
     if graph.traffic:
         yield f"  between kernels: {_bytes(graph.traffic)} written and read"
@@ -55,7 +55,7 @@ def _kernel(kernel: OurKernel | InductorKernel | Call) -> Iterator[str]:
             yield f"  fused: {', '.join(kernel.nodes)}"
             yield from (f"    {line}" for line in kernel.lines if line)
             read, written = _bytes(kernel.bytes_read), _bytes(kernel.bytes_written)
-            yield f"  reads {read}, writes {written}: once each, no less is possible"
+            yield f"  reads {read} at most, writes {written}: every element once"
             yield f"  source: {kernel.source_file}"
             yield from (f"  not fused: {why}" for why in kernel.not_fused)
         case InductorKernel():
@@ -88,9 +88,16 @@ def _buffers(buffers: Sequence[Buffer]) -> Iterator[str]:
         if one.role == "input":
             continue
         shape = f"({', '.join(one.shape)})"
-        beside = f", the input is {inputs[0].format}" if inputs and inputs[0].format != one.format else ""
+        beside = _beside(one, inputs[0]) if inputs else ""
         remark = f"; {one.remark}" if one.remark else ""
         yield f"{one.role} {one.name}: {one.dtype} {shape}, {_bytes(one.bytes)}, {one.format}{beside}{remark}"
+
+
+def _beside(buffer: Buffer, image: Buffer) -> str:
+    """How it lies beside the first input, where both are images of the same batch and channels."""
+    if buffer.shape[:2] == image.shape[:2] and len(buffer.shape) == len(image.shape) and buffer.format != image.format:
+        return f", the input is {image.format}"
+    return ""
 
 
 def _some(lines: Sequence[str]) -> Iterator[str]:
