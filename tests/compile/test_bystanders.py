@@ -172,9 +172,6 @@ def test_beside_resampling(name: str) -> None:
     check_gradients(BESIDE[name], IMAGE)
 
 
-VIEW_ALONE = "nothing, and a view alone is returned"
-
-
 @pytest.mark.parametrize("name", WRITING)
 def test_writing(name: str) -> None:
     check(WRITING[name], IMAGE)

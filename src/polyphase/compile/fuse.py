@@ -216,7 +216,7 @@ def _layout(draft: Draft) -> tuple[list[Size], list[Size]] | None:
     leading = list(value(draft.image).shape[: value(draft.image).dim() - kept])
     size, stride = list(tensor.shape), list(tensor.stride())
     if len(leading) != len(size) - kept or not drafts.same(leading, size[: len(leading)]):
-        block = _extent(size[-kept:], stride[-kept:])
+        block = _elements(size[-kept:])
         if not _are_dense(size[:-kept], stride[:-kept], block):
             return None
         size, stride = leading + size[-kept:], _dense(leading, block) + stride[-kept:]
@@ -229,11 +229,11 @@ def _is_returned_as_view(node: Node) -> bool:
     return any(user.op == "output" or (user.target in views and _is_returned_as_view(user)) for user in node.users)
 
 
-def _extent(size: Sequence[Size], stride: Sequence[Size]) -> Size:
-    extent: Size = 1
+def _elements(size: Sequence[Size]) -> Size:
+    elements: Size = 1
     for n in size:
-        extent = extent * n
-    return extent
+        elements = elements * n
+    return elements
 
 
 def _dense(size: Sequence[Size], block: Size) -> list[Size]:

@@ -112,7 +112,7 @@ def aten_readers() -> dict[OpOverload, Reader]:
     readers: dict[OpOverload, Reader] = {aten.flip.default: _flip, aten.constant_pad_nd.default: _constant_pad}
     for family, forward, backward in overloads():
         readers[forward.default] = _resize(family)
-        readers[backward.default] = _resize_backward(family)
+        readers[backward.default] = _resize(family, backward=True)
     for axes in (1, 2, 3):
         for name, mode in (("reflection", "reflect"), ("replication", "replicate")):
             readers[getattr(aten, f"{name}_pad{axes}d").default] = _pad(mode)
@@ -124,24 +124,15 @@ def aten_readers() -> dict[OpOverload, Reader]:
     return readers
 
 
-def _resize(family: Family) -> Reader:
+def _resize(family: Family, backward: bool = False) -> Reader:
     def read(call: Call, slot: NewSlot) -> Maps | None:
         values = call.values()
         if not _scales_are_numbers(values):
             return None
-        steps = resize_steps(family, values, [slot(n) for n in values["output_size"]])
-        return Maps(call.given("self"), tuple(steps))
-
-    return read
-
-
-def _resize_backward(family: Family) -> Reader:
-    def read(call: Call, slot: NewSlot) -> Maps | None:
-        values = call.values()
-        if not _scales_are_numbers(values):
-            return None
-        steps = resize_steps(family, values, [slot(n) for n in values["output_size"]])
-        return Maps(call.given("grad_output"), tuple(steps), tuple(slot(n) for n in values["input_size"][2:]))
+        steps = tuple(resize_steps(family, values, [slot(n) for n in values["output_size"]]))
+        if backward:
+            return Maps(call.given("grad_output"), steps, tuple(slot(n) for n in values["input_size"][2:]))
+        return Maps(call.given("self"), steps)
 
     return read
 
