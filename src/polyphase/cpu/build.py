@@ -75,9 +75,10 @@ def _identity(compiler: tuple[str, ...]) -> list[tuple[str, int, int]]:
 
 @functools.cache
 def _headers(include: Path) -> str:
-    paths = sorted(include.rglob("*.h"))
-    contents = [(str(path.relative_to(include)), path.read_bytes()) for path in paths]
-    return hashlib.sha256(repr(contents).encode()).hexdigest()
+    digest = hashlib.sha256()
+    for path in sorted(include.rglob("*.h")):
+        digest.update(b"\0".join((os.fsencode(path.relative_to(include)), path.read_bytes(), b"")))
+    return digest.hexdigest()
 
 
 def _compile(request: Request, compiler: tuple[str, ...], library: Path) -> Path:

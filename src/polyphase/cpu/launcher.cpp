@@ -2,12 +2,12 @@
 // dimensions; `launch` takes the addresses of an image and of its output, lets the GIL go and runs.
 //
 // Python has checked that what it hands over belongs together.
-#include <algorithm>
 #include <cstring>
 #include <new>
 
 #include "polyphase/abi.h"
 #include "polyphase/geometry.h"
+#include "polyphase/minmax.h"
 #include "polyphase/python_api.h"
 #include "polyphase/table_cache.h"
 #include "polyphase/threads.h"
@@ -191,7 +191,7 @@ int64_t threads_for(const Call& call, int64_t most) {
     in *= call.outer[a].in_size;
     out *= call.outer[a].out_size;
   }
-  return std::max<int64_t>(1, std::min(most, std::max(in, out) / kElementsPerThread));
+  return max<int64_t>(1, min(most, max(in, out) / kElementsPerThread));
 }
 
 // kernel, transposed, element_bytes, in_sizes, in_strides, out_sizes, out_strides, recipes, borders, operands
@@ -203,7 +203,7 @@ void bind(PyObject* const* args, Bound& bound) {
   if (PyTuple_Size(args[9]) > 0) read_operands(args[9], request);
   if (request.element_bytes > 0) elements_as_bytes(request);
   Geometry geometry;
-  const int64_t element_bytes = std::max<int64_t>(request.element_bytes, 1);
+  const int64_t element_bytes = max<int64_t>(request.element_bytes, 1);
   if (!arrange(request.dimensions, element_bytes, bound.call.tensor_count, &geometry)) {
     throw BadCall{kTooMany};
   }

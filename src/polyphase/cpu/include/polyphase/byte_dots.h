@@ -4,11 +4,10 @@
 // four channels of one output. Four registers of partial sums are added up together.
 #pragma once
 
-#include <algorithm>
-
 #include "polyphase/abi.h"
 #include "polyphase/buffer.h"
 #include "polyphase/bytes.h"
+#include "polyphase/minmax.h"
 #include "polyphase/unroll.h"
 
 #if defined(POLYPHASE_BYTE_VECTORS)
@@ -49,7 +48,7 @@ struct Dots {
   static void put_pixel_weight(uint8_t* chunk, int64_t tap, int16_t weight) { std::memcpy(chunk + 2 * tap, &weight, 2); }
   static void fill_shuffle(int channels, uint8_t* table) {
     for (int c = 0; c < 4; ++c) {
-      for (int t = 0; t < 8; ++t) table[16 * c + 2 * t] = static_cast<uint8_t>(t * channels + std::min(c, channels - 1));
+      for (int t = 0; t < 8; ++t) table[16 * c + 2 * t] = static_cast<uint8_t>(t * channels + min(c, channels - 1));
     }
   }
   // The pixels of kPixels outputs, or of the first n.
@@ -81,11 +80,12 @@ struct Dots {
     const Register pairs = _mm512_add_epi32(s, _mm512_shuffle_i32x4(s, s, _MM_SHUFFLE(2, 3, 0, 1)));
     const __m256i eight = _mm512_castsi512_si256(_mm512_shuffle_i32x4(pairs, pairs, _MM_SHUFFLE(3, 3, 2, 0)));
     const __m256i sums = _mm256_srai_epi32(_mm256_add_epi32(eight, _mm256_set1_epi32(1 << (precision - 1))), precision);
-    return _mm256_cvtusepi32_epi8(_mm256_max_epi32(sums, _mm256_setzero_si256()));
+    const __m256i positive = _mm256_max_epi32(sums, _mm256_setzero_si256());
+    return _mm512_cvtusepi32_epi8(_mm512_castsi256_si512(positive));
   }
 
   static void store(uint8_t* out, int64_t n, __m128i bytes) {
-    _mm_mask_storeu_epi8(out, static_cast<__mmask16>((1u << n) - 1), bytes);
+    _mm512_mask_storeu_epi8(out, static_cast<__mmask64>((1u << n) - 1), _mm512_castsi128_si512(bytes));
   }
 
  private:
@@ -216,7 +216,7 @@ class ByteDots {
     // A plane's outputs begin early enough for their chunks to end within the row. Of several channels, a chunk reads
     // more than there is in it: see run_pixels.
     if (channels_ == 1) readable_length_ = chunks_ * chunk;
-    furthest_ = channels_ == 1 ? std::max<int64_t>(0, taps.in_size - readable_length_) : INT32_MAX;
+    furthest_ = channels_ == 1 ? max<int64_t>(0, taps.in_size - readable_length_) : INT32_MAX;
 
     const int64_t outputs = (out_size_ + kGroup - 1) / kGroup * kGroup;
     starts_.resize(outputs);
@@ -251,7 +251,7 @@ class ByteDots {
   void add_output(const Taps& taps, int64_t x, int64_t chunk) {
     constexpr int64_t kFinished = 4 * Dots::kPlaneOutputs;
     if (taps.begin[x] == taps.begin[x + 1]) return;
-    const int64_t start = std::min<int64_t>(taps.index[taps.begin[x]], furthest_);
+    const int64_t start = min<int64_t>(taps.index[taps.begin[x]], furthest_);
     const int64_t within = x % kFinished, reg = within % 4, lane = within / 4;
     const int64_t slot = channels_ == 1 ? x - within + reg * Dots::kPlaneOutputs + lane : x;
     starts_[slot] = static_cast<int32_t>(start * channels_);
@@ -271,8 +271,8 @@ class ByteDots {
   void add_extent(int64_t x) {
     Extent extent = {starts_[x], starts_[x]};
     for (int64_t i = x; i < x + Dots::kPixels; ++i) {
-      extent.first = std::min(extent.first, starts_[i]);
-      extent.last = std::max(extent.last, starts_[i]);
+      extent.first = min(extent.first, starts_[i]);
+      extent.last = max(extent.last, starts_[i]);
     }
     extents_.push_back(extent);
   }
@@ -290,7 +290,7 @@ class ByteDots {
       for (int j = 0; j < 4; ++j, starts += Dots::kPlaneOutputs, weights += stride) {
         r[j] = Dots::plane_sum(in, starts, weights, chunks);
       }
-      Dots::store(out + x, std::min(kFinished, out_size_ - x), Dots::finish_plane(r, precision_));
+      Dots::store(out + x, min(kFinished, out_size_ - x), Dots::finish_plane(r, precision_));
     }
   }
 
@@ -299,7 +299,7 @@ class ByteDots {
     const int64_t stride = static_cast<int64_t>(chunks_) * Dots::kPixelChunk;
     const int64_t reach = (chunks_ - 1) * Dots::kPixelTaps * kChannels + Dots::kPixelLoad;
     for (int64_t x = 0; x < out_size_; x += Dots::kPixels) {
-      const int64_t n = std::min<int64_t>(Dots::kPixels, out_size_ - x);
+      const int64_t n = min<int64_t>(Dots::kPixels, out_size_ - x);
       const Extent& extent = extents_[x / Dots::kPixels];
       const uint8_t* from = extent.last + reach > in_length_ ? padded_end(in, extent.first, reach) : in;
       Dots::pixels<kChannels, kChunks>(from, starts_.data() + x, weights_.data() + x * stride, chunks_, precision_,

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #if defined(__AVX512VBMI__) || defined(__AVX2__)
-#include <immintrin.h>
+#include "polyphase/intrinsics.h"
 #define POLYPHASE_BYTE_VECTORS 1
 #endif
 

@@ -5,10 +5,9 @@
 // with the values under a zero weight taken as zeros. Only images that hold NaN or infinity pay for it.
 #pragma once
 
-#include <algorithm>
-
 #include "polyphase/abi.h"
 #include "polyphase/buffer.h"
+#include "polyphase/minmax.h"
 #include "polyphase/unroll.h"
 #include "polyphase/vector.h"
 
@@ -45,7 +44,7 @@ POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int tap
     for (int j = 0; j < 4; ++j) sum[j].store(out + i + j * V::kLanes);
   }
   for (; i < length; i += V::kLanes) {
-    const int n = static_cast<int>(std::min<int64_t>(V::kLanes, length - i));
+    const int n = static_cast<int>(min<int64_t>(V::kLanes, length - i));
     V sum = V::zero();
     for (int k = 0; k < taps; ++k) {
       sum = multiply_add(V::load_first(rows[k] + i, n), V::broadcast(weights[k]), sum);
@@ -69,7 +68,7 @@ class FloatLanes {
     const int64_t count = (out_length_ + V::kLanes - 1) / V::kLanes;
     blocks_.reserve(count);
     index_.reserve(count * V::kLanes);
-    weights_.reserve(count * V::kLanes * widest_of(taps, 0, std::min<int64_t>(taps.out_size, 64) - 1));
+    weights_.reserve(count * V::kLanes * widest_of(taps, 0, min<int64_t>(taps.out_size, 64) - 1));
     for (int64_t b = 0; b < count; ++b) {
       add_block(taps, b * V::kLanes);
       all_taps_ = b == 0 || all_taps_ == blocks_[b].taps ? blocks_[b].taps : 0;
@@ -117,15 +116,15 @@ class FloatLanes {
       const int32_t n = taps.begin[x + 1] - taps.begin[x];
       if (n == 0) continue;
       const int32_t first = taps.index[taps.begin[x]];
-      e.widest = std::max(e.widest, width_of(taps, x));
-      e.most = std::max(e.most, n);
-      e.first = std::min(e.first, first);
+      e.widest = max(e.widest, width_of(taps, x));
+      e.most = max(e.most, n);
+      e.first = min(e.first, first);
     }
     return e;
   }
 
   void add_block(const Taps& taps, int64_t from) {
-    const int64_t to = std::min<int64_t>(from + V::kLanes, out_length_);
+    const int64_t to = min<int64_t>(from + V::kLanes, out_length_);
     const Extent e = extent(taps, from / channels_, (to - 1) / channels_);
     if (e.most == 0 || e.widest > 2 * e.most || !add_windows(taps, from, to, e)) add_anywhere(taps, from, to, e);
   }
@@ -139,16 +138,16 @@ class FloatLanes {
     for (int64_t l = 0; l < to - from; ++l, place.next()) {
       const int32_t begin = taps.begin[place.x];
       const int64_t pixel = begin == taps.begin[place.x + 1] ? e.first : taps.index[begin];
-      start[l] = std::min(pixel, furthest);
-      low = std::min(low, start[l] * channels_ + place.c);
-      high = std::max(high, start[l] * channels_ + place.c);
+      start[l] = min(pixel, furthest);
+      low = min(low, start[l] * channels_ + place.c);
+      high = max(high, start[l] * channels_ + place.c);
     }
     if (high - low >= V::kWindow) return false;
     const int64_t reach = (e.widest - 1) * channels_;
     const Kind kind = high - low + reach < V::kWindow ? kOneWindow : kWindowEach;
     const int64_t needs = V::kWindow + (kind == kWindowEach ? reach : 0);
-    if (needs > in_length_) readable_length_ = std::max(readable_length_, needs);
-    const int64_t base = std::max<int64_t>(0, std::min(low, in_length_ - needs));
+    if (needs > in_length_) readable_length_ = max(readable_length_, needs);
+    const int64_t base = max<int64_t>(0, min(low, in_length_ - needs));
 
     Block& block = new_block(kind, static_cast<int32_t>(e.widest), base);
     index_.resize(index_.size() + V::kLanes);

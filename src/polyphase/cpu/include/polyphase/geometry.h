@@ -1,7 +1,7 @@
 // From a tensor's dimensions to the axes of a Call: which are rows, which are pixels, which are merely walked along.
 #pragma once
 
-#include <algorithm>
+#include <utility>
 
 #include "polyphase/abi.h"
 

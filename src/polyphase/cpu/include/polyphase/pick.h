@@ -2,12 +2,12 @@
 // move together: channels times the size of an element.
 #pragma once
 
-#include <algorithm>
 #include <cstring>
 
 #include "polyphase/abi.h"
 #include "polyphase/buffer.h"
 #include "polyphase/bytes.h"
+#include "polyphase/minmax.h"
 
 namespace polyphase {
 
@@ -195,7 +195,7 @@ class PickLanes {
   void pick_words(const Run&, const uint8_t*, uint8_t*) const {}
 #endif
 
-  static constexpr int kTable = std::max(kRegister, kWordsRegister);  // bytes
+  static constexpr int kTable = max(kRegister, kWordsRegister);  // bytes
   static constexpr int64_t kLongCopy = 64;  // bytes; shorter runs of neighbours go with what is around them
 
   // The run that begins at pixel x; returns where the next begins.
@@ -244,12 +244,12 @@ class PickLanes {
 
   // As many pixels from x on as one register takes, or one alone.
   int64_t add_block(int64_t x, int64_t stop) {
-    const int64_t count = std::min<int64_t>(kRegister / pixel_, stop - x);
-    const int64_t words = pixel_ % 4 == 0 ? std::min<int64_t>(kWordsRegister / pixel_, stop - x) : 0;
+    const int64_t count = min<int64_t>(kRegister / pixel_, stop - x);
+    const int64_t words = pixel_ % 4 == 0 ? min<int64_t>(kWordsRegister / pixel_, stop - x) : 0;
     if (fits(x, count, kWindowBytes)) return add_window(kWindow, kWindowBytes, x, count);
     if (fits(x, words, kWordsWindow)) return add_window(kWords, kWordsWindow, x, words);
     if (fits(x, count, kWideWindowBytes)) return add_window(kWideWindow, kWideWindowBytes, x, count);
-    const int64_t each = std::max<int64_t>(count, 1);
+    const int64_t each = max<int64_t>(count, 1);
     extend(kEach, each, x, x * pixel_, (x + each) * pixel_);
     return x + each;
   }
@@ -258,18 +258,18 @@ class PickLanes {
   bool fits(int64_t x, int64_t count, int64_t window) const {
     if (count < 2 || in_bytes_ < window) return false;
     int64_t high = pixels_[x];
-    for (int64_t p = x; p < x + count; ++p) high = std::max<int64_t>(high, pixels_[p]);
+    for (int64_t p = x; p < x + count; ++p) high = max<int64_t>(high, pixels_[p]);
     return (high - lowest(x, count) + 1) * pixel_ <= window;
   }
 
   int64_t lowest(int64_t x, int64_t count) const {
     int64_t low = pixels_[x];
-    for (int64_t p = x; p < x + count; ++p) low = std::min<int64_t>(low, pixels_[p]);
+    for (int64_t p = x; p < x + count; ++p) low = min<int64_t>(low, pixels_[p]);
     return low;
   }
 
   int64_t add_window(Kind kind, int64_t window, int64_t x, int64_t count) {
-    const int64_t base = std::min(lowest(x, count) * pixel_, in_bytes_ - window);
+    const int64_t base = min(lowest(x, count) * pixel_, in_bytes_ - window);
     const int64_t table = tables_.size();
     tables_.resize(table + kTable);
     for (int64_t p = 0; p < count; ++p) {

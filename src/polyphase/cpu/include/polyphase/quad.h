@@ -5,7 +5,7 @@
 #include <cstring>
 
 #if defined(__AVX2__)
-#include <immintrin.h>
+#include "polyphase/intrinsics.h"
 #endif
 
 namespace polyphase {

@@ -3,12 +3,11 @@
 //     out = saturate((half + sum of weight * value) >> precision)     half = 1 << (precision - 1)
 #pragma once
 
-#include <algorithm>
-
 #include "polyphase/abi.h"
 #include "polyphase/buffer.h"
 #include "polyphase/byte_dots.h"
 #include "polyphase/bytes.h"
+#include "polyphase/minmax.h"
 #include "polyphase/unroll.h"
 
 namespace polyphase {
@@ -25,7 +24,7 @@ inline void pack_pairs(const double* weights, int taps, int32_t* pairs) {
 }
 
 inline uint8_t rounded(int32_t sum, int precision) {
-  return static_cast<uint8_t>(std::clamp(sum >> precision, 0, 255));
+  return static_cast<uint8_t>(clamp(sum >> precision, 0, 255));
 }
 
 // The rows are given in pairs too: of an odd number the last is given twice, and weighs 0 the second time.
@@ -33,9 +32,9 @@ inline void vertical_plain(const uint8_t* const* rows, const int32_t* pairs, int
                            int64_t length) {
   constexpr int kBlock = 256;
   for (int64_t i = 0; i < length; i += kBlock) {
-    const int n = static_cast<int>(std::min<int64_t>(kBlock, length - i));
+    const int n = static_cast<int>(min<int64_t>(kBlock, length - i));
     int32_t sum[kBlock];
-    std::fill_n(sum, n, 1 << (precision - 1));
+    for (int j = 0; j < n; ++j) sum[j] = 1 << (precision - 1);
     for (int k = 0; k < taps; ++k) {
       const int16_t weight = static_cast<int16_t>(pairs[k / 2] >> (k % 2 * 16));
       const uint8_t* row = rows[k] + i;
@@ -92,7 +91,7 @@ class ByteWindows {
     const int64_t count = (out_length_ + Bytes::kSums - 1) / Bytes::kSums;
     blocks_.reserve(count + 3);
     shuffles_.reserve((count + 3) * Bytes::kSize);
-    const int64_t most_pairs = (widest_of(taps, 0, std::min<int64_t>(taps.out_size, 64) - 1) + 1) / 2;
+    const int64_t most_pairs = (widest_of(taps, 0, min<int64_t>(taps.out_size, 64) - 1) + 1) / 2;
     weights_.reserve(count * most_pairs * 2 * Bytes::kSums);
     for (int64_t b = 0; b < count; ++b) {
       if (!add_block(taps, b * Bytes::kSums)) return false;
@@ -129,7 +128,7 @@ class ByteWindows {
       Bytes::Register sums[4];
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) sums[j] = sum<kPairs>(b + j, in);
-      const int n = static_cast<int>(std::min<int64_t>(Bytes::kSize, out_length_ - i));
+      const int n = static_cast<int>(min<int64_t>(Bytes::kSize, out_length_ - i));
       Bytes::store_first(out + i, n, Bytes::pack_in_order(sums));
     }
   }
@@ -150,7 +149,7 @@ class ByteWindows {
   }
 
   bool add_block(const Taps& taps, int64_t from) {
-    const int64_t to = std::min<int64_t>(from + Bytes::kSums, out_length_);
+    const int64_t to = min<int64_t>(from + Bytes::kSums, out_length_);
     const int64_t widest = widest_of(taps, from / channels_, (to - 1) / channels_);
     Block block = {};
     block.pairs = static_cast<int32_t>((widest + 1) / 2);
@@ -161,7 +160,7 @@ class ByteWindows {
     weights_.resize(weights_.size() + block.pairs * 2 * Bytes::kSums);
     for (int g = 0; g < Bytes::kGroups; ++g) {
       const int64_t first = from + g * kGroupLanes;
-      const int64_t last = std::min(first + kGroupLanes, to);
+      const int64_t last = min(first + kGroupLanes, to);
       if (first >= last) continue;
       if (!add_group(taps, first, last, block, g, shuffle + g * kGroupLanes * 4)) return false;
     }
@@ -170,26 +169,26 @@ class ByteWindows {
   }
 
   bool add_group(const Taps& taps, int64_t from, int64_t to, Block& block, int g, int64_t shuffle) {
-    const int64_t furthest = std::max<int64_t>(0, taps.in_size - 2 * block.pairs);
+    const int64_t furthest = max<int64_t>(0, taps.in_size - 2 * block.pairs);
     int64_t start[kGroupLanes];
     int64_t low = INT64_MAX, high = 0;
     Place place(from, channels_);
     for (int64_t l = 0; l < to - from; ++l, place.next()) {
       const int32_t begin = taps.begin[place.x];
       const bool empty = begin == taps.begin[place.x + 1];
-      start[l] = std::min<int64_t>(empty ? 0 : taps.index[begin], furthest);
+      start[l] = min<int64_t>(empty ? 0 : taps.index[begin], furthest);
       if (empty) continue;
-      low = std::min(low, start[l] * channels_ + place.c);
-      high = std::max(high, start[l] * channels_ + place.c);
+      low = min(low, start[l] * channels_ + place.c);
+      high = max(high, start[l] * channels_ + place.c);
     }
     if (low == INT64_MAX) return true;  // nothing but border: all weights are 0
     if (high - low + channels_ >= Bytes::kWindow) return false;
     const int64_t in_length = taps.in_size * channels_;
     const int64_t needs = Bytes::kWindow + (block.pairs - 1) * 2 * channels_;
-    int64_t base = std::min(low, in_length - needs);
+    int64_t base = min(low, in_length - needs);
     if (base < 0 || high - base + channels_ >= Bytes::kWindow) {  // the row is too short to begin that early
       base = low;
-      readable_length_ = std::max(readable_length_, low + needs);
+      readable_length_ = max(readable_length_, low + needs);
     }
     block.bases[g] = static_cast<int32_t>(base);
 

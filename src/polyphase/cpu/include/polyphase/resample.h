@@ -6,10 +6,10 @@
 // horizontal pass comes where it costs least; for uint8 it comes first, as eager rounds.
 #pragma once
 
-#include <algorithm>
 #include <cstring>
 
 #include "polyphase/abi.h"
+#include "polyphase/minmax.h"
 #include "polyphase/row_cache.h"
 #include "polyphase/rows.h"
 #include "polyphase/samplers.h"
@@ -53,7 +53,7 @@ class Worker {
         map_(static_cast<const RowMap<Sampler>*>(call.lanes)),
         in_length_(call.x.in_size * call.channels),
         out_length_(call.x.out_size * call.channels),
-        readable_length_(std::max(in_length_, map_ ? map_->readable_length() : 0)),
+        readable_length_(max(in_length_, map_ ? map_->readable_length() : 0)),
         source_dense_(dense(call.x.in_stride, call.in_channel_stride, call.x.in_size)),
         target_dense_(dense(call.x.out_stride, call.out_channel_stride, call.x.out_size)),
         vertical_(weighted(call.y)),
@@ -78,7 +78,7 @@ class Worker {
     if (!Epilogue::kIdentity || !target_dense_) sampled_.resize(out_length_);
     if (!target_dense_) stored_.resize(out_length_);
     if (sums) {
-      const int64_t taps = std::max(call.y.most_taps, call.z.most_taps);
+      const int64_t taps = max(call.y.most_taps, call.z.most_taps);
       pointers_.resize(taps + 1);  // of an odd number of rows, uint8 takes the last one twice
       weights_.resize(taps + 1);
     }
@@ -89,7 +89,7 @@ class Worker {
   void run(int64_t begin, int64_t end) {
     const int64_t rows = call_.y.out_size * call_.z.out_size;
     while (begin < end) {
-      const int64_t outer = begin / rows, stop = std::min(end, (outer + 1) * rows);
+      const int64_t outer = begin / rows, stop = min(end, (outer + 1) * rows);
       enter(outer);
       if (moves_only()) {
         move_rows(begin - outer * rows, stop - outer * rows);
@@ -121,7 +121,7 @@ class Worker {
       const Axis& axis = call_.outer[a];
       const int64_t i = outer % axis.out_size;
       outer /= axis.out_size;
-      border_ = std::max(border_, border_of(axis, i));
+      border_ = max(border_, border_of(axis, i));
       in_ += picked(axis, i) * axis.in_stride;
       out_ += i * axis.out_stride;
       if (a == call_.channel_axis) select_channel(i);
@@ -180,7 +180,7 @@ class Worker {
     O* target = out_ + y * call_.y.out_stride + z * call_.z.out_stride;
     O* dense = target_dense_ ? target : stored_.data();
     T* sampled = Epilogue::kIdentity ? reinterpret_cast<T*>(dense) : sampled_.data();
-    const int32_t border = std::max({border_, border_of(call_.y, y), border_of(call_.z, z)});
+    const int32_t border = max(border_, max(border_of(call_.y, y), border_of(call_.z, z)));
     if (border == 0) {
       const T* values = sample(y, z, sampled);
       if (values != sampled) std::memcpy(sampled, values, out_length_ * sizeof(T));
@@ -227,7 +227,7 @@ class Worker {
     if (count > 0) pointers_[count] = pointers_[count - 1];
     Sampler::pack(taps.weight + begin, count, weights_.data());
     for (int64_t from = 0; from < in_length_; from += kTile) {
-      const int64_t length = std::min(kTile, in_length_ - from);
+      const int64_t length = min(kTile, in_length_ - from);
       for (int k = 0; k < count; ++k) {
         const S* source = in_ + taps.index[begin + k] * call_.y.in_stride + z * call_.z.in_stride + from;
         T* tile = tile_rows_.data() + k * kTile;
@@ -273,7 +273,7 @@ class Worker {
     const int32_t count = taps.begin[i + 1] - taps.begin[i];
     if (count == 0 || i + 1 == axis.out_size || taps.begin[i + 1] == taps.begin[i + 2]) return {};
     const int64_t last = taps.index[taps.begin[i + 1] - 1], next_last = taps.index[taps.begin[i + 2] - 1];
-    return {pointers_[count - 1] + axis.in_stride, axis.in_stride, std::clamp<int64_t>(next_last - last, 0, kMost)};
+    return {pointers_[count - 1] + axis.in_stride, axis.in_stride, clamp<int64_t>(next_last - last, 0, kMost)};
   }
 
   // The depth's sum makes its rows by vertical sums, which use the same list of pointers.
@@ -352,7 +352,7 @@ class Worker {
     if (out == stop) return;
     std::memcpy(out, value, bytes);
     for (int64_t done = bytes; out + done < stop; done *= 2) {  // what is filled, doubled
-      std::memcpy(out + done, out, std::min<int64_t>(done, stop - out - done));
+      std::memcpy(out + done, out, min<int64_t>(done, stop - out - done));
     }
   }
 
@@ -363,11 +363,11 @@ class Worker {
     if (row_operands_.planar) return;
     for (int64_t v = 0; v < call_.vector_count; ++v) {
       const int64_t bytes = call_.channels * call_.vectors[v].element_bytes;
-      const int64_t pixels = std::max(call_.x.in_size, call_.x.out_size);
+      const int64_t pixels = max(call_.x.in_size, call_.x.out_size);
       expanded_[v].resize(bytes * pixels);
       std::memcpy(expanded_[v].data(), call_.vectors[v].data, bytes);
       for (int64_t done = bytes; done < bytes * pixels; done *= 2) {  // what is there, doubled
-        std::memcpy(expanded_[v].data() + done, expanded_[v].data(), std::min(done, bytes * pixels - done));
+        std::memcpy(expanded_[v].data() + done, expanded_[v].data(), min(done, bytes * pixels - done));
       }
       row_operands_.vectors[v] = expanded_[v].data();
       if ((Prologue::kDivisors | Epilogue::kDivisors) >> v & 1) expand_reciprocals(v, call_.channels * pixels);

@@ -15,7 +15,9 @@ struct FloatSampler {
   static constexpr Arithmetic kArithmetic = sizeof(T) == 8 ? Arithmetic::kFloat64 : Arithmetic::kFloat32;
   static constexpr bool kAnyOrder = true;
 
-  static void pack(const double* weights, int taps, Weight* packed) { std::copy_n(weights, taps, packed); }
+  static void pack(const double* weights, int taps, Weight* packed) {
+    for (int t = 0; t < taps; ++t) packed[t] = static_cast<Weight>(weights[t]);
+  }
   static void sum(const T* const* rows, const Weight* weights, int taps, int, T* out, int64_t length,
                   const Ahead<T>& ahead) {
     vertical(rows, weights, taps, out, length, ahead);

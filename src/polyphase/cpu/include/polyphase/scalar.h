@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#if defined(__F16C__) || (defined(__AVX512BW__) && defined(__AVX512VL__))
-#include <immintrin.h>  // half a second of parsing: only where it is used
+#if defined(__F16C__) || defined(__AVX512BW__)
+#include "polyphase/intrinsics.h"
 #endif
 
 namespace polyphase {
@@ -110,7 +110,7 @@ inline void convert(const float* from, bfloat16* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = from[i];
 }
 
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#ifdef __AVX512BW__
 
 inline __mmask16 first_lanes(int64_t count) {
   return count < 16 ? static_cast<__mmask16>((1u << count) - 1) : static_cast<__mmask16>(0xffff);
@@ -119,8 +119,8 @@ inline __mmask16 first_lanes(int64_t count) {
 inline void convert(const half* from, float* to, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {
     const __mmask16 lanes = first_lanes(n - i);
-    const __m256i row = _mm256_maskz_loadu_epi16(lanes, from + i);
-    _mm512_mask_storeu_ps(to + i, lanes, _mm512_cvtph_ps(row));
+    const __m512i row = _mm512_maskz_loadu_epi16(lanes, from + i);
+    _mm512_mask_storeu_ps(to + i, lanes, _mm512_cvtph_ps(_mm512_castsi512_si256(row)));
   }
 }
 
@@ -128,7 +128,8 @@ inline void convert(const float* from, half* to, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {
     const __mmask16 lanes = first_lanes(n - i);
     const __m512 row = _mm512_maskz_loadu_ps(lanes, from + i);
-    _mm256_mask_storeu_epi16(to + i, lanes, _mm512_cvtps_ph(row, _MM_FROUND_TO_NEAREST_INT));
+    const __m256i halves = _mm512_cvtps_ph(row, _MM_FROUND_TO_NEAREST_INT);
+    _mm512_mask_storeu_epi16(to + i, lanes, _mm512_castsi256_si512(halves));
   }
 }
 
@@ -294,7 +295,7 @@ inline uint8_t saturated(Float x) {
 
 inline void convert(const float* from, uint8_t* to, int64_t n) {
   int64_t i = 0;
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#ifdef __AVX512BW__
   for (; i < n; i += 16) {
     const __mmask16 lanes = first_lanes(n - i);
     const __m512 least = _mm512_max_ps(_mm512_maskz_loadu_ps(lanes, from + i), _mm512_setzero_ps());  // NaN: the second

@@ -3,13 +3,13 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <utility>
 
 #include "polyphase/abi.h"
 #include "polyphase/buffer.h"
+#include "polyphase/minmax.h"
 #include "polyphase/taps.h"
 #include "polyphase/threads.h"
 
@@ -23,7 +23,7 @@ class Table {
     int64_t lanes_bytes = 0;
     if (channels > 0) lanes_ = kernel.prepare(taps_, channels, &lanes_bytes);
     bytes_ = owned_.bytes() + lanes_bytes;
-    for (int64_t i = 0; i < taps_.out_size; ++i) most_taps_ = std::max(most_taps_, taps_.begin[i + 1] - taps_.begin[i]);
+    for (int64_t i = 0; i < taps_.out_size; ++i) most_taps_ = max(most_taps_, taps_.begin[i + 1] - taps_.begin[i]);
   }
   ~Table() {
     if (lanes_ != nullptr) kernel_.release(lanes_);

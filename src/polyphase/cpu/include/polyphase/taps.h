@@ -4,7 +4,6 @@
 // It is compiled at a user's first call: few headers, and only the innermost loops once for each filter and precision.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "polyphase/abi.h"
 #include "polyphase/buffer.h"
 #include "polyphase/filters.h"
+#include "polyphase/minmax.h"
 
 namespace polyphase {
 
@@ -110,21 +110,21 @@ void interpolate_row(Windows& windows, int64_t i, double source, int64_t in_size
   // ATen calls floorf, for doubles too. No source lies below -0.5.
   const float coarse = static_cast<float>(source);
   const int64_t left = coarse < 0 ? -1 : whole_pixel(coarse, in_size - 1);
-  const Real fraction = std::clamp(static_cast<Real>(source) - static_cast<Real>(left), Real(0), Real(1));
+  const Real fraction = clamp(static_cast<Real>(source) - static_cast<Real>(left), Real(0), Real(1));
 
   double* const row = windows.row(i);
-  const int64_t start = std::max<int64_t>(left + 1 - kReach, 0);
+  const int64_t start = max<int64_t>(left + 1 - kReach, 0);
   int64_t last = -1;
   Real folded = 0;
   for (int64_t offset = 1 - kReach; offset <= kReach; ++offset) {
     // Distances as eager rounds them: from the left neighbour, and from the right one.
     const Real distance = offset > 0 ? (1 - fraction) + static_cast<Real>(offset - 1)
                                      : fraction - static_cast<Real>(offset);
-    const int64_t slot = std::clamp<int64_t>(left + offset, 0, in_size - 1) - start;
+    const int64_t slot = clamp<int64_t>(left + offset, 0, in_size - 1) - start;
     folded = (slot == last ? folded : Real(0)) + kFilter(distance);
     row[slot] = folded;
     last = slot;
-    windows.peak = std::max<double>(windows.peak, folded);
+    windows.peak = max<double>(windows.peak, folded);
   }
   windows.close_row(i, start, last + 1);
 }
@@ -143,7 +143,7 @@ inline Windows interpolated(const Step& step, int64_t in_size, bool keep_equal, 
     const double source = align_corners ? round(ratio * static_cast<double>(i))
                           : fused       ? round(half_pixel_source(ratio, i))
                                         : round(round(ratio * centre) - 0.5);
-    interpolate(windows, i, linear ? std::max(source, 0.0) : source, in_size);
+    interpolate(windows, i, linear ? max(source, 0.0) : source, in_size);
   }
   return windows;
 }
@@ -182,7 +182,7 @@ inline double normalise(double* row, int64_t taps, double total, Rounding round)
   double peak = 0;
   for (int64_t k = 0; k < taps; ++k) {
     row[k] = round(row[k] / divisor);
-    peak = std::max(peak, row[k]);
+    peak = max(peak, row[k]);
   }
   return peak;
 }
@@ -192,7 +192,7 @@ inline Windows antialiased(const Step& step, int64_t in_size, Rounding round) {
   const AntialiasFilter& filter = kAntialiasFilters[step.b];
   const WeighRow weigh_row = round.to_float ? filter.in_float : filter.in_double;
   const double ratio = resize_ratio(step, in_size, true, round);
-  const double stretch = std::max(ratio, 1.0);
+  const double stretch = max(ratio, 1.0);
   const double support = round(filter.support * stretch);
   const double inverse = round(1 / stretch);
   Windows windows(step.a, whole_pixel(2 * support + 2, in_size));
@@ -201,7 +201,7 @@ inline Windows antialiased(const Step& step, int64_t in_size, Rounding round) {
     const int64_t start = whole_pixel(round(centre - support) + 0.5, in_size);
     const int64_t stop = whole_pixel(round(centre + support) + 0.5, in_size);
     const double total = weigh_row(windows.row(i), start, stop, centre, inverse);
-    windows.peak = std::max(windows.peak, normalise(windows.row(i), stop - start, total, round));
+    windows.peak = max(windows.peak, normalise(windows.row(i), stop - start, total, round));
     windows.close_row(i, start, stop - start);
   }
   return windows;
@@ -217,14 +217,14 @@ inline Windows box(const Step& step, int64_t in_size, Rounding round) {
 // The mean of the input pixels each output pixel touches.
 inline Windows area(const Step& step, int64_t in_size, Rounding round) {
   const int64_t size = step.a;
-  Windows windows(size, std::min((in_size + size - 1) / size + 1, in_size));
+  Windows windows(size, min((in_size + size - 1) / size + 1, in_size));
   for (int64_t i = 0; i < size; ++i) {
     const int64_t start = i * in_size / size;
     const int64_t stop = ((i + 1) * in_size + size - 1) / size;
     const double weight = round(1 / round(stop - start));
     double* const row = windows.row(i);
     for (int64_t k = 0; k < stop - start; ++k) row[k] = weight;
-    windows.peak = std::max(windows.peak, weight);
+    windows.peak = max(windows.peak, weight);
     windows.close_row(i, start, stop - start);
   }
   return windows;
@@ -345,7 +345,7 @@ inline Selection nearest(const Step& step, const Selection& from, Rounding round
   const double ratio = scaled_ratio(step, from.size(), false, round);
   return select(step.a, [&](int64_t i) {
     const float position = static_cast<float>(exact ? half_pixel_source(ratio, i) : ratio * static_cast<double>(i));
-    return from[whole_pixel(exact ? std::max(position, 0.0f) + 0.5f : position, last)];
+    return from[whole_pixel(exact ? max(position, 0.0f) + 0.5f : position, last)];
   });
 }
 
@@ -366,11 +366,11 @@ inline Selection pad(const Step& step, const Selection& from) {
       });
     case kReplicate:
       return select(out_size, [&](int64_t i) {
-        return from[std::clamp<int64_t>(i - before, 0, last)];
+        return from[clamp<int64_t>(i - before, 0, last)];
       });
     case kCircular: {  // what is left after a crop is what repeats
-      const int64_t first = std::max<int64_t>(-before, 0);
-      const int64_t length = in_size - first - std::max<int64_t>(-after, 0);
+      const int64_t first = max<int64_t>(-before, 0);
+      const int64_t length = in_size - first - max<int64_t>(-after, 0);
       return select(out_size, [&](int64_t i) {
         const int64_t remainder = (i - before - first) % length;
         return from[first + (remainder < 0 ? remainder + length : remainder)];
@@ -382,7 +382,7 @@ inline Selection pad(const Step& step, const Selection& from) {
         const int64_t place = i - before;
         if (place >= 0 && place < in_size) return from[place];
         if (in_size == 0) return border;
-        return std::min(border, from[place < 0 ? 0 : last]);  // the greater number wins
+        return min(border, from[place < 0 ? 0 : last]);  // the greater number wins
       });
     }
   }
@@ -407,7 +407,7 @@ inline Selection selection_of(const Step* steps, const Step* end, int64_t in_siz
 inline Buffer<int32_t> borders_of(const Selection& selection) {
   bool any = false;
   for (const int32_t row : selection) any |= row < 0;
-  return select(any ? selection.size() : 0, [&](int64_t i) { return std::max(-selection[i], 0); });
+  return select(any ? selection.size() : 0, [&](int64_t i) { return max(-selection[i], 0); });
 }
 
 inline TapTable index_only_table(const Selection& selection, int64_t in_size) {

@@ -3,10 +3,10 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <new>
 
 #include "polyphase/abi.h"
+#include "polyphase/minmax.h"
 
 namespace polyphase {
 
@@ -29,7 +29,7 @@ class Threads {
     if (threads < 2 || count < 2) return body(context, 0, count);
     Threads& self = instance();
     if (pthread_mutex_trylock(&self.at_work_) != 0) return body(context, 0, count);
-    const bool enough_memory = self.run_parts({body, context, count, std::min(threads, count)});
+    const bool enough_memory = self.run_parts({body, context, count, min(threads, count)});
     pthread_mutex_unlock(&self.at_work_);
     if (!enough_memory) throw std::bad_alloc();
   }
@@ -59,7 +59,7 @@ class Threads {
       const Lock lock(&mutex_);
       while (started_ < job.parts - 1 && start_thread()) {
       }
-      job.parts = std::min(job.parts, started_ + 1);
+      job.parts = min(job.parts, started_ + 1);
       job_ = job;
       failed_ = false;
       pending_ = job.parts - 1;

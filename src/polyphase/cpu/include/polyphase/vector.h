@@ -7,7 +7,7 @@
 #include <cstring>
 
 #if defined(__AVX512F__) || defined(__AVX2__)
-#include <immintrin.h>
+#include "polyphase/intrinsics.h"
 #endif
 
 namespace polyphase {

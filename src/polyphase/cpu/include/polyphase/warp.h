@@ -3,9 +3,9 @@
 //     positions -> padding -> taps -> values, weighted and summed -> epilogue -> target
 #pragma once
 
-#include <algorithm>
 #include <cstring>
 
+#include "polyphase/minmax.h"
 #include "polyphase/warp_cubic.h"
 #include "polyphase/warp_inner.h"
 #include "polyphase/warp_sample.h"
@@ -25,7 +25,7 @@ class WarpWorker {
         positions_(call),
         sampler_(call),
         inner_(call, positions_.axis(0), positions_.axis(1)),
-        count_(static_cast<int>(std::min<int64_t>(kTile, call.out_size[2]))),
+        count_(static_cast<int>(min<int64_t>(kTile, call.out_size[2]))),
         in_place_(Epilogue::kIdentity && call.target.x == 1 && count_ == kTile),
         in_registers_(kInner && count_ == kTile && inner_.can()) {}
 
@@ -41,10 +41,10 @@ class WarpWorker {
       sampler_.enter_image(n_);
       const ImageStrides& s = call_.target;
       O* target = static_cast<O*>(call_.packed.buffers[2]) + n_ * s.batch + z_ * s.z + y * s.y;
-      const int64_t stop = std::min({end - plane * rows, rows, y + kBand});
+      const int64_t stop = min(min(end - plane * rows, rows), y + kBand);
       for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
         // The last tile begins within the one before: whole ones are faster.
-        const int64_t from = std::min(x, call_.out_size[2] - count_);
+        const int64_t from = min(x, call_.out_size[2] - count_);
         O* at = target + from * s.x;
         for (int64_t row = y; row < stop; ++row, at += s.y) tile(row, from, at);
       }
@@ -84,7 +84,7 @@ class WarpWorker {
       tile_of_pixels();
     } else {
       for (int64_t from = 0; from < call_.channels; from += kPlanes) {
-        const int count = static_cast<int>(std::min<int64_t>(kPlanes, call_.channels - from));
+        const int count = static_cast<int>(min<int64_t>(kPlanes, call_.channels - from));
         V* rows[4] = {};
         for (int p = 0; p < count; ++p) rows[p] = row_of(from + p);
         sampler_.sample_planes(from, count, rows);
@@ -109,7 +109,7 @@ class WarpWorker {
     }
     const int64_t at_once = in_place_ ? call_.channels : kRows, stride = in_place_ ? call_.target.channel : kTile;
     for (int64_t from = 0; from < call_.channels; from += at_once) {
-      const int64_t count = std::min(at_once, call_.channels - from);
+      const int64_t count = min(at_once, call_.channels - from);
       const auto* image = sampler_.image() + from * call_.image.channel;
       if (!inner_.sample(positions, image, count, row_of(from), stride)) return false;
       for (int64_t c = 0; !in_place_ && c < count; ++c) store(from + c, rows_[c]);
@@ -124,7 +124,7 @@ class WarpWorker {
 
   void tile_of_pixels() {
     for (int64_t from = 0; from < call_.channels; from += Sampler::kChunk) {
-      const int64_t count = std::min<int64_t>(Sampler::kChunk, call_.channels - from);
+      const int64_t count = min<int64_t>(Sampler::kChunk, call_.channels - from);
       sampler_.sample_pixels(from, count, count_);
       for (int64_t c = 0; c < count; ++c) {
         V* row = row_of(from + c);

@@ -5,8 +5,7 @@
 // however many threads there are. The gradient of a matrix is summed by row of the output; Python adds up the rows.
 #pragma once
 
-#include <algorithm>
-
+#include "polyphase/minmax.h"
 #include "polyphase/rows.h"
 #include "polyphase/warp_taps.h"
 
@@ -38,7 +37,7 @@ class GradientTile {
 
   void enter_tile(int64_t x, const ImageStrides& image, bool slopes) {
     x_ = x;
-    count = static_cast<int>(std::min<int64_t>(kTile, call_.out_size[2] - x));
+    count = static_cast<int>(min<int64_t>(kTile, call_.out_size[2] - x));
     TileOf<P> at[kAxes];
     positions.tile(z_, y_, x, count, at);
     taps.make(at, positions, call_.padding, image, slopes);
@@ -94,7 +93,7 @@ class ImageGradient {
         for (int64_t c = begin; c < end; c += interleaved ? kChunk : 1) {
           V* plane = image + c * call_.image_gradient.channel;
           if (interleaved) {
-            add_pixels(c, std::min(kChunk, end - c), plane);
+            add_pixels(c, min(kChunk, end - c), plane);
           } else {
             add_plane(c, plane);
           }
@@ -272,7 +271,7 @@ struct WarpGradients {
  private:
   // An image is split by its channels where there are fewer images than threads: each part goes over the whole output.
   static int64_t parts(const WarpCall& call) {
-    return call.batch >= call.packed.threads ? 1 : std::min(call.channels, call.packed.threads);
+    return call.batch >= call.packed.threads ? 1 : min(call.channels, call.packed.threads);
   }
 
   static void image_part(void* context, int64_t begin, int64_t end) {

@@ -4,9 +4,9 @@
 // So a sum that came out NaN is done again, tap by tap, without those of weight 0.
 #pragma once
 
-#include <algorithm>
 #include <type_traits>
 
+#include "polyphase/minmax.h"
 #include "polyphase/rows.h"
 #include "polyphase/unroll.h"
 #include "polyphase/vector.h"
@@ -262,7 +262,7 @@ class WarpSampler {
         }
       }
       for (int64_t l = 0; l < count; l += Lanes::kLanes) {
-        const int n = static_cast<int>(std::min<int64_t>(Lanes::kLanes, count - l));
+        const int n = static_cast<int>(min<int64_t>(Lanes::kLanes, count - l));
         Lanes sum = Lanes::zero();
 #pragma GCC unroll 4
         for (int k = 0; k < Taps::kCount; ++k) {
