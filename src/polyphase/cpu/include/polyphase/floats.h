@@ -6,6 +6,7 @@
 #pragma once
 
 #include "polyphase/abi.h"
+#include "polyphase/ahead.h"
 #include "polyphase/buffer.h"
 #include "polyphase/minmax.h"
 #include "polyphase/unroll.h"
@@ -13,15 +14,7 @@
 
 namespace polyphase {
 
-template <class T>
-struct Ahead {
-  const T* first = nullptr;
-  int64_t stride = 0;
-  int64_t count = 0;
-};
-
-// out[i] = sum over k of weights[k] * rows[k][i], in the order of k. No weight is 0. `ahead` are rows that will be
-// read soon, and come from far away.
+// out[i] = sum over k of weights[k] * rows[k][i], in the order of k. No weight is 0.
 template <class T>
 POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int taps, T* out, int64_t length,
                                  const Ahead<T>& ahead = {}) {
@@ -32,7 +25,7 @@ POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int tap
     V sum[4] = {V::zero(), V::zero(), V::zero(), V::zero()};
     for (int64_t r = 0; r < ahead.count; ++r) {
       const T* row = ahead.first + r * ahead.stride + i;
-      for (int j = 0; j < kStep; j += 64 / static_cast<int>(sizeof(T))) __builtin_prefetch(row + j);
+      for (int j = 0; j < kStep; j += kCacheLine / static_cast<int>(sizeof(T))) __builtin_prefetch(row + j);
     }
     for (int k = 0; k < taps; ++k) {
       const V weight = V::broadcast(weights[k]);
@@ -82,9 +75,9 @@ class FloatLanes {
     return sizeof(*this) + blocks_.bytes() + weights_.bytes() + index_.bytes() + begin_.bytes();
   }
 
-  POLYPHASE_ROW_LOOP void run(const T* in, T* out) const {
+  POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead<T>& ahead) const {
     if (channels_ >= V::kLanes) return run_many_channels(in, out);
-    with_constant<6>(all_taps_, [&](auto taps) { run_blocks<taps>(in, out); });
+    with_constant<6>(all_taps_, [&](auto taps) { run_blocks<taps>(in, out, ahead); });
   }
 
  private:
@@ -186,9 +179,15 @@ class FloatLanes {
   }
 
   template <int kTaps>
-  void run_blocks(const T* in, T* out) const {
+  void run_blocks(const T* in, T* out, const Ahead<T>& ahead) const {
     const int64_t full = out_length_ / V::kLanes;
-    for (int64_t b = 0; b < full; ++b) sum<kTaps>(blocks_[b], in).store(out + b * V::kLanes);
+    constexpr int64_t kBlocksPerStep = 8;
+    Fetching<T> fetching(ahead, full / kBlocksPerStep + 1);
+    for (int64_t b = 0; b < full;) {
+      fetching.step();
+      const int64_t stop = min(full, b + kBlocksPerStep);
+      for (; b < stop; ++b) sum<kTaps>(blocks_[b], in).store(out + b * V::kLanes);
+    }
     const int rest = static_cast<int>(out_length_ % V::kLanes);
     if (rest != 0) sum<kTaps>(blocks_[full], in).store_first(out + full * V::kLanes, rest);
   }

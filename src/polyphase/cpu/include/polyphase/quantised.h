@@ -4,6 +4,7 @@
 #pragma once
 
 #include "polyphase/abi.h"
+#include "polyphase/ahead.h"
 #include "polyphase/buffer.h"
 #include "polyphase/byte_dots.h"
 #include "polyphase/bytes.h"
@@ -263,7 +264,7 @@ class ByteLanes {
     return own;
   }
 
-  POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out) const {
+  POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, const Ahead<uint8_t>&) const {
 #if defined(POLYPHASE_BYTE_VECTORS)
     if (way_ == kWindows) return windows_.run(in, out);
     if (way_ == kDots) return dots_.run(in, out);

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "polyphase/abi.h"
+#include "polyphase/ahead.h"
 #include "polyphase/minmax.h"
 #include "polyphase/row_cache.h"
 #include "polyphase/rows.h"
@@ -28,6 +29,9 @@ constexpr double kHorizontalCost = 2.0;
 
 // Bytes of an image that, used a moment ago, lies in the second-level cache.
 constexpr int64_t kNear = 256 << 10;
+
+// Bytes that may be fetched into the first-level cache beside what is used there.
+constexpr int64_t kFetched = 12 << 10;
 
 // Whether it is cheaper to resample each input row horizontally than each sum of input rows.
 inline bool horizontal_first_is_cheaper(const Call& call) {
@@ -56,6 +60,7 @@ class Worker {
         readable_length_(max(in_length_, map_ ? map_->readable_length() : 0)),
         source_dense_(dense(call.x.in_stride, call.in_channel_stride, call.x.in_size)),
         target_dense_(dense(call.x.out_stride, call.out_channel_stride, call.x.out_size)),
+        far_(call.y.in_size * in_length_ * static_cast<int64_t>(sizeof(T)) > kNear),
         vertical_(weighted(call.y)),
         depth_(weighted(call.z)) {
     const bool sums = vertical_ || depth_;
@@ -157,10 +162,9 @@ class Worker {
       return;
     }
     const size_t bytes = static_cast<size_t>(out_length_) * sizeof(T);
-    const bool far = y.in_size * in_length_ * static_cast<int64_t>(sizeof(T)) > kNear;
     for (int64_t i = begin; i < end; ++i) {
       const T* from = in + picked(y, i) * y.in_stride;
-      if (far && i + 1 < end) prefetch_row(in + picked(y, i + 1) * y.in_stride);
+      if (far_ && i + 1 < end) prefetch_row(in + picked(y, i + 1) * y.in_stride);
       if (map_ == nullptr) {
         std::memcpy(out + i * y.out_stride, from, bytes);
       } else {
@@ -206,7 +210,7 @@ class Worker {
       values = across(y, picked(call_.z, z), summed);
     }
     if (!horizontal_last) return values;
-    map_->run(values, out);
+    map_->run(values, out, ahead_);
     return out;
   }
 
@@ -261,8 +265,11 @@ class Worker {
     }
     if (count > 0) pointers_[count] = pointers_[count - 1];
     Sampler::pack(taps.weight + begin, count, weights_.data());
-    const Ahead<T> ahead = cache.slots() == 0 ? rows_ahead(axis, i) : Ahead<T>();
-    Sampler::sum(pointers_.data(), weights_.data(), count, taps.precision, out, summed_length_, ahead);
+    const Ahead<T> ahead = far_ && cache.slots() == 0 ? rows_ahead(axis, i) : Ahead<T>();
+    // The sum waits for memory itself: better to fetch few rows in the horizontal pass after it.
+    const bool later = map_ != nullptr && !depth_ && ahead.bytes() <= kFetched;
+    ahead_ = later ? ahead : Ahead<T>();
+    Sampler::sum(pointers_.data(), weights_.data(), count, taps.precision, out, summed_length_, later ? Ahead<T>() : ahead);
     return out;
   }
 
@@ -273,7 +280,8 @@ class Worker {
     const int32_t count = taps.begin[i + 1] - taps.begin[i];
     if (count == 0 || i + 1 == axis.out_size || taps.begin[i + 1] == taps.begin[i + 2]) return {};
     const int64_t last = taps.index[taps.begin[i + 1] - 1], next_last = taps.index[taps.begin[i + 2] - 1];
-    return {pointers_[count - 1] + axis.in_stride, axis.in_stride, clamp<int64_t>(next_last - last, 0, kMost)};
+    const int64_t rows = clamp<int64_t>(next_last - last, 0, kMost);
+    return {pointers_[count - 1] + axis.in_stride, in_length_, axis.in_stride, rows};
   }
 
   // The depth's sum makes its rows by vertical sums, which use the same list of pointers.
@@ -417,7 +425,9 @@ class Worker {
   int64_t out_length_;       // elements of a target row
   int64_t readable_length_;  // elements the horizontal pass may read of a row
   int64_t summed_length_ = 0;  // elements of the rows that are summed
-  bool source_dense_, target_dense_, vertical_, depth_;
+  bool source_dense_, target_dense_;
+  bool far_;  // a plane of the source is no longer near if it was used a moment ago
+  bool vertical_, depth_;
   bool horizontal_first_ = false;
   bool in_place_ = false;  // source rows are used where they lie
   bool by_tiles_ = false;  // vertical sums are made a tile at a time
@@ -428,6 +438,7 @@ class Worker {
   int64_t depth_y_ = -1;  // vertical_rows_ are of this y
   int64_t tensor_offsets_[kMaxOperands] = {};
   RowOperands row_operands_ = {};
+  Ahead<T> ahead_;  // for the horizontal pass to fetch
 
   RowCache<T> base_rows_;      // rows the vertical pass sums
   RowCache<T> vertical_rows_;  // rows the depth pass sums

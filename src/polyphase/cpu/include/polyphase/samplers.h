@@ -1,6 +1,7 @@
 // What a kernel does to the values of a row, by dtype: floats, uint8 with 16 bit weights, or moving alone.
 #pragma once
 
+#include "polyphase/ahead.h"
 #include "polyphase/floats.h"
 #include "polyphase/pick.h"
 #include "polyphase/quantised.h"
@@ -47,7 +48,7 @@ struct MovingSampler {
     Lanes(const Taps&, int64_t) {}
     int64_t readable_length() const { return 0; }
     size_t bytes() const { return 0; }
-    void run(const T*, T*) const {}
+    void run(const T*, T*, const Ahead<T>&) const {}
   };
   static constexpr Arithmetic kArithmetic = kNearest;
   static constexpr bool kAnyOrder = true;
@@ -95,15 +96,15 @@ class RowMap {
     return sizeof(*this) + borders_.bytes() + (weighted_ ? weighted_->bytes() : picked_->bytes());
   }
 
-  void run(const T* in, T* out) const {
-    if (weighted_) return weighted_->run(in, out);
+  void run(const T* in, T* out, const Ahead<T>& ahead = {}) const {
+    if (weighted_) return weighted_->run(in, out, ahead);
     picked_->run(reinterpret_cast<const uint8_t*>(in), reinterpret_cast<uint8_t*>(out));
   }
 
   // Strides in elements.
   void run_rows(const T* in, int64_t in_stride, T* out, int64_t out_stride, int64_t rows) const {
     if (weighted_) {
-      for (int64_t r = 0; r < rows; ++r) weighted_->run(in + r * in_stride, out + r * out_stride);
+      for (int64_t r = 0; r < rows; ++r) weighted_->run(in + r * in_stride, out + r * out_stride, {});
       return;
     }
     constexpr int64_t kSize = sizeof(T);

@@ -1,0 +1,43 @@
+// Rows that will be read soon, and come from far away: fetched while something else is computed.
+#pragma once
+
+#include <cstdint>
+
+namespace polyphase {
+
+constexpr int64_t kCacheLine = 64;  // bytes
+
+template <class T>
+struct Ahead {
+  const T* first = nullptr;
+  int64_t length = 0;  // of a row, in elements
+  int64_t stride = 0;
+  int64_t count = 0;
+
+  int64_t bytes() const { return count * length * static_cast<int64_t>(sizeof(T)); }
+};
+
+// All rows in so many steps, some cache lines in each.
+template <class T>
+class Fetching {
+ public:
+  Fetching(const Ahead<T>& rows, int64_t steps) {
+    if (rows.count == 0 || rows.stride > 2 * rows.length) return;  // what lies between rows is fetched too
+    next_ = reinterpret_cast<const char*>(rows.first);
+    end_ = reinterpret_cast<const char*>(rows.first + (rows.count - 1) * rows.stride + rows.length);
+    const int64_t lines = (end_ - next_) / kCacheLine + 1;
+    step_ = (lines + steps - 1) / steps * kCacheLine;
+  }
+
+  void step() {
+    const char* const stop = end_ - next_ < step_ ? end_ : next_ + step_;
+    for (; next_ < stop; next_ += kCacheLine) __builtin_prefetch(next_);
+  }
+
+ private:
+  const char* next_ = nullptr;
+  const char* end_ = nullptr;
+  int64_t step_ = 0;  // bytes
+};
+
+}  // namespace polyphase
