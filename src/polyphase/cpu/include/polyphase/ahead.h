@@ -1,4 +1,5 @@
-// Rows that will be read soon, and come from far away: fetched while something else is computed.
+// Rows that will be read soon, and come from far away: fetched while something else is computed. Where there are none, a
+// function is given a null pointer.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,10 @@ constexpr int64_t kCacheLine = 64;  // bytes
 
 template <class T>
 struct Ahead {
-  const T* first = nullptr;
-  int64_t length = 0;  // of a row, in elements
-  int64_t stride = 0;
-  int64_t count = 0;
+  const T* first;
+  int64_t length;  // of a row, in elements
+  int64_t stride;
+  int64_t count;
 
   int64_t bytes() const { return count * length * static_cast<int64_t>(sizeof(T)); }
 };
@@ -21,10 +22,10 @@ struct Ahead {
 template <class T>
 class Fetching {
  public:
-  Fetching(const Ahead<T>& rows, int64_t steps) {
-    if (rows.count == 0 || rows.stride > 2 * rows.length) return;  // what lies between rows is fetched too
-    next_ = reinterpret_cast<const char*>(rows.first);
-    end_ = reinterpret_cast<const char*>(rows.first + (rows.count - 1) * rows.stride + rows.length);
+  Fetching(const Ahead<T>* rows, int64_t steps) {
+    if (rows == nullptr || rows->count == 0 || rows->stride > 2 * rows->length) return;
+    next_ = reinterpret_cast<const char*>(rows->first);  // and what lies between rows
+    end_ = reinterpret_cast<const char*>(rows->first + (rows->count - 1) * rows->stride + rows->length);
     const int64_t lines = (end_ - next_) / kCacheLine + 1;
     step_ = (lines + steps - 1) / steps * kCacheLine;
   }

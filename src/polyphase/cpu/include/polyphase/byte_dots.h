@@ -5,6 +5,7 @@
 #pragma once
 
 #include "polyphase/abi.h"
+#include "polyphase/ahead.h"
 #include "polyphase/buffer.h"
 #include "polyphase/bytes.h"
 #include "polyphase/minmax.h"
@@ -230,12 +231,12 @@ class ByteDots {
   int64_t readable_length() const { return readable_length_; }
   size_t bytes() const { return starts_.bytes() + extents_.bytes() + weights_.bytes(); }
 
-  void run(const uint8_t* in, uint8_t* out) const {
+  POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, const Ahead<uint8_t>* ahead) const {
     switch (channels_) {
-      case 1: return with_constant<2>(chunks_, [&](auto chunks) { run_plane<chunks>(in, out); });
-      case 2: return run_pixels<2, 0>(in, out);
-      case 3: return with_constant<Dots::kUnrolled>(chunks_, [&](auto chunks) { run_pixels<3, chunks>(in, out); });
-      default: return run_pixels<4, 0>(in, out);
+      case 1: return with_constant<2>(chunks_, [&](auto chunks) { run_plane<chunks>(in, out, ahead); });
+      case 2: return run_pixels<2, 0>(in, out, ahead);
+      case 3: return with_constant<Dots::kUnrolled>(chunks_, [&](auto chunks) { run_pixels<3, chunks>(in, out, ahead); });
+      default: return run_pixels<4, 0>(in, out, ahead);
     }
   }
 
@@ -278,13 +279,15 @@ class ByteDots {
   }
 
   template <int kChunks>
-  void run_plane(const uint8_t* in, uint8_t* out) const {
+  void run_plane(const uint8_t* in, uint8_t* out, const Ahead<uint8_t>* ahead) const {
     constexpr int64_t kFinished = 4 * Dots::kPlaneOutputs;
     const int chunks = kChunks == 0 ? chunks_ : kChunks;
     const int64_t stride = static_cast<int64_t>(chunks) * Dots::kPlaneChunk;
     const int32_t* starts = starts_.data();
     const uint8_t* weights = weights_.data();
+    Fetching<uint8_t> fetching(ahead, out_size_ / kFinished + 1);
     for (int64_t x = 0; x < out_size_; x += kFinished) {
+      fetching.step();
       Dots::Register r[4];
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j, starts += Dots::kPlaneOutputs, weights += stride) {
@@ -295,10 +298,12 @@ class ByteDots {
   }
 
   template <int kChannels, int kChunks>
-  void run_pixels(const uint8_t* in, uint8_t* out) const {
+  void run_pixels(const uint8_t* in, uint8_t* out, const Ahead<uint8_t>* ahead) const {
     const int64_t stride = static_cast<int64_t>(chunks_) * Dots::kPixelChunk;
     const int64_t reach = (chunks_ - 1) * Dots::kPixelTaps * kChannels + Dots::kPixelLoad;
+    Fetching<uint8_t> fetching(ahead, out_size_ / Dots::kPixels + 1);
     for (int64_t x = 0; x < out_size_; x += Dots::kPixels) {
+      fetching.step();
       const int64_t n = min<int64_t>(Dots::kPixels, out_size_ - x);
       const Extent& extent = extents_[x / Dots::kPixels];
       const uint8_t* from = extent.last + reach > in_length_ ? padded_end(in, extent.first, reach) : in;

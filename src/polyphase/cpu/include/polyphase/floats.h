@@ -17,14 +17,14 @@ namespace polyphase {
 // out[i] = sum over k of weights[k] * rows[k][i], in the order of k. No weight is 0.
 template <class T>
 POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int taps, T* out, int64_t length,
-                                 const Ahead<T>& ahead = {}) {
+                                 const Ahead<T>* ahead = nullptr) {
   using V = Vec<T>;
   constexpr int kStep = 4 * V::kLanes;
   int64_t i = 0;
   for (; i + kStep <= length; i += kStep) {
     V sum[4] = {V::zero(), V::zero(), V::zero(), V::zero()};
-    for (int64_t r = 0; r < ahead.count; ++r) {
-      const T* row = ahead.first + r * ahead.stride + i;
+    for (int64_t r = 0; ahead != nullptr && r < ahead->count; ++r) {
+      const T* row = ahead->first + r * ahead->stride + i;
       for (int j = 0; j < kStep; j += kCacheLine / static_cast<int>(sizeof(T))) __builtin_prefetch(row + j);
     }
     for (int k = 0; k < taps; ++k) {
@@ -75,7 +75,9 @@ class FloatLanes {
     return sizeof(*this) + blocks_.bytes() + weights_.bytes() + index_.bytes() + begin_.bytes();
   }
 
-  POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead<T>& ahead) const {
+  bool fetches() const { return channels_ < V::kLanes; }
+
+  POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead<T>* ahead) const {
     if (channels_ >= V::kLanes) return run_many_channels(in, out);
     with_constant<6>(all_taps_, [&](auto taps) { run_blocks<taps>(in, out, ahead); });
   }
@@ -179,7 +181,7 @@ class FloatLanes {
   }
 
   template <int kTaps>
-  void run_blocks(const T* in, T* out, const Ahead<T>& ahead) const {
+  void run_blocks(const T* in, T* out, const Ahead<T>* ahead) const {
     const int64_t full = out_length_ / V::kLanes;
     constexpr int64_t kBlocksPerStep = 8;
     Fetching<T> fetching(ahead, full / kBlocksPerStep + 1);

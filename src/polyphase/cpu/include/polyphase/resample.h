@@ -71,6 +71,7 @@ class Worker {
                         (!Sampler::kAnyOrder || keeps_less || horizontal_first_is_cheaper(call));
     if (!source_dense_) gathered_.resize(readable_length_);
     if (!Prologue::kIdentity || (source_dense_ && readable_length_ > in_length_)) loaded_.resize(readable_length_);
+    fetches_ = horizontal_first_ && far_ && in_place_ && vertical_ && map_->fetches();
     summed_length_ = horizontal_first_ ? out_length_ : in_length_;
     const int64_t slot = horizontal_first_ ? out_length_ : readable_length_;
     by_tiles_ = vertical_ && !depth_ && !horizontal_first_ && !Prologue::kIdentity && source_dense_ &&
@@ -210,14 +211,14 @@ class Worker {
       values = across(y, picked(call_.z, z), summed);
     }
     if (!horizontal_last) return values;
-    map_->run(values, out, ahead_);
+    map_->run(values, out, later_);
     return out;
   }
 
   // The vertical pass of input plane z.
   const T* across(int64_t y, int64_t z, T* out) {
     if (by_tiles_) return sum_by_tiles(y, z, out);
-    const auto base = [&](int64_t from, T* into) { return base_row(from, z, into); };
+    const auto base = [&](int64_t from, T* into) { return base_row(from, z, into, y); };
     if (vertical_) return sum(call_.y, y, base_rows_, out, base, z * call_.y.in_size);
     return base(picked(call_.y, y), depth_ ? out : loaded_.data());
   }
@@ -237,22 +238,21 @@ class Worker {
         T* tile = tile_rows_.data() + k * kTile;
         Prologue::row(source, reinterpret_cast<typename Prologue::To*>(tile), length, row_operands_);
       }
-      Sampler::sum(pointers_.data(), weights_.data(), count, taps.precision, out + from, length, Ahead<T>());
+      Sampler::sum(pointers_.data(), weights_.data(), count, taps.precision, out + from, length, nullptr);
     }
     return out;
   }
 
   // A weighted sum of rows. `make(i, into)` makes row i, in `into` or elsewhere.
   template <class Make>
-  POLYPHASE_ROW_LOOP const T* sum(const Axis& axis, int64_t i, RowCache<T>& cache, T* out, Make make, int64_t first_key = 0) {
+  POLYPHASE_ROW_LOOP const T* sum(const Axis& axis, int64_t i, RowCache<T>& cache, T* out, const Make& make, int64_t first_key = 0) {
     const Taps& taps = *axis.taps;
     const int begin = taps.begin[i], count = taps.begin[i + 1] - begin;
-    if (cache.slots() > 0) {
-      cache.keep(taps.index + begin, count, first_key);
-    }
+    const bool cached = cache.slots() > 0;
+    if (cached) cache.keep(taps.index + begin, count, first_key);
     for (int k = 0; k < count; ++k) {
       const int64_t from = taps.index[begin + k];
-      if (cache.slots() == 0) {
+      if (!cached) {
         pointers_[k] = make(from, loaded_.data());
       } else if (T* row = cache.find(first_key + from)) {
         pointers_[k] = row;
@@ -265,28 +265,32 @@ class Worker {
     }
     if (count > 0) pointers_[count] = pointers_[count - 1];
     Sampler::pack(taps.weight + begin, count, weights_.data());
-    const Ahead<T> ahead = far_ && cache.slots() == 0 ? rows_ahead(axis, i) : Ahead<T>();
-    // The sum waits for memory itself: better to fetch few rows in the horizontal pass after it.
-    const bool later = map_ != nullptr && !depth_ && ahead.bytes() <= kFetched;
-    ahead_ = later ? ahead : Ahead<T>();
-    Sampler::sum(pointers_.data(), weights_.data(), count, taps.precision, out, summed_length_, later ? Ahead<T>() : ahead);
+    const Ahead<T>* now = nullptr;
+    if (far_ && !cached) {
+      find_rows_ahead(axis, i);
+      // The sum waits for memory itself: better to fetch few rows in the horizontal pass after it.
+      const bool later = map_ != nullptr && !depth_ && ahead_.bytes() <= kFetched;
+      later_ = later ? &ahead_ : nullptr;
+      now = later ? nullptr : &ahead_;
+    }
+    Sampler::sum(pointers_.data(), weights_.data(), count, taps.precision, out, summed_length_, now);
     return out;
   }
 
   // Of rows that are used where they lie: those the next sum reads and this one does not.
-  Ahead<T> rows_ahead(const Axis& axis, int64_t i) const {
+  POLYPHASE_ROW_LOOP void find_rows_ahead(const Axis& axis, int64_t i) {
     constexpr int64_t kMost = 8;
     const Taps& taps = *axis.taps;
     const int32_t count = taps.begin[i + 1] - taps.begin[i];
-    if (count == 0 || i + 1 == axis.out_size || taps.begin[i + 1] == taps.begin[i + 2]) return {};
+    ahead_.count = 0;
+    if (count == 0 || i + 1 == axis.out_size || taps.begin[i + 1] == taps.begin[i + 2]) return;
     const int64_t last = taps.index[taps.begin[i + 1] - 1], next_last = taps.index[taps.begin[i + 2] - 1];
-    const int64_t rows = clamp<int64_t>(next_last - last, 0, kMost);
-    return {pointers_[count - 1] + axis.in_stride, in_length_, axis.in_stride, rows};
+    ahead_ = {pointers_[count - 1] + axis.in_stride, in_length_, axis.in_stride, clamp<int64_t>(next_last - last, 0, kMost)};
   }
 
   // The depth's sum makes its rows by vertical sums, which use the same list of pointers.
   template <class Make>
-  const T* make_nested(Make make, int64_t from, T* into) {
+  const T* make_nested(const Make& make, int64_t from, T* into) {
     if (!depth_) return make(from, into);
     const int64_t size = pointers_.size();
     Buffer<const T*> outer_pointers;
@@ -297,12 +301,26 @@ class Worker {
     return made;
   }
 
-  // Input row (y, z): loaded, and resampled where that comes first.
-  const T* base_row(int64_t y, int64_t z, T* into) {
+  // Input row (y, z), for output row out_y: loaded, and resampled where that comes first.
+  const T* base_row(int64_t y, int64_t z, T* into, int64_t out_y) {
     const S* source = in_ + y * call_.y.in_stride + z * call_.z.in_stride;
     if (!horizontal_first_) return load(source, into);
-    map_->run(load(source, loaded_.data()), into);
+    const T* row = load(source, loaded_.data());
+    map_->run(row, into, fetches_ && find_row_ahead(row, y, out_y) ? &ahead_ : nullptr);
     return into;
+  }
+
+  // Of rows that are read in ascending order: the one that is new after row y, where it lies. False if there is none.
+  POLYPHASE_ROW_LOOP bool find_row_ahead(const T* row, int64_t y, int64_t out_y) {
+    const Taps& taps = *call_.y.taps;
+    int64_t next = y + 1;
+    if (y == taps.index[taps.begin[out_y + 1] - 1]) {  // the last one of this output
+      if (out_y + 1 == call_.y.out_size || taps.begin[out_y + 1] == taps.begin[out_y + 2]) return false;
+      if (taps.index[taps.begin[out_y + 2] - 1] <= y) return false;
+      next = max<int64_t>(next, taps.index[taps.begin[out_y + 1]]);
+    }
+    ahead_ = {row + (next - y) * call_.y.in_stride, in_length_, call_.y.in_stride, 1};
+    return ahead_.bytes() <= kFetched;
   }
 
   // The row as it lies in memory where that will do; else in `into`, which is readable_length_ long.
@@ -430,6 +448,7 @@ class Worker {
   bool vertical_, depth_;
   bool horizontal_first_ = false;
   bool in_place_ = false;  // source rows are used where they lie
+  bool fetches_ = false;   // rows that come first through the horizontal pass, while the one before them does
   bool by_tiles_ = false;  // vertical sums are made a tile at a time
 
   const S* in_ = nullptr;
@@ -438,7 +457,8 @@ class Worker {
   int64_t depth_y_ = -1;  // vertical_rows_ are of this y
   int64_t tensor_offsets_[kMaxOperands] = {};
   RowOperands row_operands_ = {};
-  Ahead<T> ahead_;  // for the horizontal pass to fetch
+  Ahead<T> ahead_ = {};
+  const Ahead<T>* later_ = nullptr;  // for the horizontal pass to fetch
 
   RowCache<T> base_rows_;      // rows the vertical pass sums
   RowCache<T> vertical_rows_;  // rows the depth pass sums

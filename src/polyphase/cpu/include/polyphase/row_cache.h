@@ -41,7 +41,7 @@ class RowCache {
   T* find(int64_t key) { return slot_of_[key] < 0 ? nullptr : values_.data() + slot_of_[key] * stride_; }
 
   T* add(int64_t key) {
-    while (kept_[next_] == now_) next_ = (next_ + 1) % slots();
+    while (kept_[next_] == now_) next_ = next_ + 1 == slots() ? 0 : next_ + 1;
     if (key_of_[next_] >= 0) slot_of_[key_of_[next_]] = -1;
     key_of_[next_] = key;
     slot_of_[key] = next_;

@@ -20,7 +20,7 @@ struct FloatSampler {
     for (int t = 0; t < taps; ++t) packed[t] = static_cast<Weight>(weights[t]);
   }
   static void sum(const T* const* rows, const Weight* weights, int taps, int, T* out, int64_t length,
-                  const Ahead<T>& ahead) {
+                  const Ahead<T>* ahead) {
     vertical(rows, weights, taps, out, length, ahead);
   }
 };
@@ -34,7 +34,7 @@ struct QuantisedSampler {
 
   static void pack(const double* weights, int taps, Weight* packed) { pack_pairs(weights, taps, packed); }
   static void sum(const uint8_t* const* rows, const Weight* pairs, int taps, int precision, uint8_t* out, int64_t length,
-                  const Ahead<uint8_t>&) {
+                  const Ahead<uint8_t>*) {
     vertical(rows, pairs, taps, precision, out, length);
   }
 };
@@ -48,12 +48,13 @@ struct MovingSampler {
     Lanes(const Taps&, int64_t) {}
     int64_t readable_length() const { return 0; }
     size_t bytes() const { return 0; }
-    void run(const T*, T*, const Ahead<T>&) const {}
+    bool fetches() const { return false; }
+    void run(const T*, T*, const Ahead<T>*) const {}
   };
   static constexpr Arithmetic kArithmetic = kNearest;
   static constexpr bool kAnyOrder = true;
   static void pack(const double*, int, Weight*) {}
-  static void sum(const T* const*, const Weight*, int, int, T*, int64_t, const Ahead<T>&) {}
+  static void sum(const T* const*, const Weight*, int, int, T*, int64_t, const Ahead<T>*) {}
 };
 
 // The tables by which a row is read horizontally.
@@ -90,13 +91,15 @@ class RowMap {
   RowMap& operator=(const RowMap&) = delete;
 
   bool weighted() const { return weighted_ != nullptr; }
+  bool fetches() const { return weighted() && weighted_->fetches(); }
   int64_t readable_length() const { return weighted_ ? weighted_->readable_length() : 0; }
   const Buffer<BorderRun>& borders() const { return borders_; }
   size_t bytes() const {
     return sizeof(*this) + borders_.bytes() + (weighted_ ? weighted_->bytes() : picked_->bytes());
   }
 
-  void run(const T* in, T* out, const Ahead<T>& ahead = {}) const {
+  // `ahead` is for maps that fetch.
+  void run(const T* in, T* out, const Ahead<T>* ahead = nullptr) const {
     if (weighted_) return weighted_->run(in, out, ahead);
     picked_->run(reinterpret_cast<const uint8_t*>(in), reinterpret_cast<uint8_t*>(out));
   }
@@ -104,7 +107,7 @@ class RowMap {
   // Strides in elements.
   void run_rows(const T* in, int64_t in_stride, T* out, int64_t out_stride, int64_t rows) const {
     if (weighted_) {
-      for (int64_t r = 0; r < rows; ++r) weighted_->run(in + r * in_stride, out + r * out_stride, {});
+      for (int64_t r = 0; r < rows; ++r) weighted_->run(in + r * in_stride, out + r * out_stride, nullptr);
       return;
     }
     constexpr int64_t kSize = sizeof(T);
