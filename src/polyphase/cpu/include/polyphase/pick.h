@@ -145,9 +145,6 @@ class PickLanes {
   static constexpr int kWordsRegister = 0, kWordsWindow = 0;
 #endif
 
-  // Bytes. Written past the caches a smaller image is made a tenth faster, but who reads it next waits for it: flipped
-  // and multiplied, 4 MB take twice the time, 15 MB a tenth more, 25 MB a fifth less.
-  static constexpr int64_t kTooLargeToKeep = 16 << 20;
 #if defined(POLYPHASE_BYTE_VECTORS)
   template <Kind kKind>
   void pick_windows(const Run& run, const uint8_t* in, uint8_t* out) const {
@@ -163,18 +160,6 @@ class PickLanes {
   void run_rows_by_one_table(const uint8_t* in, int64_t in_stride, uint8_t* out, int64_t out_stride, int64_t rows) const {
     const Register table = load(tables_.data());
     const Block* const end = blocks_.end();
-#if defined(__AVX512VBMI__)
-    if (rows * out_stride > kTooLargeToKeep && reinterpret_cast<uintptr_t>(out) % 64 == 0 && out_stride % 64 == 0) {
-      for (int64_t r = 0; r < rows; ++r, in += in_stride, out += out_stride) {
-        uint8_t* to = out;
-        for (const Block* block = blocks_.begin(); block != end; to += block->bytes, ++block) {
-          _mm512_stream_si512(reinterpret_cast<__m512i*>(to), pick<kWindow>(in + block->in, table));
-        }
-      }
-      _mm_sfence();
-      return;
-    }
-#endif
     for (int64_t r = 0; r < rows; ++r, in += in_stride, out += out_stride) {
       uint8_t* to = out;
       for (const Block* block = blocks_.begin(); block != end; to += block->bytes, ++block) {

@@ -165,10 +165,10 @@ class Worker {
     const size_t bytes = static_cast<size_t>(out_length_) * sizeof(T);
     for (int64_t i = begin; i < end; ++i) {
       const T* from = in + picked(y, i) * y.in_stride;
-      if (far_ && i + 1 < end) prefetch_row(in + picked(y, i + 1) * y.in_stride);
       if (map_ == nullptr) {
         std::memcpy(out + i * y.out_stride, from, bytes);
       } else {
+        if (far_ && i + 1 < end) prefetch_row(in + picked(y, i + 1) * y.in_stride);
         map_->run(from, out + i * y.out_stride);
       }
     }
