@@ -168,17 +168,9 @@ class Worker {
       if (map_ == nullptr) {
         std::memcpy(out + i * y.out_stride, from, bytes);
       } else {
-        if (far_ && i + 1 < end) prefetch_row(in + picked(y, i + 1) * y.in_stride);
         map_->run(from, out + i * y.out_stride);
       }
     }
-  }
-
-  // Rows that are not read one after the other are no stream the machine would recognise.
-  void prefetch_row(const T* row) const {
-    const char* bytes = reinterpret_cast<const char*>(row);
-    const int64_t size = in_length_ * static_cast<int64_t>(sizeof(T));
-    for (int64_t b = 0; b < size; b += 64) __builtin_prefetch(bytes + b);
   }
 
   void row(int64_t y, int64_t z) {
