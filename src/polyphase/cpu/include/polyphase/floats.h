@@ -9,6 +9,7 @@
 #include "polyphase/ahead.h"
 #include "polyphase/buffer.h"
 #include "polyphase/minmax.h"
+#include "polyphase/runs.h"
 #include "polyphase/unroll.h"
 #include "polyphase/vector.h"
 
@@ -58,6 +59,8 @@ class FloatLanes {
       index_.assign(taps.index, taps.begin[taps.out_size]);
       return;
     }
+    by_runs_ = runs_.build(taps, channels);
+    if (by_runs_) return;
     const int64_t count = (out_length_ + V::kLanes - 1) / V::kLanes;
     blocks_.reserve(count);
     index_.reserve(count * V::kLanes);
@@ -72,13 +75,14 @@ class FloatLanes {
   int64_t readable_length() const { return readable_length_; }
 
   size_t bytes() const {
-    return sizeof(*this) + blocks_.bytes() + weights_.bytes() + index_.bytes() + begin_.bytes();
+    return sizeof(*this) + runs_.bytes() + blocks_.bytes() + weights_.bytes() + index_.bytes() + begin_.bytes();
   }
 
   bool fetches() const { return channels_ < V::kLanes; }
 
   POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead<T>* ahead) const {
     if (channels_ >= V::kLanes) return run_many_channels(in, out);
+    if (by_runs_) return runs_.run(in, out, ahead);
     with_constant<6>(all_taps_, [&](auto taps) { run_blocks<taps>(in, out, ahead); });
   }
 
@@ -248,6 +252,8 @@ class FloatLanes {
   int64_t in_length_;
   int64_t out_length_;
   int64_t readable_length_ = 0;
+  bool by_runs_ = false;
+  Runs<T> runs_;
   int all_taps_ = 0;  // of every block, or 0
   Buffer<Block> blocks_;
   Buffer<int32_t> index_;  // elements from the window's beginning; many channels: Taps::index

@@ -241,19 +241,19 @@ class Worker {
     const Taps& taps = *axis.taps;
     const int begin = taps.begin[i], count = taps.begin[i + 1] - begin;
     const bool cached = cache.slots() > 0;
-    if (cached) cache.keep(taps.index + begin, count, first_key);
-    for (int k = 0; k < count; ++k) {
-      const int64_t from = taps.index[begin + k];
-      if (!cached) {
-        pointers_[k] = make(from, loaded_.data());
-      } else if (T* row = cache.find(first_key + from)) {
-        pointers_[k] = row;
-      } else {
+    if (cached) {
+      int missing = cache.find(taps.index + begin, count, first_key, pointers_.data());
+      for (int k = 0; missing > 0; ++k) {
+        if (pointers_[k] != nullptr) continue;
+        const int64_t from = taps.index[begin + k];
         T* into = cache.add(first_key + from);
         const T* made = make_nested(make, from, into);
         pointers_[k] = into;
         if (made != into) std::memcpy(into, made, summed_length_ * sizeof(T));
+        --missing;
       }
+    } else {
+      for (int k = 0; k < count; ++k) pointers_[k] = make(taps.index[begin + k], loaded_.data());
     }
     if (count > 0) pointers_[count] = pointers_[count - 1];
     Sampler::pack(taps.weight + begin, count, weights_.data());

@@ -29,16 +29,22 @@ class RowCache {
     }
   }
 
-  // Until the next call, `add` takes no slot that holds one of these rows.
-  void keep(const int32_t* rows, int count, int64_t first_key) {
+  // Where rows lie, null for those that are not at hand; returns how many are not. Until the next call, `add` takes no slot
+  // that holds one of them.
+  int find(const int32_t* rows, int count, int64_t first_key, const T** found) {
     ++now_;
+    int missing = 0;
     for (int k = 0; k < count; ++k) {
       const int32_t slot = slot_of_[first_key + rows[k]];
-      if (slot >= 0) kept_[slot] = now_;
+      found[k] = slot < 0 ? nullptr : values_.data() + slot * stride_;
+      if (slot < 0) {
+        ++missing;
+      } else {
+        kept_[slot] = now_;
+      }
     }
+    return missing;
   }
-
-  T* find(int64_t key) { return slot_of_[key] < 0 ? nullptr : values_.data() + slot_of_[key] * stride_; }
 
   T* add(int64_t key) {
     while (kept_[next_] == now_) next_ = next_ + 1 == slots() ? 0 : next_ + 1;

@@ -89,6 +89,16 @@ struct Vec<float> {
     const Mask lanes = first(n);
     return {_mm512_mask_loadu_ps(_mm512_maskz_loadu_ps(lanes, low), static_cast<Mask>(lanes << 8), high - 8)};
   }
+  // Four lanes from each of four places; each of four numbers in four lanes.
+  static Vec load_fours(const float* a, const float* b, const float* c, const float* d) {
+    const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(a)), _mm_loadu_ps(b), 1);
+    const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(c)), _mm_loadu_ps(d), 1);
+    return {_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1)};
+  }
+  static Vec load_four_times(const float* p) {
+    const Index places = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    return {_mm512_permutexvar_ps(places, _mm512_castps128_ps512(_mm_loadu_ps(p)))};
+  }
   // Four lanes to each of so many rows.
   void store_fours(int rows, float* p, int64_t stride) const {
     _mm_storeu_ps(p, _mm512_castps512_ps128(v));
