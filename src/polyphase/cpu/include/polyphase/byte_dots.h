@@ -59,6 +59,7 @@ struct Dots {
     const int chunks = kChunks == 0 ? any_chunks : kChunks;
     const Register by_channel = _mm512_loadu_si512(tables.shuffle);
     const Register half = _mm512_maskz_set1_epi32(0x1111, 1 << (precision - 1));  // in one of the four lanes to be added
+    const Register bits = Bytes::broadcast(precision);
     Register sums[4];
     for (int i = 0; i < 4; ++i) {
       Register r[4];
@@ -66,7 +67,7 @@ struct Dots {
       for (int j = 0; j < 4; ++j, weights += chunks * kPixelChunk) {
         r[j] = pixel_sum<kChannels>(in + starts[4 * i + j], weights, chunks, by_channel, half);
       }
-      sums[i] = _mm512_srai_epi32(added(r), precision);
+      sums[i] = Bytes::shift_right(added(r), bits);
     }
     const Register planes = _mm512_packus_epi16(_mm512_packs_epi32(sums[0], sums[1]), _mm512_packs_epi32(sums[2], sums[3]));
     Bytes::store_first(out, static_cast<int>(n * kChannels),
@@ -80,7 +81,7 @@ struct Dots {
     const Register s = added(r);
     const Register pairs = _mm512_add_epi32(s, _mm512_shuffle_i32x4(s, s, _MM_SHUFFLE(2, 3, 0, 1)));
     const __m256i eight = _mm512_castsi512_si256(_mm512_shuffle_i32x4(pairs, pairs, _MM_SHUFFLE(3, 3, 2, 0)));
-    const __m256i sums = _mm256_srai_epi32(_mm256_add_epi32(eight, _mm256_set1_epi32(1 << (precision - 1))), precision);
+    const __m256i sums = _mm256_srav_epi32(_mm256_add_epi32(eight, _mm256_set1_epi32(1 << (precision - 1))), _mm256_set1_epi32(precision));
     const __m256i positive = _mm256_max_epi32(sums, _mm256_setzero_si256());
     return _mm512_cvtusepi32_epi8(_mm512_castsi256_si512(positive));
   }
@@ -156,8 +157,9 @@ struct Dots {
     // The two halves of a sum are added; outputs 0 and 2 end up in the low halves, 1 and 3 in the high ones.
     const Register low = _mm256_add_epi32(_mm256_permute2x128_si256(r[0], r[1], 0x20), _mm256_permute2x128_si256(r[0], r[1], 0x31));
     const Register high = _mm256_add_epi32(_mm256_permute2x128_si256(r[2], r[3], 0x20), _mm256_permute2x128_si256(r[2], r[3], 0x31));
-    const Register words = _mm256_packs_epi32(_mm256_srai_epi32(_mm256_add_epi32(low, half), precision),
-                                              _mm256_srai_epi32(_mm256_add_epi32(high, half), precision));
+    const Register bits = Bytes::broadcast(precision);
+    const Register words = _mm256_packs_epi32(Bytes::shift_right(_mm256_add_epi32(low, half), bits),
+                                              Bytes::shift_right(_mm256_add_epi32(high, half), bits));
     const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
     store(out, n * kChannels, _mm_shuffle_epi8(bytes, load16(tables.interleave)));
   }

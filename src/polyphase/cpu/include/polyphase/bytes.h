@@ -25,6 +25,7 @@ struct Bytes {
 
   static Register load(const void* p) { return _mm512_loadu_si512(p); }
   static Register load_first(const void* p, int n) { return _mm512_maskz_loadu_epi8(first(n), p); }
+  static void store(void* p, Register v) { _mm512_storeu_si512(p, v); }
   static void store_first(void* p, int n, Register v) { _mm512_mask_storeu_epi8(p, first(n), v); }
   static Register broadcast(int32_t x) { return _mm512_set1_epi32(x); }
 
@@ -44,7 +45,8 @@ struct Bytes {
   }
   static Register interleave_low(Register a, Register b) { return _mm512_unpacklo_epi8(a, b); }
   static Register interleave_high(Register a, Register b) { return _mm512_unpackhi_epi8(a, b); }
-  static Register shift_right(Register v, int bits) { return _mm512_srai_epi32(v, bits); }
+  // By a number of bits for every lane: by one for all, it takes the port permutations need.
+  static Register shift_right(Register v, Register bits) { return _mm512_srav_epi32(v, bits); }
   // Undoes two levels of interleaving, saturating to 0..255.
   static Register pack(Register a, Register b, Register c, Register d) {
     return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
@@ -75,8 +77,9 @@ struct Bytes {
     std::memcpy(buffer, p, n);
     return load(buffer);
   }
+  static void store(void* p, Register v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
   static void store_first(void* p, int n, Register v) {
-    if (n >= kSize) return _mm256_storeu_si256(static_cast<__m256i*>(p), v);
+    if (n >= kSize) return store(p, v);
     alignas(32) uint8_t buffer[kSize];
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(buffer), v);
     std::memcpy(p, buffer, n);
@@ -96,7 +99,7 @@ struct Bytes {
   }
   static Register interleave_low(Register a, Register b) { return _mm256_unpacklo_epi8(a, b); }
   static Register interleave_high(Register a, Register b) { return _mm256_unpackhi_epi8(a, b); }
-  static Register shift_right(Register v, int bits) { return _mm256_srai_epi32(v, bits); }
+  static Register shift_right(Register v, Register bits) { return _mm256_srav_epi32(v, bits); }
   static Register pack(Register a, Register b, Register c, Register d) {
     return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
   }

@@ -23,19 +23,23 @@ POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int tap
   constexpr int kStep = 4 * V::kLanes;
   int64_t i = 0;
   for (; i + kStep <= length; i += kStep) {
-    V sum[4] = {V::zero(), V::zero(), V::zero(), V::zero()};
-    for (int64_t r = 0; ahead != nullptr && r < ahead->count; ++r) {
-      const T* row = ahead->first + r * ahead->stride + i;
+    V p = V::zero(), q = p, r = p, s = p;  // an array would lie in memory
+    for (int64_t a = 0; ahead != nullptr && a < ahead->count; ++a) {
+      const T* row = ahead->first + a * ahead->stride + i;
       for (int j = 0; j < kStep; j += kCacheLine / static_cast<int>(sizeof(T))) __builtin_prefetch(row + j);
     }
     for (int k = 0; k < taps; ++k) {
       const V weight = V::broadcast(weights[k]);
       const T* row = rows[k] + i;
-#pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) sum[j] = multiply_add(V::load(row + j * V::kLanes), weight, sum[j]);
+      p = multiply_add(V::load(row), weight, p);
+      q = multiply_add(V::load(row + V::kLanes), weight, q);
+      r = multiply_add(V::load(row + 2 * V::kLanes), weight, r);
+      s = multiply_add(V::load(row + 3 * V::kLanes), weight, s);
     }
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) sum[j].store(out + i + j * V::kLanes);
+    p.store(out + i);
+    q.store(out + i + V::kLanes);
+    r.store(out + i + 2 * V::kLanes);
+    s.store(out + i + 3 * V::kLanes);
   }
   for (; i < length; i += V::kLanes) {
     const int n = static_cast<int>(min<int64_t>(V::kLanes, length - i));

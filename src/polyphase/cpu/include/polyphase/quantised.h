@@ -51,19 +51,20 @@ inline void vertical_plain(const uint8_t* const* rows, const int32_t* pairs, int
 POLYPHASE_BLOCK void vertical_block(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
                            int64_t i, int n) {
   using Register = Bytes::Register;
-  const Register half = Bytes::broadcast(1 << (precision - 1)), zero = Bytes::broadcast(0);
-  Register sum[4] = {half, half, half, half};
-  for (int k = 0; k < taps; k += 2) {
+  const Register zero = Bytes::broadcast(0), bits = Bytes::broadcast(precision);
+  Register p = Bytes::broadcast(1 << (precision - 1)), q = p, r = p, s = p;  // an array would lie in memory
+  for (int k = 0; k < taps; k += 2, ++pairs) {
     const Register a = Bytes::load_first(rows[k] + i, n), b = Bytes::load_first(rows[k + 1] + i, n);
     const Register low = Bytes::interleave_low(a, b), high = Bytes::interleave_high(a, b);
-    const Register weights = Bytes::broadcast(pairs[k / 2]);
-    sum[0] = Bytes::dot(sum[0], Bytes::interleave_low(low, zero), weights);
-    sum[1] = Bytes::dot(sum[1], Bytes::interleave_high(low, zero), weights);
-    sum[2] = Bytes::dot(sum[2], Bytes::interleave_low(high, zero), weights);
-    sum[3] = Bytes::dot(sum[3], Bytes::interleave_high(high, zero), weights);
+    const Register weights = Bytes::broadcast(*pairs);
+    p = Bytes::dot(p, Bytes::interleave_low(low, zero), weights);
+    q = Bytes::dot(q, Bytes::interleave_high(low, zero), weights);
+    r = Bytes::dot(r, Bytes::interleave_low(high, zero), weights);
+    s = Bytes::dot(s, Bytes::interleave_high(high, zero), weights);
   }
-  for (Register& s : sum) s = Bytes::shift_right(s, precision);
-  Bytes::store_first(out + i, n, Bytes::pack(sum[0], sum[1], sum[2], sum[3]));
+  p = Bytes::shift_right(p, bits), q = Bytes::shift_right(q, bits);
+  r = Bytes::shift_right(r, bits), s = Bytes::shift_right(s, bits);
+  Bytes::store_first(out + i, n, Bytes::pack(p, q, r, s));
 }
 
 POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
@@ -123,30 +124,47 @@ class ByteWindows {
     uint32_t weights;
   };
 
+  // What a row reads of this, read once: for all the compiler knows, a byte that is stored may be any of it.
+  struct Read {
+    const Block* blocks;
+    const uint8_t* shuffles;
+    const int16_t* weights;
+    int64_t step;  // from a pair to the next
+    Bytes::Register half, bits;
+  };
+
   template <int kPairs>
   void run_blocks(const uint8_t* in, uint8_t* out) const {
-    for (int64_t i = 0, b = 0; i < out_length_; i += Bytes::kSize, b += 4) {
+    const Read read = {blocks_.data(), shuffles_.data(),
+                       weights_.data(), 2 * channels_,
+                       Bytes::broadcast(1 << (precision_ - 1)), Bytes::broadcast(precision_)};
+    const int64_t length = out_length_;
+    for (int64_t i = 0, b = 0; i < length; i += Bytes::kSize, b += 4) {
       Bytes::Register sums[4];
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) sums[j] = sum<kPairs>(b + j, in);
-      const int n = static_cast<int>(min<int64_t>(Bytes::kSize, out_length_ - i));
-      Bytes::store_first(out + i, n, Bytes::pack_in_order(sums));
+      for (int j = 0; j < 4; ++j) sums[j] = sum<kPairs>(read, b + j, in);
+      const Bytes::Register packed = Bytes::pack_in_order(sums);
+      if (i + Bytes::kSize <= length) {
+        Bytes::store(out + i, packed);
+      } else {
+        Bytes::store_first(out + i, static_cast<int>(length - i), packed);
+      }
     }
   }
 
   template <int kPairs>
-  POLYPHASE_BLOCK Bytes::Register sum(int64_t b, const uint8_t* in) const {
-    const Block& block = blocks_[b];
+  POLYPHASE_BLOCK static Bytes::Register sum(const Read& read, int64_t b, const uint8_t* in) {
+    const Block& block = read.blocks[b];
     const int pairs = kPairs == 0 ? block.pairs : kPairs;
-    const Bytes::Register shuffle = Bytes::load(shuffles_.data() + b * Bytes::kSize);
-    const int16_t* weights = weights_.data() + block.weights;
-    Bytes::Register total = Bytes::broadcast(1 << (precision_ - 1));
+    const Bytes::Register shuffle = Bytes::load(read.shuffles + b * Bytes::kSize);
+    const int16_t* weights = read.weights + block.weights;
+    Bytes::Register total = read.half;
 #pragma GCC unroll 4
     for (int k = 0; k < pairs; ++k) {
-      const Bytes::Register window = Bytes::windows(in + k * 2 * channels_, block.bases);
+      const Bytes::Register window = Bytes::windows(in + k * read.step, block.bases);
       total = Bytes::dot(total, Bytes::shuffle_pairs(window, shuffle), Bytes::load(weights + k * 2 * Bytes::kSums));
     }
-    return Bytes::shift_right(total, precision_);
+    return Bytes::shift_right(total, read.bits);
   }
 
   bool add_block(const Taps& taps, int64_t from) {

@@ -72,7 +72,7 @@ struct Vec<float> {
     return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), 0xffff, i, p, 1);
   }
   static Vec byte(Index bytes, int c) {
-    const __m512i low = _mm512_srl_epi32(bytes, _mm_cvtsi32_si128(8 * c));
+    const __m512i low = _mm512_srlv_epi32(bytes, _mm512_set1_epi32(8 * c));
     return {_mm512_cvtepi32_ps(_mm512_and_si512(low, _mm512_set1_epi32(0xff)))};
   }
 
@@ -252,7 +252,7 @@ struct Vec<float> {
 
   static Index gather_bytes(const uint8_t* p, Index i) { return _mm256_i32gather_epi32(reinterpret_cast<const int*>(p), i, 1); }
   static Vec byte(Index bytes, int c) {
-    const __m256i low = _mm256_srl_epi32(bytes, _mm_cvtsi32_si128(8 * c));
+    const __m256i low = _mm256_srlv_epi32(bytes, _mm256_set1_epi32(8 * c));
     return {_mm256_cvtepi32_ps(_mm256_and_si256(low, _mm256_set1_epi32(0xff)))};
   }
 
