@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,29 @@ def test_agrees_with_torch() -> None:
         assert "avx2" in isa.available()
     if "avx512" in isa.available():
         assert capability == "AVX512"
+
+
+OTHER_PROCESSORS = """
+import torch
+from torch.nn.functional import interpolate
+import polyphase
+import polyphase.functional as P
+
+for channels, width in ((1, 40), (3, 61), (4, 9), (7, 30)):
+    for mode in ("bilinear", "bicubic"):
+        for size in ((5, 70), (30, 4), (9, width)):
+            image = torch.randint(0, 256, (1, channels, 12, width), dtype=torch.uint8)
+            for picture in (image, image.contiguous(memory_format=torch.channels_last)):
+                expected = interpolate(picture, size, mode=mode, antialias=True)
+                assert torch.equal(P.interpolate(picture, size, mode=mode, antialias=True), expected), (channels, size)
+                assert torch.equal(P.flip(picture, (-1,)), picture.flip(-1))
+assert polyphase.stats()["kernels_launched"] > 0
+"""
+
+
+def test_processors_of_no_known_instructions() -> None:
+    """Plain loops over bytes, which no x86 has use for."""
+    compiler = " ".join([*settings.compiler(), "-DPOLYPHASE_PLAIN"])
+    environment = {**os.environ, "POLYPHASE_ISA": "portable", "CXX": compiler}
+    done = subprocess.run([sys.executable, "-c", OTHER_PROCESSORS], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

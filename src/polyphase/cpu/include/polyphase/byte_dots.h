@@ -110,7 +110,7 @@ struct Dots {
   }
 };
 
-#else
+#elif defined(__AVX2__)
 
 struct Dots {
   using Register = __m256i;
@@ -199,6 +199,78 @@ struct Dots {
     const __m128i shifted = _mm_srai_epi32(_mm_add_epi32(sums, _mm_set1_epi32(1 << (precision - 1))), precision);
     const __m128i words = _mm_packs_epi32(shifted, _mm_setzero_si128());
     return _mm_packus_epi16(words, words);
+  }
+};
+
+#else
+
+struct Dots {
+  using Register = __m128i;
+  static constexpr int kPlaneOutputs = 1;
+  static constexpr int kPixels = 4;
+  static constexpr int kPlaneTaps = 8, kPixelTaps = 2;
+  static constexpr int kPlaneChunk = 16, kPixelChunk = 16;
+  static constexpr int kPixelLoad = 8;
+  static constexpr int kUnrolled = 3;
+
+  POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
+    Register total = _mm_setzero_si128();
+    in += starts[0];
+    for (int g = 0; g < chunks; ++g, in += kPlaneTaps, weights += kPlaneChunk) {
+      const Register eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(in));
+      total = Bytes::dot(total, Bytes::interleave_low(eight, _mm_setzero_si128()), load16(weights));
+    }
+    return total;
+  }
+
+  // Both taps of each channel.
+  static void put_pixel_weight(uint8_t* chunk, int64_t tap, int16_t weight) {
+    for (int c = 0; c < 4; ++c) std::memcpy(chunk + 4 * c + 2 * tap, &weight, 2);
+  }
+  static void fill_shuffle(int, uint8_t*) {}
+  static uint8_t interleaved(int, int) { return 0; }
+
+  template <int kChannels, int kChunks>
+  POLYPHASE_BLOCK static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks, int precision,
+                     const Tables&, uint8_t* out, int64_t n) {
+    const int chunks = kChunks == 0 ? any_chunks : kChunks;
+    const int64_t stride = static_cast<int64_t>(chunks) * kPixelChunk;
+    const Register half = Bytes::broadcast(1 << (precision - 1)), bits = Bytes::broadcast(precision);
+    const Register p = pixel_sum<kChannels>(in + starts[0], weights, chunks, half);
+    const Register q = pixel_sum<kChannels>(in + starts[1], weights + stride, chunks, half);
+    const Register r = pixel_sum<kChannels>(in + starts[2], weights + 2 * stride, chunks, half);
+    const Register s = pixel_sum<kChannels>(in + starts[3], weights + 3 * stride, chunks, half);
+    uint8_t buffer[16];  // four bytes for each of four outputs
+    Bytes::store(buffer, Bytes::pack(Bytes::shift_right(p, bits), Bytes::shift_right(q, bits),
+                                     Bytes::shift_right(r, bits), Bytes::shift_right(s, bits)));
+    for (int64_t i = 0; i < n; ++i) std::memcpy(out + i * kChannels, buffer + 4 * i, kChannels);
+  }
+
+  static Register finish_plane(const Register* r, int precision) {
+    const Register u = _mm_add_epi32(_mm_unpacklo_epi32(r[0], r[1]), _mm_unpackhi_epi32(r[0], r[1]));
+    const Register v = _mm_add_epi32(_mm_unpacklo_epi32(r[2], r[3]), _mm_unpackhi_epi32(r[2], r[3]));
+    const Register sums = _mm_add_epi32(_mm_unpacklo_epi64(u, v), _mm_unpackhi_epi64(u, v));
+    const Register rounded = _mm_add_epi32(sums, Bytes::broadcast(1 << (precision - 1)));
+    const Register shifted = Bytes::shift_right(rounded, Bytes::broadcast(precision));
+    return Bytes::pack(shifted, shifted, shifted, shifted);
+  }
+
+  static void store(uint8_t* out, int64_t n, Register bytes) { Bytes::store_first(out, static_cast<int>(n), bytes); }
+
+ private:
+  static Register load4(const uint8_t* p) {
+    int32_t bytes;
+    std::memcpy(&bytes, p, 4);
+    return _mm_cvtsi32_si128(bytes);
+  }
+
+  template <int kChannels>
+  POLYPHASE_BLOCK static Register pixel_sum(const uint8_t* in, const uint8_t* weights, int chunks, Register total) {
+    for (int g = 0; g < chunks; ++g, in += kPixelTaps * kChannels, weights += kPixelChunk) {
+      const Register both = Bytes::interleave_low(load4(in), load4(in + kChannels));
+      total = Bytes::dot(total, Bytes::interleave_low(both, _mm_setzero_si128()), load16(weights));
+    }
+    return total;
   }
 };
 

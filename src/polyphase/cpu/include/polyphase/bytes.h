@@ -7,14 +7,21 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__AVX512VBMI__) || defined(__AVX2__)
+#if defined(POLYPHASE_PLAIN)  // for tests: what is left for other processors
+#elif defined(__AVX512VBMI__) || defined(__AVX2__)
 #include "polyphase/intrinsics.h"
+#define POLYPHASE_BYTE_VECTORS 1
+#define POLYPHASE_BYTE_SHUFFLES 1
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #define POLYPHASE_BYTE_VECTORS 1
 #endif
 
 namespace polyphase {
 
-#if defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
+#if defined(POLYPHASE_PLAIN)
+
+#elif defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
 
 struct Bytes {
   static constexpr int kSize = 64;
@@ -106,6 +113,39 @@ struct Bytes {
   static Register pack_in_order(const Register* sums) {
     const Register order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     return _mm256_permutevar8x32_epi32(pack(sums[0], sums[1], sums[2], sums[3]), order);
+  }
+};
+
+#elif defined(__SSE2__)
+
+// What every x86-64 has: no shuffles of bytes.
+struct Bytes {
+  static constexpr int kSize = 16;
+  using Register = __m128i;
+
+  static Register load(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  static Register load_first(const void* p, int n) {
+    if (n >= kSize) return load(p);
+    alignas(16) uint8_t buffer[kSize] = {};
+    std::memcpy(buffer, p, n);
+    return load(buffer);
+  }
+  static void store(void* p, Register v) { _mm_storeu_si128(static_cast<__m128i*>(p), v); }
+  static void store_first(void* p, int n, Register v) {
+    if (n >= kSize) return store(p, v);
+    alignas(16) uint8_t buffer[kSize];
+    store(buffer, v);
+    std::memcpy(p, buffer, n);
+  }
+  static Register broadcast(int32_t x) { return _mm_set1_epi32(x); }
+  static Register dot(Register sum, Register values, Register weights) {
+    return _mm_add_epi32(sum, _mm_madd_epi16(values, weights));
+  }
+  static Register interleave_low(Register a, Register b) { return _mm_unpacklo_epi8(a, b); }
+  static Register interleave_high(Register a, Register b) { return _mm_unpackhi_epi8(a, b); }
+  static Register shift_right(Register v, Register bits) { return _mm_sra_epi32(v, _mm_srli_epi64(bits, 32)); }
+  static Register pack(Register a, Register b, Register c, Register d) {
+    return _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
   }
 };
 

@@ -23,6 +23,17 @@ inline void copy_each<0>(const uint8_t* in, const int32_t* pixels, int64_t count
   for (int64_t x = 0; x < count; ++x) std::memcpy(out + x * pixel, in + pixels[x] * pixel, pixel);
 }
 
+// Bytes from `in` on backwards.
+inline void copy_turned(const uint8_t* in, int64_t count, uint8_t* out) {
+  for (; count >= 8; count -= 8, in -= 8, out += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, in - 7, 8);
+    eight = __builtin_bswap64(eight);
+    std::memcpy(out, &eight, 8);
+  }
+  for (; count > 0; --count) *out++ = *in--;
+}
+
 using CopyEach = void (*)(const uint8_t*, const int32_t*, int64_t, int64_t, uint8_t*);
 
 inline CopyEach copy_each_of(int64_t pixel) {
@@ -72,6 +83,7 @@ class PickLanes {
     for (const Run& r : runs_) {
       switch (r.kind) {
         case kCopy: std::memcpy(out + r.out, in + r.first, static_cast<size_t>(r.count)); break;
+        case kTurned: copy_turned(in + r.first, r.count, out + r.out); break;
         case kEach: copy_(in, pixels_.data() + r.first, r.count, pixel_, out + r.out); break;
         case kWindow: pick_windows<kWindow>(r, in, out + r.out); break;
         case kWideWindow: pick_windows<kWideWindow>(r, in, out + r.out); break;
@@ -81,11 +93,11 @@ class PickLanes {
   }
 
   // kWords: a wide window whose pixels are whole 32 bit words, of which picking takes a third of the time.
-  enum Kind : int32_t { kCopy, kEach, kWindow, kWideWindow, kWords };
+  enum Kind : int32_t { kCopy, kTurned, kEach, kWindow, kWideWindow, kWords };
   struct Run {
     Kind kind;
-    int64_t count;  // kCopy: bytes, kEach: pixels, else blocks
-    int64_t first;  // kCopy: byte of the input, kEach: place in pixels_, else place in blocks_
+    int64_t count;  // kCopy, kTurned: bytes, kEach: pixels, else blocks
+    int64_t first;  // kCopy, kTurned: byte of the input, kEach: place in pixels_, else place in blocks_
     int64_t out;    // byte of the output
     int64_t end;    // byte of the output the next run begins at
   };
@@ -145,7 +157,7 @@ class PickLanes {
   static constexpr int kWordsRegister = 0, kWordsWindow = 0;
 #endif
 
-#if defined(POLYPHASE_BYTE_VECTORS)
+#if defined(POLYPHASE_BYTE_SHUFFLES)
   template <Kind kKind>
   void pick_windows(const Run& run, const uint8_t* in, uint8_t* out) const {
     const Block* block = blocks_.data() + run.first;
@@ -194,6 +206,10 @@ class PickLanes {
       runs_.push_back({kCopy, copied * pixel_, pixels_[x] * pixel_, x * pixel_, (x + copied) * pixel_});
       return x + copied;
     }
+    if (const int64_t turned = kRegister == 0 && pixel_ == 1 ? turned_neighbours(x) : 0; turned >= 8) {
+      runs_.push_back({kTurned, turned, pixels_[x], x, x + turned});
+      return x + turned;
+    }
     int64_t stop = x;
     while (stop < end && pixels_[stop] >= 0 && (stop == x || neighbours(stop) * pixel_ < kLongCopy)) ++stop;
     for (const int64_t from = x; x < stop;) {
@@ -226,6 +242,12 @@ class PickLanes {
   int64_t neighbours(int64_t x) const {
     int64_t n = 1;
     while (x + n < pixels_.size() && pixels_[x + n] == pixels_[x] + n) ++n;
+    return n;
+  }
+
+  int64_t turned_neighbours(int64_t x) const {
+    int64_t n = 1;
+    while (x + n < pixels_.size() && n <= pixels_[x] && pixels_[x + n] == pixels_[x] - n) ++n;
     return n;
   }
 

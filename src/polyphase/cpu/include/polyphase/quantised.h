@@ -81,6 +81,8 @@ POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_
   if (i < length) vertical_block(rows, pairs, taps, precision, out, length - Bytes::kSize, Bytes::kSize);
 }
 
+#if defined(POLYPHASE_BYTE_SHUFFLES)
+
 // Few taps: the bytes of a pair of taps for all lanes of a block lie in one window (AVX2: one for each half), two
 // pixels further on for the next pair.
 class ByteWindows {
@@ -235,6 +237,17 @@ class ByteWindows {
   Buffer<uint8_t> shuffles_;  // kSize for a block
   Buffer<int16_t> weights_;   // pairs * 2 * kSums for a block
 };
+
+#else
+
+struct ByteWindows {
+  bool build(const Taps&, int64_t) { return false; }
+  int64_t readable_length() const { return 0; }
+  size_t bytes() const { return 0; }
+  void run(const uint8_t*, uint8_t*) const {}
+};
+
+#endif
 
 #else
 
