@@ -304,3 +304,27 @@ def test_default_device() -> None:
     x = torch.rand(1, 3, 4, 5)
     with torch.device("cpu"):
         assert torch.equal(P.interpolate(x, 3), F.interpolate(x, 3))
+
+
+def odd_pictures(dtype: torch.dtype) -> list[Tensor]:
+    """As they come from arrays of (height, width, channels), and with gaps between pixels."""
+    wide = torch.randint(0, 256, (70, 160, 4), generator=torch.Generator().manual_seed(0)).to(dtype)
+    return [
+        wide[..., :3].contiguous().permute(2, 0, 1)[None],
+        wide[..., 0].contiguous()[None, None, :, ::2],
+        wide[..., :3].permute(2, 0, 1)[None],
+        wide.permute(2, 1, 0)[None],
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_pixels_that_do_not_lie_side_by_side(dtype: torch.dtype) -> None:
+    for picture in odd_pictures(dtype):
+        for size in ((9, 12), (30, 200)):
+            for mode in ("bilinear", "nearest"):
+                ours, eager = (function(picture, size, mode=mode) for function in (P.interpolate, F.interpolate))
+                torch.testing.assert_close(ours, eager)
+                assert ours.stride() == eager.stride()
+        for dims in ((-1,), (-2,)):
+            assert torch.equal(P.flip(picture, dims), picture.flip(dims))
+        assert torch.equal(P.pad(picture, (1, 2, 3, 4)), F.pad(picture, (1, 2, 3, 4)))

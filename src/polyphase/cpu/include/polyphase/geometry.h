@@ -93,6 +93,20 @@ int64_t last_place(const Dimensions& dimensions, Wanted wanted) {
   return place;
 }
 
+// Channels that lie side by side in the source, and apart in the target: an image of (height, width, channels), permuted.
+// Its rows are read as they lie, and spread out when they are written, unless that is more. Their place, or -1.
+inline int64_t channels_of_source(const Dimensions& dimensions, const Dimension& row) {
+  double in = 1, out = 1;
+  for (int64_t i = 0; i < dimensions.size(); ++i) {
+    in *= static_cast<double>(dimensions[i].in_size);
+    out *= static_cast<double>(dimensions[i].out_size);
+  }
+  if (out > in) return -1;
+  return last_place(dimensions, [&row](const Dimension& d) {
+    return !d.mapped() && d.in_stride == 1 && d.in_size > 1 && row.in_stride == d.in_size && row.in_size > 1;
+  });
+}
+
 // False where more axes are weighted than a kernel has passes, or the tensor has too many dimensions.
 inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t tensors, Geometry* geometry) {
   Dimensions rest = tidy(dimensions, tensors);
@@ -101,14 +115,21 @@ inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t
   geometry->pixel = {};
   geometry->pixel.in_stride = geometry->pixel.out_stride = 1;
 
-  const int64_t last_mapped = last_place(rest, mapped);
+  int64_t last_mapped = last_place(rest, mapped);
   const bool tail = last_mapped + 1 < rest.size();
   int64_t sums = 0;
   for (int64_t i = 0; i < rest.size(); ++i) sums += rest[i].weighted ? 1 : 0;
-  const bool row_of_tail = tail && !rest.back().channels &&
-                           (last_mapped < 0 || (sums <= 1 && rest.back().in_size * element_bytes >= kLongRow));
+  const auto is_row = [&](const Dimension& d) {
+    return !d.channels && (last_mapped < 0 || (sums <= 1 && d.in_size * element_bytes >= kLongRow));
+  };
+  bool row_of_tail = tail && is_row(rest.back());
   if (tail && !row_of_tail) {
     geometry->pixel = rest.take(rest.size() - 1);
+    row_of_tail = last_mapped + 1 < rest.size() && is_row(rest.back());  // of pixels that do not lie side by side
+  } else if (const int64_t channels = row_of_tail || last_mapped < 0 ? -1 : channels_of_source(rest, rest[last_mapped]);
+             channels >= 0) {
+    geometry->pixel = rest.take(channels);
+    last_mapped = last_place(rest, mapped);
   }
   const int64_t row = row_of_tail ? rest.size() - 1 : last_mapped;
   if (row >= 0) geometry->x = rest.take(row);

@@ -15,6 +15,7 @@
 #include "polyphase/rows.h"
 #include "polyphase/samplers.h"
 #include "polyphase/scalar.h"
+#include "polyphase/spaced.h"
 
 namespace polyphase {
 
@@ -330,26 +331,14 @@ class Worker {
   }
 
   const S* gathered(const S* source) {
-    S* out = gathered_.data();
-    if (call_.in_channel_stride == 1) {
-      for (int64_t x = 0; x < call_.x.in_size; ++x, out += call_.channels) {
-        std::memcpy(out, source + x * call_.x.in_stride, call_.channels * sizeof(S));
-      }
-      return gathered_.data();
-    }
-    for (int64_t x = 0; x < call_.x.in_size; ++x) {
-      const S* pixel = source + x * call_.x.in_stride;
-      for (int64_t c = 0; c < call_.channels; ++c) *out++ = pixel[c * call_.in_channel_stride];
-    }
+    copy_pixels(source, call_.x.in_stride, call_.in_channel_stride, gathered_.data(), call_.channels, 1, call_.channels,
+                call_.x.in_size);
     return gathered_.data();
   }
 
   void scatter(O* target) {
-    const O* in = stored_.data();
-    for (int64_t x = 0; x < call_.x.out_size; ++x) {
-      O* pixel = target + x * call_.x.out_stride;
-      for (int64_t c = 0; c < call_.channels; ++c) pixel[c * call_.out_channel_stride] = *in++;
-    }
+    copy_pixels(static_cast<const O*>(stored_.data()), call_.channels, 1, target, call_.x.out_stride,
+                call_.out_channel_stride, call_.channels, call_.x.out_size);
   }
 
   // Fills what is border number `of_row`, or more by the row's own map; `stored`: only those that go around the epilogue.
