@@ -126,10 +126,10 @@ inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t
   if (tail && !row_of_tail) {
     geometry->pixel = rest.take(rest.size() - 1);
     row_of_tail = last_mapped + 1 < rest.size() && is_row(rest.back());  // of pixels that do not lie side by side
-  } else if (const int64_t channels = row_of_tail || last_mapped < 0 ? -1 : channels_of_source(rest, rest[last_mapped]);
-             channels >= 0) {
-    geometry->pixel = rest.take(channels);
-    last_mapped = last_place(rest, mapped);
+  } else if (!tail && last_mapped >= 0) {
+    const int64_t channels = channels_of_source(rest, rest[last_mapped]);
+    if (channels >= 0) geometry->pixel = rest.take(channels);
+    last_mapped = rest.size() - 1;
   }
   const int64_t row = row_of_tail ? rest.size() - 1 : last_mapped;
   if (row >= 0) geometry->x = rest.take(row);
