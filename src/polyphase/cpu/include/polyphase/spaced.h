@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "polyphase/abi.h"
+
 namespace polyphase {
 
 struct Spaced {
@@ -19,7 +21,7 @@ inline void copy_spaced(Spaced s, int64_t count) {
   for (int64_t x = 0; x < count; ++x, s.in += s.in_stride, s.out += s.out_stride) std::memcpy(s.out, s.in, kBytes);
 }
 
-inline void copy_spaced(Spaced s, int64_t count, int64_t pixel_bytes) {
+POLYPHASE_ROW_LOOP inline void copy_spaced(Spaced s, int64_t count, int64_t pixel_bytes) {
   switch (pixel_bytes) {
     case 1: return copy_spaced<1>(s, count);
     case 2: return copy_spaced<2>(s, count);
