@@ -262,7 +262,7 @@ class Worker {
     if (far_ && !cached) {
       find_rows_ahead(axis, i);
       // The sum waits for memory itself: better to fetch few rows in the horizontal pass after it.
-      const bool later = map_ != nullptr && !depth_ && ahead_.bytes() <= kFetched;
+      const bool later = map_ != nullptr && map_->fetches() && !depth_ && ahead_.bytes() <= kFetched;
       later_ = later ? &ahead_ : nullptr;
       now = later ? nullptr : &ahead_;
     }
