@@ -1,4 +1,4 @@
-"""A plan becomes C++: what is done to a row before and after sampling, and which templates do the sampling."""
+"""A plan becomes C++: a kernel, with what is done to a row before and after sampling, and the sampler it calls."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from polyphase.cpu.pointwise import CPP_TYPES, ROUNDED, cpp_expression, divided_
 from polyphase.sampling.pointwise import VALUE, Channel, Expression, Operand, operands_of
 
 KERNEL_SYMBOL = "polyphase_kernel"
+SAMPLER_SYMBOL = "polyphase_sampler"
 
-_FILE = """\
-#include "polyphase/{header}.h"
-#include "polyphase/scalar.h"
+_KERNEL = """\
+{includes}
 
 namespace polyphase {{
 {functions}
@@ -23,6 +23,14 @@ using Run = {run};
 }}  // namespace polyphase
 
 extern "C" __attribute__((visibility("default"))) const auto {symbol} = polyphase::Run::kernel();
+"""
+
+_SAMPLER = """\
+#include "polyphase/samplers.h"
+
+using namespace polyphase;
+
+extern "C" __attribute__((visibility("default"))) const auto {symbol} = sampler<{rows}>();
 """
 
 #: By the bytes of an element that is only moved.
@@ -59,12 +67,19 @@ _ARITHMETIC = """\
 def kernel_source(plan: Plan | WarpPlan) -> str:
     load, store = _load(plan), _store(plan)
     header, run = _warp(plan, load, store) if isinstance(plan, WarpPlan) else _resample(plan, load, store)
-    return _FILE.format(header=header, functions=load + store, run=run, symbol=KERNEL_SYMBOL)
+    headers = [header, *(["convert"] if "convert(" in load + store else [])]
+    includes = "\n".join(f'#include "polyphase/{one}.h"' for one in headers)
+    return _KERNEL.format(includes=includes, functions=load + store, run=run, symbol=KERNEL_SYMBOL)
+
+
+def sampler_source(plan: Plan) -> str:
+    """What the kernels of many plans have in common: their sums of rows."""
+    return _SAMPLER.format(rows=_rows(plan), symbol=SAMPLER_SYMBOL)
 
 
 def _resample(plan: Plan, load: str, store: str) -> tuple[str, str]:
     unchanged = f"Unchanged<{'uint8_t' if plan.source is None else CPP_TYPES[plan.work]}>"
-    return "resample", f"Resample<{_name(load, unchanged)}, {_sampler(plan)}, {_name(store, unchanged)}>"
+    return "resample", f"Resample<{_name(load, unchanged)}, {_name(store, unchanged)}>"
 
 
 def _warp(plan: WarpPlan, load: str, store: str) -> tuple[str, str]:
@@ -87,12 +102,10 @@ def slots(kind: type[Channel] | type[Operand], *expressions: Expression) -> list
     return sorted({leaf.slot for one in expressions for leaf in operands_of(one) if isinstance(leaf, kind)})
 
 
-def _sampler(plan: Plan) -> str:
+def _rows(plan: Plan) -> str:
     if plan.weighted:
         return "QuantisedSampler" if plan.work == torch.uint8 else f"FloatSampler<{CPP_TYPES[plan.work]}>"
-    moved = "uint8_t" if plan.source is None else CPP_TYPES[plan.work]
-    nearest = "kFloat64" if plan.sampled == torch.float64 else "kFloat32"
-    return f"MovingSampler<{moved}, Arithmetic::{nearest}>"
+    return f"MovingSampler<Arithmetic::{'kFloat64' if plan.sampled == torch.float64 else 'kFloat32'}>"
 
 
 def _widens(plan: Arithmetic) -> bool:

@@ -1,4 +1,4 @@
-"""Kernels and the launcher, loaded: built when first asked for, found in the cache from then on."""
+"""Kernels, what they sample with, and the launcher, loaded: built when first asked for, found in the cache from then on."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ LAUNCHER = Path(__file__).parent / "launcher.cpp"
 
 _lock = threading.RLock()
 _libraries: dict[Path, ctypes.CDLL] = {}  # never unloaded: tables in the launcher's cache point into them
+_kernels: set[Path] = set()
 
 
 class Launcher(NamedTuple):
@@ -41,13 +42,25 @@ def launcher() -> Launcher:
 
 @functools.cache
 def address(plan: Plan | WarpPlan) -> int:
-    """Where the kernel of a plan lies, for the launcher. The launcher, if there is none yet, is built beside it."""
+    """Where the kernel of a plan lies, for the launcher. What it needs besides is built beside it."""
     with _lock:
-        request = build.Request(emit.kernel_source(plan), plan.isa, options=_options(plan))
-        path, _ = build.libraries([request, _launcher_request()])
-        if path not in _libraries:
-            _libraries[path] = ctypes.CDLL(str(path))
-        return ctypes.addressof(ctypes.c_char.in_dll(_libraries[path], emit.KERNEL_SYMBOL))
+        others = [] if isinstance(plan, WarpPlan) else [_sampler_request(plan)]
+        *_, path = build.libraries([*others, _launcher_request(), _kernel_request(plan)])  # what takes longest first
+        _kernels.add(path)
+        return _symbol(path, emit.KERNEL_SYMBOL)
+
+
+@functools.cache
+def sampler(plan: Plan) -> int:
+    """Where the functions lie that the kernel of a plan samples with, for the launcher."""
+    with _lock:
+        return _symbol(build.libraries([_sampler_request(plan)])[0], emit.SAMPLER_SYMBOL)
+
+
+def _symbol(path: Path, name: str) -> int:
+    if path not in _libraries:
+        _libraries[path] = ctypes.CDLL(str(path))
+    return ctypes.addressof(ctypes.c_char.in_dll(_libraries[path], name))
 
 
 def source_file(plan: Plan | WarpPlan) -> Path:
@@ -65,21 +78,27 @@ def stats() -> dict[str, int]:
     launched, made, cached = launcher().counts() if launcher.cache_info().currsize else (0, 0, 0)
     return {
         "kernels_built": build.built["kernel"],
-        "kernels_loaded": len(_libraries),
+        "kernels_loaded": len(_kernels),
         "kernels_launched": launched,
         "tables_made": made,
         "tables_cached": cached,
     }
 
 
-def _options(plan: Plan | WarpPlan) -> tuple[str, ...]:
-    """Only plain loops are for the compiler to vectorise: generated ones, and all of the portable kernels. It takes a
-    sixth of a kernel's time to build; so would -O2, which gains nothing. Warps are mostly plain loops; comparisons in
-    them are vectorised only where they need not trap."""
+def _kernel_request(plan: Plan | WarpPlan) -> build.Request:
+    """Only plain loops are for the compiler to vectorise: generated ones, and those of warps; comparisons are vectorised
+    only where they need not trap. -O2 would take a sixth longer and gain nothing."""
+    options: tuple[str, ...] = ()
     if isinstance(plan, WarpPlan):
-        return ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
-    by_hand = plan.isa != "portable" and plan.source in (None, plan.work) and plan.prologue == plan.epilogue == VALUE
-    return () if by_hand else ("-ftree-vectorize",)
+        options = ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
+    elif plan.source not in (None, plan.work) or not plan.prologue == plan.epilogue == VALUE:
+        options = ("-ftree-vectorize",)
+    return build.Request(emit.kernel_source(plan), plan.isa, options=options)
+
+
+def _sampler_request(plan: Plan) -> build.Request:
+    options = ("-ftree-vectorize",) if plan.isa == "portable" else ()
+    return build.Request(emit.sampler_source(plan), plan.isa, "sampler", options)
 
 
 def _launcher_request() -> build.Request:

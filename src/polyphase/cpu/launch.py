@@ -74,10 +74,10 @@ def _bind(
     if 0 in out_shape:
         return lambda image: empty_strided(out_shape, out_strides, dtype)
     weighted = any(one.may_sum(transposed) for one in maps)
-    kernel = _kernel(dtype, weighted, settings.forced_isa())
+    kernel, sampler = _kernel(dtype, weighted, settings.forced_isa())
     launch, threads = kernels.launcher().launch, torch.get_num_threads
     handle = kernels.launcher().bind(
-        kernel, int(transposed), 0 if weighted else dtype.itemsize,
+        kernel, sampler, int(transposed), 0 if weighted else dtype.itemsize,
         tuple(shape), strides, out_shape, out_strides, (b"",) * leading + tuple(map(encode, maps)),
         _border(dtype, border, weighted) if _borders(maps) else (), (),
     )  # fmt: skip
@@ -91,8 +91,9 @@ def _bind(
 
 
 @functools.cache
-def _kernel(dtype: torch.dtype, weighted: bool, forced_isa: str | None) -> int:
-    return kernels.address((plan_sums if weighted else plan_move)(dtype, isa.chosen()))
+def _kernel(dtype: torch.dtype, weighted: bool, forced_isa: str | None) -> tuple[int, int]:
+    plan = (plan_sums if weighted else plan_move)(dtype, isa.chosen())
+    return kernels.address(plan), kernels.sampler(plan)
 
 
 def run(
@@ -140,7 +141,7 @@ def bind_program(program: Program, image: Facts, out: Facts, given: Sequence[Fac
         return lambda out, image, *operands: None
     launch, threads = kernels.launcher().launch, torch.get_num_threads
     handle = kernels.launcher().bind(
-        kernels.address(plan), int(bool(axes.adjoint_of)), dtype.itemsize if plan.source is None else 0,
+        kernels.address(plan), kernels.sampler(plan), int(bool(axes.adjoint_of)), dtype.itemsize if plan.source is None else 0,
         tuple(shape), tuple(strides), tuple(out_shape), tuple(out_strides),
         (b"",) * leading + tuple(map(encode, axes.maps)),
         _program_borders(program, plan), (leading - 1, found.vectors, found.tensors) if given else (),

@@ -130,20 +130,23 @@ void elements_as_bytes(Request& request) {
   request.dimensions.push_back(element);
 }
 
-Axis axis(const Dimension& d, int64_t channels, const Request& request, const void** lanes = nullptr) {
+// `channels` and `row_map` are for the axis that is read horizontally.
+Axis axis(const Dimension& d, const Request& request, int64_t channels = 0, const RowMap** row_map = nullptr) {
   Axis result = {d.in_size, d.out_size, d.in_stride, d.out_stride, nullptr, 1};
   if (!d.mapped()) return result;
   Bound& bound = request.bound;
   const int64_t in_size = request.transposed ? d.out_size : d.in_size;
   SharedTable& kept = bound.tables[bound.table_count++];
-  kept = TableCache::instance().get({bound.kernel, channels, in_size, request.transposed, d.steps, d.step_count});
+  const int64_t element_bytes = row_map == nullptr ? 0 : bound.kernel->element_bytes;
+  kept = TableCache::instance().get(
+      {bound.call.sampler, channels, element_bytes, in_size, request.transposed, d.steps, d.step_count});
   const Table& table = *kept;
   if (table.taps().in_size != d.in_size || table.taps().out_size != d.out_size) {
     throw BadCall{"an axis's sizes are not those of its map"};
   }
   result.taps = &table.taps();
   result.most_taps = table.most_taps();
-  if (lanes != nullptr) *lanes = table.lanes();
+  if (row_map != nullptr) *row_map = table.row_map();
   return result;
 }
 
@@ -152,13 +155,13 @@ void fill_call(const Geometry& g, const Request& request) {
   call.channels = g.pixel.out_size;
   call.in_channel_stride = g.pixel.in_stride;
   call.out_channel_stride = g.pixel.out_stride;
-  call.x = axis(g.x, call.channels, request, &call.lanes);
-  call.y = axis(g.y, 0, request);
-  call.z = axis(g.z, 0, request);
+  call.x = axis(g.x, request, call.channels, &call.row_map);
+  call.y = axis(g.y, request);
+  call.z = axis(g.z, request);
   call.outer_count = g.outer.size();
   call.channel_axis = -1;
   for (int64_t a = 0; a < call.outer_count; ++a) {
-    call.outer[a] = axis(g.outer[a], 0, request);
+    call.outer[a] = axis(g.outer[a], request);
     if (g.outer[a].channels) call.channel_axis = a;
   }
   for (int64_t t = 0; t < call.tensor_count; ++t) {
@@ -194,13 +197,14 @@ int64_t threads_for(const Call& call, int64_t most) {
   return max<int64_t>(1, min(most, max(in, out) / kElementsPerThread));
 }
 
-// kernel, transposed, element_bytes, in_sizes, in_strides, out_sizes, out_strides, recipes, borders, operands
+// kernel, sampler, transposed, element_bytes, in_sizes, in_strides, out_sizes, out_strides, recipes, borders, operands
 void bind(PyObject* const* args, Bound& bound) {
   bound.kernel = reinterpret_cast<const Kernel*>(integer(args[0]));
-  Request request = {bound, integer(args[1]) != 0, integer(args[2]), {}};
-  read_dimensions(args[3], args[4], args[5], args[6], args[7], request);
-  read_borders(args[8], bound);
-  if (PyTuple_Size(args[9]) > 0) read_operands(args[9], request);
+  bound.call.sampler = reinterpret_cast<const Sampler*>(integer(args[1]));
+  Request request = {bound, integer(args[2]) != 0, integer(args[3]), {}};
+  read_dimensions(args[4], args[5], args[6], args[7], args[8], request);
+  read_borders(args[9], bound);
+  if (PyTuple_Size(args[10]) > 0) read_operands(args[10], request);
   if (request.element_bytes > 0) elements_as_bytes(request);
   Geometry geometry;
   const int64_t element_bytes = max<int64_t>(request.element_bytes, 1);
@@ -287,7 +291,7 @@ void release(PyObject* capsule) { delete static_cast<Bound*>(PyCapsule_GetPointe
 
 PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    if (count != 10) throw BadCall{"bind takes 10 arguments"};
+    if (count != 11) throw BadCall{"bind takes 11 arguments"};
     Owned owned;
     bind(args, *owned.bound);
     PyObject* capsule = PyCapsule_New(owned.bound, nullptr, release);

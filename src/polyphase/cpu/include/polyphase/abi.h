@@ -74,6 +74,41 @@ struct Packed {
   Parallel parallel;
 };
 
+// Outputs of a row that are a constant border, in pixels.
+struct BorderRun {
+  int64_t begin, end;
+  int32_t number;
+};
+
+// How rows are read horizontally. A sampler's tables for it begin with this.
+struct RowMap {
+  int64_t bytes;            // of the tables
+  int64_t readable_length;  // a row that is read must have this many elements, whatever they are
+  const BorderRun* borders;
+  int64_t border_count;
+  bool weighted;
+  bool fetches;  // can fetch rows meanwhile
+};
+
+struct Ahead;
+
+// What a sampler's library exports under the name `polyphase_sampler`: all that is done to rows of one type of values,
+// whatever the program.
+struct Sampler {
+  // Tables to read rows of so many elements per pixel by these taps.
+  const RowMap* (*prepare)(const Taps& taps, int64_t channels, int64_t element_bytes);
+  void (*release)(const RowMap* map);
+  void (*run)(const RowMap* map, const void* in, void* out, const Ahead* ahead);
+  // Rows that lie at equal distances, in bytes.
+  void (*run_rows)(const RowMap* map, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows);
+  // The vertical pass: a weighted sum of rows. `packed` has 8 bytes for each of an even number of taps.
+  void (*pack)(const double* weights, int taps, void* packed);
+  void (*sum)(const void* const* rows, const void* packed, int taps, int precision, void* out, int64_t length,
+              const Ahead* ahead);
+  Arithmetic arithmetic;  // of the taps
+  bool any_order;         // the horizontal pass may come before or after the others
+};
+
 // Everything one run of a kernel needs.
 //
 // A row is x.out_size pixels of `channels` elements each. y and z are the other weighted axes (or, of no weighted axis,
@@ -87,7 +122,8 @@ struct Call {
   int64_t channels;
   int64_t in_channel_stride;
   int64_t out_channel_stride;
-  const void* lanes;  // the kernel's `prepare` of x.taps; null for the identity
+  const Sampler* sampler;
+  const RowMap* row_map;  // the sampler's `prepare` of x.taps; null for the identity
 
   const uint8_t* borders;      // border n, from 1: border_bytes from (n - 1) * border_stride on
   int64_t border_stride;
@@ -105,13 +141,10 @@ struct Call {
   Parallel parallel;
 };
 
-// What a kernel's library exports under the name `polyphase_kernel`.
+// What a kernel's library exports under the name `polyphase_kernel`: one program's arithmetic, and the driver.
 struct Kernel {
   void (*run)(const Call& call);
-  // Tables to read a row of `channels` elements per pixel by these taps; `bytes` is set to their size.
-  const void* (*prepare)(const Taps& taps, int64_t channels, int64_t* bytes);
-  void (*release)(const void* lanes);
-  int32_t arithmetic;  // Arithmetic of the taps
+  int64_t element_bytes;  // of a value that is sampled
 };
 
 // How many pixels lie from the first tap of output x to its last.

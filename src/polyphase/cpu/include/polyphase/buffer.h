@@ -14,7 +14,7 @@ namespace polyphase {
 // times as long as std::malloc, which adds up over a table's buffers; so malloc's address is kept before the aligned.
 constexpr int64_t kAlignment = 64;
 
-inline void deallocate(void* data) {
+__attribute__((noinline)) inline void deallocate(void* data) {
   if (data != nullptr) std::free(static_cast<void**>(data)[-1]);
 }
 

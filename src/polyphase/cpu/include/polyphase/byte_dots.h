@@ -305,7 +305,7 @@ class ByteDots {
   int64_t readable_length() const { return readable_length_; }
   size_t bytes() const { return starts_.bytes() + extents_.bytes() + weights_.bytes(); }
 
-  POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, const Ahead<uint8_t>* ahead) const {
+  POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
     switch (channels_) {
       case 1: return with_constant<2>(chunks_, [&](auto chunks) { run_plane<chunks>(in, out, ahead); });
       case 2: return run_pixels<2, 0>(in, out, ahead);
@@ -353,13 +353,13 @@ class ByteDots {
   }
 
   template <int kChunks>
-  void run_plane(const uint8_t* in, uint8_t* out, const Ahead<uint8_t>* ahead) const {
+  void run_plane(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
     constexpr int64_t kFinished = 4 * Dots::kPlaneOutputs;
     const int chunks = kChunks == 0 ? chunks_ : kChunks;
     const int64_t stride = static_cast<int64_t>(chunks) * Dots::kPlaneChunk;
     const int32_t* starts = starts_.data();
     const uint8_t* weights = weights_.data();
-    Fetching<uint8_t> fetching(ahead, out_size_ / kFinished + 1);
+    Fetching fetching(ahead, out_size_ / kFinished + 1);
     for (int64_t x = 0; x < out_size_; x += kFinished) {
       fetching.step();
       Dots::Register r[4];
@@ -372,10 +372,10 @@ class ByteDots {
   }
 
   template <int kChannels, int kChunks>
-  void run_pixels(const uint8_t* in, uint8_t* out, const Ahead<uint8_t>* ahead) const {
+  void run_pixels(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
     const int64_t stride = static_cast<int64_t>(chunks_) * Dots::kPixelChunk;
     const int64_t reach = (chunks_ - 1) * Dots::kPixelTaps * kChannels + Dots::kPixelLoad;
-    Fetching<uint8_t> fetching(ahead, out_size_ / Dots::kPixels + 1);
+    Fetching fetching(ahead, out_size_ / Dots::kPixels + 1);
     for (int64_t x = 0; x < out_size_; x += Dots::kPixels) {
       fetching.step();
       const int64_t n = min<int64_t>(Dots::kPixels, out_size_ - x);

@@ -18,15 +18,15 @@ namespace polyphase {
 // out[i] = sum over k of weights[k] * rows[k][i], in the order of k. No weight is 0.
 template <class T>
 POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int taps, T* out, int64_t length,
-                                 const Ahead<T>* ahead = nullptr) {
+                                 const Ahead* ahead = nullptr) {
   using V = Vec<T>;
   constexpr int kStep = 4 * V::kLanes;
   int64_t i = 0;
   for (; i + kStep <= length; i += kStep) {
     V p = V::zero(), q = p, r = p, s = p;  // an array would lie in memory
     for (int64_t a = 0; ahead != nullptr && a < ahead->count; ++a) {
-      const T* row = ahead->first + a * ahead->stride + i;
-      for (int j = 0; j < kStep; j += kCacheLine / static_cast<int>(sizeof(T))) __builtin_prefetch(row + j);
+      const uint8_t* row = ahead->first + a * ahead->stride + i * static_cast<int64_t>(sizeof(T));
+      for (int64_t j = 0; j < kStep * static_cast<int64_t>(sizeof(T)); j += kCacheLine) __builtin_prefetch(row + j);
     }
     for (int k = 0; k < taps; ++k) {
       const V weight = V::broadcast(weights[k]);
@@ -71,7 +71,8 @@ class FloatLanes {
     weights_.reserve(count * V::kLanes * widest_of(taps, 0, min<int64_t>(taps.out_size, 64) - 1));
     for (int64_t b = 0; b < count; ++b) {
       add_block(taps, b * V::kLanes);
-      all_taps_ = b == 0 || all_taps_ == blocks_[b].taps ? blocks_[b].taps : 0;
+      const bool alike = (b == 0 || all_taps_ == blocks_[b].taps) && blocks_[b].kind != kAnywhere;
+      all_taps_ = alike ? blocks_[b].taps : 0;
     }
   }
 
@@ -84,7 +85,7 @@ class FloatLanes {
 
   bool fetches() const { return channels_ < V::kLanes; }
 
-  POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead<T>* ahead) const {
+  POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead* ahead) const {
     if (channels_ >= V::kLanes) return run_many_channels(in, out);
     if (by_runs_) return runs_.run(in, out, ahead);
     with_constant<6>(all_taps_, [&](auto taps) { run_blocks<taps>(in, out, ahead); });
@@ -189,17 +190,17 @@ class FloatLanes {
   }
 
   template <int kTaps>
-  void run_blocks(const T* in, T* out, const Ahead<T>* ahead) const {
+  void run_blocks(const T* in, T* out, const Ahead* ahead) const {
     const int64_t full = out_length_ / V::kLanes;
     constexpr int64_t kBlocksPerStep = 8;
-    Fetching<T> fetching(ahead, full / kBlocksPerStep + 1);
+    Fetching fetching(ahead, full / kBlocksPerStep + 1);
     for (int64_t b = 0; b < full;) {
       fetching.step();
       const int64_t stop = min(full, b + kBlocksPerStep);
       for (; b < stop; ++b) sum<kTaps>(blocks_[b], in).store(out + b * V::kLanes);
     }
     const int rest = static_cast<int>(out_length_ % V::kLanes);
-    if (rest != 0) sum<kTaps>(blocks_[full], in).store_first(out + full * V::kLanes, rest);
+    if (rest != 0) sum_of_any(blocks_[full], in).store_first(out + full * V::kLanes, rest);
   }
 
   template <int kTaps>
@@ -208,6 +209,7 @@ class FloatLanes {
     return __builtin_expect(result.has_nan(), 0) ? sum_without_zeros(block, in) : result;
   }
 
+  POLYPHASE_ROW_LOOP V sum_of_any(const Block& block, const T* in) const { return sum<0>(block, in); }
   POLYPHASE_ROW_LOOP V sum_without_zeros(const Block& block, const T* in) const { return sum_taps<0, true>(block, in); }
 
   template <int kTaps, bool kSkipZeros>
@@ -236,6 +238,7 @@ class FloatLanes {
         break;
       }
       case kAnywhere:
+        if constexpr (kTaps != 0) break;
         for (int k = 0; k < taps; ++k) add(V::gather(in, V::load_index(index + k * V::kLanes)), k);
         break;
     }
@@ -258,7 +261,7 @@ class FloatLanes {
   int64_t readable_length_ = 0;
   bool by_runs_ = false;
   Runs<T> runs_;
-  int all_taps_ = 0;  // of every block, or 0
+  int all_taps_ = 0;  // of every block, each in windows, or 0
   Buffer<Block> blocks_;
   Buffer<int32_t> index_;  // elements from the window's beginning; many channels: Taps::index
   Buffer<int32_t> begin_;  // many channels only: Taps::begin

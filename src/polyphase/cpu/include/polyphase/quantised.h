@@ -298,7 +298,7 @@ class ByteLanes {
   // Rows that shrink much are longer than the work on them.
   bool fetches() const { return way_ == kDots; }
 
-  POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, [[maybe_unused]] const Ahead<uint8_t>* ahead) const {
+  POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, [[maybe_unused]] const Ahead* ahead) const {
 #if defined(POLYPHASE_BYTE_VECTORS)
     if (way_ == kWindows) return windows_.run(in, out);
     if (way_ == kDots) return dots_.run(in, out, ahead);

@@ -13,7 +13,6 @@
 #include "polyphase/minmax.h"
 #include "polyphase/row_cache.h"
 #include "polyphase/rows.h"
-#include "polyphase/samplers.h"
 #include "polyphase/scalar.h"
 #include "polyphase/spaced.h"
 
@@ -46,37 +45,39 @@ inline bool horizontal_first_is_cheaper(const Call& call) {
   return first < last;
 }
 
-template <class Prologue, class Sampler, class Epilogue>
+template <class Prologue, class Epilogue>
 class Worker {
  public:
   using S = typename Prologue::From;
-  using T = typename Sampler::Value;
+  using T = typename Prologue::To;
   using O = typename Epilogue::To;
+  static_assert(__is_same(T, typename Epilogue::From), "what is loaded is sampled and then stored");
 
   explicit Worker(const Call& call)
       : call_(call),
-        map_(static_cast<const RowMap<Sampler>*>(call.lanes)),
+        sampler_(*call.sampler),
+        map_(call.row_map),
         in_length_(call.x.in_size * call.channels),
         out_length_(call.x.out_size * call.channels),
-        readable_length_(max(in_length_, map_ ? map_->readable_length() : 0)),
+        readable_length_(max(in_length_, map_ ? map_->readable_length : 0)),
         source_dense_(dense(call.x.in_stride, call.in_channel_stride, call.x.in_size)),
         target_dense_(dense(call.x.out_stride, call.out_channel_stride, call.x.out_size)),
-        far_(call.y.in_size * in_length_ * static_cast<int64_t>(sizeof(T)) > kNear),
+        far_(call.y.in_size * in_length_ * kSize > kNear),
         vertical_(weighted(call.y)),
         depth_(weighted(call.z)) {
     const bool sums = vertical_ || depth_;
     in_place_ = Prologue::kIdentity && source_dense_;
     // Rows that cannot be read where they lie are kept while they are summed; of a row that shrinks, less is kept after.
     const bool keeps_less = !in_place_ && out_length_ < in_length_ && !depth_;
-    horizontal_first_ = sums && map_ != nullptr && map_->weighted() &&
-                        (!Sampler::kAnyOrder || keeps_less || horizontal_first_is_cheaper(call));
+    horizontal_first_ = sums && map_ != nullptr && map_->weighted &&
+                        (!sampler_.any_order || keeps_less || horizontal_first_is_cheaper(call));
     if (!source_dense_) gathered_.resize(readable_length_);
     if (!Prologue::kIdentity || (source_dense_ && readable_length_ > in_length_)) loaded_.resize(readable_length_);
-    fetches_ = horizontal_first_ && far_ && in_place_ && vertical_ && map_->fetches();
+    fetches_ = horizontal_first_ && far_ && in_place_ && vertical_ && map_->fetches;
     summed_length_ = horizontal_first_ ? out_length_ : in_length_;
     const int64_t slot = horizontal_first_ ? out_length_ : readable_length_;
     by_tiles_ = vertical_ && !depth_ && !horizontal_first_ && !Prologue::kIdentity && source_dense_ &&
-                call.vector_count == 0 && call.y.most_taps * slot * static_cast<int64_t>(sizeof(T)) > kNear;
+                call.vector_count == 0 && call.y.most_taps * slot * kSize > kNear;
     if (by_tiles_) tile_rows_.resize(call.y.most_taps * kTile);
     const bool made = (horizontal_first_ || !in_place_) && !by_tiles_;
     if (vertical_ && made) base_rows_.resize(call.y.most_taps, slot, call.y.in_size * call.z.in_size);
@@ -111,6 +112,7 @@ class Worker {
 
  private:
   static constexpr int64_t kTile = 512;  // elements
+  static constexpr int64_t kSize = sizeof(T);
   static constexpr bool kPlain = Prologue::kIdentity && Epilogue::kIdentity;
 
   bool dense(int64_t x_stride, int64_t channel_stride, int64_t pixels) const {
@@ -151,7 +153,7 @@ class Worker {
   bool moves_only() const {
     return kPlain && !vertical_ && !depth_ && in_place_ && target_dense_ && readable_length_ == in_length_ &&
            border_ == 0 && call_.z.out_size == 1 && call_.z.taps == nullptr &&
-           (call_.y.taps == nullptr || call_.y.taps->border == nullptr) && (map_ == nullptr || map_->borders().size() == 0);
+           (call_.y.taps == nullptr || call_.y.taps->border == nullptr) && (map_ == nullptr || map_->border_count == 0);
   }
 
   // row() for what is only read and written in place: small images are many short rows.
@@ -160,16 +162,17 @@ class Worker {
     T* out = reinterpret_cast<T*>(out_);
     const T* in = reinterpret_cast<const T*>(in_);
     if (map_ != nullptr && y.taps == nullptr) {
-      map_->run_rows(in + begin * y.in_stride, y.in_stride, out + begin * y.out_stride, y.out_stride, end - begin);
+      sampler_.run_rows(map_, in + begin * y.in_stride, y.in_stride * kSize, out + begin * y.out_stride,
+                        y.out_stride * kSize, end - begin);
       return;
     }
-    const size_t bytes = static_cast<size_t>(out_length_) * sizeof(T);
+    const size_t bytes = static_cast<size_t>(out_length_ * kSize);
     for (int64_t i = begin; i < end; ++i) {
       const T* from = in + picked(y, i) * y.in_stride;
       if (map_ == nullptr) {
         std::memcpy(out + i * y.out_stride, from, bytes);
       } else {
-        map_->run(from, out + i * y.out_stride);
+        sampler_.run(map_, from, out + i * y.out_stride, nullptr);
       }
     }
   }
@@ -181,11 +184,11 @@ class Worker {
     const int32_t border = max(border_, max(border_of(call_.y, y), border_of(call_.z, z)));
     if (border == 0) {
       const T* values = sample(y, z, sampled);
-      if (values != sampled) std::memcpy(sampled, values, out_length_ * sizeof(T));
+      if (values != sampled) std::memcpy(sampled, values, out_length_ * kSize);
     }
     put_borders(border, reinterpret_cast<uint8_t*>(sampled), sizeof(T), false);
     if (!Epilogue::kIdentity) {
-      Epilogue::row(reinterpret_cast<const typename Epilogue::From*>(sampled), dense, out_length_, operands(y, z));
+      Epilogue::row(sampled, dense, out_length_, operands(y, z));
     }
     put_borders(border, reinterpret_cast<uint8_t*>(dense), sizeof(O), true);
     if (!target_dense_) scatter(target);
@@ -204,7 +207,7 @@ class Worker {
       values = across(y, picked(call_.z, z), summed);
     }
     if (!horizontal_last) return values;
-    map_->run(values, out, later_);
+    sampler_.run(map_, values, out, later_);
     return out;
   }
 
@@ -223,15 +226,15 @@ class Worker {
     const int begin = taps.begin[y], count = taps.begin[y + 1] - begin;
     for (int k = 0; k < count; ++k) pointers_[k] = tile_rows_.data() + k * kTile;
     if (count > 0) pointers_[count] = pointers_[count - 1];
-    Sampler::pack(taps.weight + begin, count, weights_.data());
+    sampler_.pack(taps.weight + begin, count, weights_.data());
     for (int64_t from = 0; from < in_length_; from += kTile) {
       const int64_t length = min(kTile, in_length_ - from);
       for (int k = 0; k < count; ++k) {
         const S* source = in_ + taps.index[begin + k] * call_.y.in_stride + z * call_.z.in_stride + from;
         T* tile = tile_rows_.data() + k * kTile;
-        Prologue::row(source, reinterpret_cast<typename Prologue::To*>(tile), length, row_operands_);
+        Prologue::row(source, tile, length, row_operands_);
       }
-      Sampler::sum(pointers_.data(), weights_.data(), count, taps.precision, out + from, length, nullptr);
+      sampler_.sum(pointers_.data(), weights_.data(), count, taps.precision, out + from, length, nullptr);
     }
     return out;
   }
@@ -250,23 +253,23 @@ class Worker {
         T* into = cache.add(first_key + from);
         const T* made = make_nested(make, from, into);
         pointers_[k] = into;
-        if (made != into) std::memcpy(into, made, summed_length_ * sizeof(T));
+        if (made != into) std::memcpy(into, made, summed_length_ * kSize);
         --missing;
       }
     } else {
       for (int k = 0; k < count; ++k) pointers_[k] = make(taps.index[begin + k], loaded_.data());
     }
     if (count > 0) pointers_[count] = pointers_[count - 1];
-    Sampler::pack(taps.weight + begin, count, weights_.data());
-    const Ahead<T>* now = nullptr;
+    sampler_.pack(taps.weight + begin, count, weights_.data());
+    const Ahead* now = nullptr;
     if (far_ && !cached) {
       find_rows_ahead(axis, i);
       // The sum waits for memory itself: better to fetch few rows in the horizontal pass after it.
-      const bool later = map_ != nullptr && map_->fetches() && !depth_ && ahead_.bytes() <= kFetched;
+      const bool later = map_ != nullptr && map_->fetches && !depth_ && ahead_.bytes() <= kFetched;
       later_ = later ? &ahead_ : nullptr;
       now = later ? nullptr : &ahead_;
     }
-    Sampler::sum(pointers_.data(), weights_.data(), count, taps.precision, out, summed_length_, now);
+    sampler_.sum(pointers_.data(), weights_.data(), count, taps.precision, out, summed_length_, now);
     return out;
   }
 
@@ -278,7 +281,8 @@ class Worker {
     ahead_.count = 0;
     if (count == 0 || i + 1 == axis.out_size || taps.begin[i + 1] == taps.begin[i + 2]) return;
     const int64_t last = taps.index[taps.begin[i + 1] - 1], next_last = taps.index[taps.begin[i + 2] - 1];
-    ahead_ = {pointers_[count - 1] + axis.in_stride, in_length_, axis.in_stride, clamp<int64_t>(next_last - last, 0, kMost)};
+    ahead_ = {static_cast<const uint8_t*>(pointers_[count - 1]) + axis.in_stride * kSize, in_length_ * kSize,
+              axis.in_stride * kSize, clamp<int64_t>(next_last - last, 0, kMost)};
   }
 
   // The depth's sum makes its rows by vertical sums, which use the same list of pointers.
@@ -286,7 +290,7 @@ class Worker {
   const T* make_nested(const Make& make, int64_t from, T* into) {
     if (!depth_) return make(from, into);
     const int64_t size = pointers_.size();
-    Buffer<const T*> outer_pointers;
+    Buffer<const void*> outer_pointers;
     outer_pointers = std::move(pointers_);
     pointers_.resize(size);
     const T* made = make(from, into);
@@ -299,7 +303,7 @@ class Worker {
     const S* source = in_ + y * call_.y.in_stride + z * call_.z.in_stride;
     if (!horizontal_first_) return load(source, into);
     const T* row = load(source, loaded_.data());
-    map_->run(row, into, fetches_ && find_row_ahead(row, y, out_y) ? &ahead_ : nullptr);
+    sampler_.run(map_, row, into, fetches_ && find_row_ahead(row, y, out_y) ? &ahead_ : nullptr);
     return into;
   }
 
@@ -312,7 +316,8 @@ class Worker {
       if (taps.index[taps.begin[out_y + 2] - 1] <= y) return false;
       next = max<int64_t>(next, taps.index[taps.begin[out_y + 1]]);
     }
-    ahead_ = {row + (next - y) * call_.y.in_stride, in_length_, call_.y.in_stride, 1};
+    ahead_ = {reinterpret_cast<const uint8_t*>(row + (next - y) * call_.y.in_stride), in_length_ * kSize,
+              call_.y.in_stride * kSize, 1};
     return ahead_.bytes() <= kFetched;
   }
 
@@ -320,13 +325,13 @@ class Worker {
   POLYPHASE_ROW_LOOP const T* load(const S* source, T* into) {
     if (!source_dense_) source = gathered(source);
     if (!Prologue::kIdentity) {
-      Prologue::row(source, reinterpret_cast<typename Prologue::To*>(into), in_length_, row_operands_);
+      Prologue::row(source, into, in_length_, row_operands_);
       return into;
     }
     const T* values = reinterpret_cast<const T*>(source);
     const bool read_in_full = map_ != nullptr && (horizontal_first_ || (!vertical_ && !depth_));
     if (!source_dense_ || !read_in_full || readable_length_ == in_length_) return values;
-    std::memcpy(into, values, in_length_ * sizeof(T));
+    std::memcpy(into, values, in_length_ * kSize);
     return into;
   }
 
@@ -345,7 +350,8 @@ class Worker {
   void put_borders(int32_t of_row, uint8_t* row, int64_t element, bool stored) {
     if (of_row > 0) put_border(of_row, 0, call_.x.out_size, row, element, stored);
     if (map_ == nullptr) return;
-    for (const auto& run : map_->borders()) {
+    for (int64_t b = 0; b < map_->border_count; ++b) {
+      const BorderRun& run = map_->borders[b];
       if (run.number > of_row) put_border(run.number, run.begin, run.end, row, element, stored);
     }
   }
@@ -419,7 +425,8 @@ class Worker {
   }
 
   const Call& call_;
-  const RowMap<Sampler>* map_;
+  const Sampler& sampler_;
+  const RowMap* map_;
   int64_t in_length_;        // elements of a source row
   int64_t out_length_;       // elements of a target row
   int64_t readable_length_;  // elements the horizontal pass may read of a row
@@ -438,8 +445,8 @@ class Worker {
   int64_t depth_y_ = -1;  // vertical_rows_ are of this y
   int64_t tensor_offsets_[kMaxOperands] = {};
   RowOperands row_operands_ = {};
-  Ahead<T> ahead_ = {};
-  const Ahead<T>* later_ = nullptr;  // for the horizontal pass to fetch
+  Ahead ahead_ = {};
+  const Ahead* later_ = nullptr;  // for the horizontal pass to fetch
 
   RowCache<T> base_rows_;      // rows the vertical pass sums
   RowCache<T> vertical_rows_;  // rows the depth pass sums
@@ -447,32 +454,24 @@ class Worker {
   Buffer<T> tile_rows_;
   Buffer<T> loaded_, summed_, sampled_;
   Buffer<O> stored_;
-  Buffer<const T*> pointers_;
-  Buffer<typename Sampler::Weight> weights_;
+  Buffer<const void*> pointers_;
+  Buffer<uint64_t> weights_;  // as the sampler packs them
   Buffer<uint8_t> expanded_[kMaxOperands], tensor_rows_[kMaxOperands];
   Buffer<float> reciprocals_[kMaxOperands];
 };
 
-template <class Prologue, class Sampler, class Epilogue>
+template <class Prologue, class Epilogue>
 struct Resample {
   static void run(const Call& call) {
     int64_t rows = call.y.out_size * call.z.out_size;
     for (int64_t a = 0; a < call.outer_count; ++a) rows *= call.outer[a].out_size;
     const auto body = [](void* context, int64_t begin, int64_t end) {
-      Worker<Prologue, Sampler, Epilogue>(*static_cast<const Call*>(context)).run(begin, end);
+      Worker<Prologue, Epilogue>(*static_cast<const Call*>(context)).run(begin, end);
     };
     call.parallel(rows, call.threads, body, const_cast<Call*>(&call));
   }
 
-  static const void* prepare(const Taps& taps, int64_t channels, int64_t* bytes) {
-    const auto* map = new RowMap<Sampler>(taps, channels);
-    *bytes = static_cast<int64_t>(map->bytes());
-    return map;
-  }
-
-  static void release(const void* lanes) { delete static_cast<const RowMap<Sampler>*>(lanes); }
-
-  static constexpr Kernel kernel() { return {run, prepare, release, static_cast<int32_t>(Sampler::kArithmetic)}; }
+  static constexpr Kernel kernel() { return {run, sizeof(typename Prologue::To)}; }
 };
 
 }  // namespace polyphase

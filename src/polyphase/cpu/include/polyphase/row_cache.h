@@ -31,7 +31,7 @@ class RowCache {
 
   // Where rows lie, null for those that are not at hand; returns how many are not. Until the next call, `add` takes no slot
   // that holds one of them.
-  int find(const int32_t* rows, int count, int64_t first_key, const T** found) {
+  int find(const int32_t* rows, int count, int64_t first_key, const void** found) {
     ++now_;
     int missing = 0;
     for (int k = 0; k < count; ++k) {

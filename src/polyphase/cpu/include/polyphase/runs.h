@@ -16,7 +16,7 @@ class Runs {
  public:
   bool build(const Taps&, int64_t) { return false; }
   size_t bytes() const { return 0; }
-  void run(const T*, T*, const Ahead<T>*) const {}
+  void run(const T*, T*, const Ahead*) const {}
 };
 
 #if defined(__AVX512F__)
@@ -47,9 +47,9 @@ class Runs<float> {
 
   size_t bytes() const { return starts_.bytes() + weights_.bytes() + shifts_.bytes(); }
 
-  POLYPHASE_ROW_LOOP void run(const float* in, float* out, const Ahead<float>* ahead) const {
+  POLYPHASE_ROW_LOOP void run(const float* in, float* out, const Ahead* ahead) const {
     const int64_t step = outputs() * channels_, length = out_size_ * channels_;
-    Fetching<float> fetching(ahead, length / step + 1);
+    Fetching fetching(ahead, length / step + 1);
     for (int64_t i = 0, b = 0; i < length; i += step, ++b) {
       fetching.step();
       V result = channels_ == 1 ? of_plane<false>(b, in) : of_pixels<false>(b, in);

@@ -1,4 +1,4 @@
-// The tables of axes seen lately: taps, and what a kernel made of them. Bounded, and safe among threads and forks.
+// The tables of axes seen lately: taps, and what a sampler made of them. Bounded, and safe among threads and forks.
 #pragma once
 
 #include <pthread.h>
@@ -15,25 +15,25 @@
 
 namespace polyphase {
 
-// The tables of one axis. `lanes` is null where the axis is not read horizontally.
+// The tables of one axis. `row_map` is null where the axis is not read horizontally.
 class Table {
  public:
-  Table(TapTable table, const Kernel& kernel, int64_t channels) : owned_(std::move(table)), kernel_(kernel) {
+  Table(TapTable table, const Sampler& sampler, int64_t channels, int64_t element_bytes)
+      : owned_(std::move(table)), sampler_(sampler) {
     taps_ = owned_.view();
-    int64_t lanes_bytes = 0;
-    if (channels > 0) lanes_ = kernel.prepare(taps_, channels, &lanes_bytes);
-    bytes_ = owned_.bytes() + lanes_bytes;
+    if (channels > 0) row_map_ = sampler.prepare(taps_, channels, element_bytes);
+    bytes_ = owned_.bytes() + (row_map_ == nullptr ? 0 : row_map_->bytes);
     for (int64_t i = 0; i < taps_.out_size; ++i) most_taps_ = max(most_taps_, taps_.begin[i + 1] - taps_.begin[i]);
   }
   ~Table() {
-    if (lanes_ != nullptr) kernel_.release(lanes_);
+    if (row_map_ != nullptr) sampler_.release(row_map_);
   }
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
   const Taps& taps() const { return taps_; }
   int64_t most_taps() const { return most_taps_; }
-  const void* lanes() const { return lanes_; }
+  const RowMap* row_map() const { return row_map_; }
   size_t bytes() const { return bytes_; }
 
  private:
@@ -41,8 +41,8 @@ class Table {
 
   TapTable owned_;
   Taps taps_;
-  const Kernel& kernel_;
-  const void* lanes_ = nullptr;
+  const Sampler& sampler_;
+  const RowMap* row_map_ = nullptr;
   int32_t most_taps_ = 0;
   size_t bytes_;
   mutable int64_t owners_ = 1;
@@ -71,10 +71,11 @@ class SharedTable {
   const Table* table_ = nullptr;
 };
 
-// What identifies a table: `channels` is 0 where the axis is not read horizontally.
+// What identifies a table: `channels` and `element_bytes` are 0 where the axis is not read horizontally.
 struct TableRequest {
-  const Kernel* kernel;
+  const Sampler* sampler;
   int64_t channels;
+  int64_t element_bytes;
   int64_t in_size;
   int64_t transposed;
   const Step* steps;
@@ -115,9 +116,9 @@ class TableCache {
         return found->table;
       }
     }
-    TapTable taps = make_taps(request.steps, request.step_count, request.in_size,
-                              static_cast<Arithmetic>(request.kernel->arithmetic), request.transposed != 0);
-    const SharedTable table(new Table(std::move(taps), *request.kernel, request.channels));
+    TapTable taps = make_taps(request.steps, request.step_count, request.in_size, request.sampler->arithmetic,
+                              request.transposed != 0);
+    const SharedTable table(new Table(std::move(taps), *request.sampler, request.channels, request.element_bytes));
     const Lock lock(&mutex());
     ++made_;
     if (table->bytes() <= kMostBytes / 4 && find(key) == nullptr) insert({std::move(key), table, ++uses_});
