@@ -45,7 +45,7 @@ LIBRARIES = (*isa.available(), "sanitised")
 
 EXPORT = 'extern "C" __attribute__((visibility("default")))'
 ROWS = f"""
-#include "polyphase/scalar.h"
+#include "polyphase/convert.h"
 
 namespace polyphase {{
 

@@ -33,15 +33,23 @@ BIG = [(1920, 224), (4096, 17), (64, 1024), (450, 340)]
 
 HARNESS = """
 #include "polyphase/taps.h"
+#include "polyphase/weights.h"
 
 using namespace polyphase;
 
 extern "C" {
 TapTable* make(const Step* steps, int64_t count, int64_t in_size, int32_t arithmetic, bool transposed) {
-  return new TapTable(make_taps(steps, count, in_size, static_cast<Arithmetic>(arithmetic), transposed));
+  using A = Arithmetic;
+  const auto kind = static_cast<A>(arithmetic);
+  Sampler sampler = {};
+  sampler.weigh = kind == A::kFloat32   ? Weights<A::kFloat32>::weigh
+                  : kind == A::kFloat64 ? Weights<A::kFloat64>::weigh
+                                        : Weights<A::kQuantised>::weigh;
+  sampler.nearest_in_double = kind == A::kFloat64;
+  return new TapTable(make_taps({0, 0, in_size, transposed, count, steps}, sampler));
 }
 Taps view(const TapTable* table) { return table->view(); }
-size_t bytes(const TapTable* table) { return table->bytes(); }
+int64_t bytes(const TapTable* table) { return table->bytes(); }
 void destroy(TapTable* table) { delete table; }
 }
 """
@@ -118,7 +126,7 @@ def _compiled(folder: Path) -> Any:
     functions.make.restype = ctypes.c_void_p
     functions.view.argtypes = functions.bytes.argtypes = functions.destroy.argtypes = [ctypes.c_void_p]
     functions.view.restype = View
-    functions.bytes.restype = ctypes.c_size_t
+    functions.bytes.restype = ctypes.c_int64
     functions.destroy.restype = None
     return functions
 

@@ -26,7 +26,8 @@ extern "C" __attribute__((visibility("default"))) const auto {symbol} = polyphas
 """
 
 _SAMPLER = """\
-#include "polyphase/samplers.h"
+#include "polyphase/{header}.h"
+#include "polyphase/sampler.h"
 
 using namespace polyphase;
 
@@ -73,8 +74,9 @@ def kernel_source(plan: Plan | WarpPlan) -> str:
 
 
 def sampler_source(plan: Plan) -> str:
-    """What the kernels of many plans have in common: their sums of rows."""
-    return _SAMPLER.format(rows=_rows(plan), symbol=SAMPLER_SYMBOL)
+    """What the kernels of many plans have in common: tables, and sums of rows."""
+    header, rows = _rows(plan)
+    return _SAMPLER.format(header=header, rows=rows, symbol=SAMPLER_SYMBOL)
 
 
 def _resample(plan: Plan, load: str, store: str) -> tuple[str, str]:
@@ -102,10 +104,13 @@ def slots(kind: type[Channel] | type[Operand], *expressions: Expression) -> list
     return sorted({leaf.slot for one in expressions for leaf in operands_of(one) if isinstance(leaf, kind)})
 
 
-def _rows(plan: Plan) -> str:
-    if plan.weighted:
-        return "QuantisedSampler" if plan.work == torch.uint8 else f"FloatSampler<{CPP_TYPES[plan.work]}>"
-    return f"MovingSampler<Arithmetic::{'kFloat64' if plan.sampled == torch.float64 else 'kFloat32'}>"
+def _rows(plan: Plan) -> tuple[str, str]:
+    """The header and the template."""
+    if not plan.weighted:
+        nearest = "kFloat64" if plan.sampled == torch.float64 else "kFloat32"
+        return "pick", f"MovingSampler<Arithmetic::{nearest}>"
+    quantised = plan.work == torch.uint8
+    return ("quantised", "QuantisedSampler") if quantised else ("floats", f"FloatSampler<{CPP_TYPES[plan.work]}>")
 
 
 def _widens(plan: Arithmetic) -> bool:

@@ -1,4 +1,4 @@
-"""Kernels, what they sample with, and the launcher, loaded: built when first asked for, found in the cache from then on."""
+"""Kernels, their samplers and the launcher, loaded: built when first asked for, found in the cache from then on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import hashlib
 import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,20 +42,23 @@ def launcher() -> Launcher:
 
 
 @functools.cache
-def address(plan: Plan | WarpPlan) -> int:
-    """Where the kernel of a plan lies, for the launcher. What it needs besides is built beside it."""
+def address(plan: Plan | WarpPlan, moves: bool = False) -> int:
+    """Where the kernel of a plan lies, for the launcher. What else it needs is built beside it; see `samplers`."""
     with _lock:
-        others = [] if isinstance(plan, WarpPlan) else [_sampler_request(plan)]
+        others = [] if isinstance(plan, WarpPlan) else _sampler_requests(plan, moves)
         *_, path = build.libraries([*others, _launcher_request(), _kernel_request(plan)])  # what takes longest first
         _kernels.add(path)
         return _symbol(path, emit.KERNEL_SYMBOL)
 
 
 @functools.cache
-def sampler(plan: Plan) -> int:
-    """Where the functions lie that the kernel of a plan samples with, for the launcher."""
+def samplers(plan: Plan, moves: bool) -> tuple[int, int]:
+    """Where the functions lie that the kernel of a plan samples with, for the launcher: along axes that are weighted,
+    and along those that are not, 0 where there are none (`moves`)."""
     with _lock:
-        return _symbol(build.libraries([_sampler_request(plan)])[0], emit.SAMPLER_SYMBOL)
+        paths = build.libraries(_sampler_requests(plan, moves))
+        addresses = [_symbol(path, emit.SAMPLER_SYMBOL) for path in paths]
+        return addresses[0], addresses[-1] if moves else 0
 
 
 def _symbol(path: Path, name: str) -> int:
@@ -86,8 +90,8 @@ def stats() -> dict[str, int]:
 
 
 def _kernel_request(plan: Plan | WarpPlan) -> build.Request:
-    """Only plain loops are for the compiler to vectorise: generated ones, and those of warps; comparisons are vectorised
-    only where they need not trap. -O2 would take a sixth longer and gain nothing."""
+    """Only plain loops are for the compiler to vectorise: generated ones, and those of warps; comparisons in them only
+    where they need not trap. It takes a sixth of a kernel's time to build; so would -O2, which gains nothing."""
     options: tuple[str, ...] = ()
     if isinstance(plan, WarpPlan):
         options = ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
@@ -96,9 +100,10 @@ def _kernel_request(plan: Plan | WarpPlan) -> build.Request:
     return build.Request(emit.kernel_source(plan), plan.isa, options=options)
 
 
-def _sampler_request(plan: Plan) -> build.Request:
+def _sampler_requests(plan: Plan, moves: bool) -> list[build.Request]:
+    plans = [plan, replace(plan, weighted=False)] if moves and plan.weighted else [plan]
     options = ("-ftree-vectorize",) if plan.isa == "portable" else ()
-    return build.Request(emit.sampler_source(plan), plan.isa, "sampler", options)
+    return [build.Request(emit.sampler_source(one), one.isa, "sampler", options) for one in plans]
 
 
 def _launcher_request() -> build.Request:

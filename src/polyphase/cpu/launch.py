@@ -74,10 +74,10 @@ def _bind(
     if 0 in out_shape:
         return lambda image: empty_strided(out_shape, out_strides, dtype)
     weighted = any(one.may_sum(transposed) for one in maps)
-    kernel, sampler = _kernel(dtype, weighted, settings.forced_isa())
+    kernel = _kernel(dtype, weighted, _moves(maps, transposed), settings.forced_isa())
     launch, threads = kernels.launcher().launch, torch.get_num_threads
     handle = kernels.launcher().bind(
-        kernel, sampler, int(transposed), 0 if weighted else dtype.itemsize,
+        *kernel, int(transposed), 0 if weighted else dtype.itemsize,
         tuple(shape), strides, out_shape, out_strides, (b"",) * leading + tuple(map(encode, maps)),
         _border(dtype, border, weighted) if _borders(maps) else (), (),
     )  # fmt: skip
@@ -91,9 +91,17 @@ def _bind(
 
 
 @functools.cache
-def _kernel(dtype: torch.dtype, weighted: bool, forced_isa: str | None) -> tuple[int, int]:
-    plan = (plan_sums if weighted else plan_move)(dtype, isa.chosen())
-    return kernels.address(plan), kernels.sampler(plan)
+def _kernel(dtype: torch.dtype, weighted: bool, moves: bool, forced_isa: str | None) -> tuple[int, int, int]:
+    return _addresses((plan_sums if weighted else plan_move)(dtype, isa.chosen()), moves)
+
+
+def _addresses(plan: Plan, moves: bool) -> tuple[int, int, int]:
+    return kernels.address(plan, moves), *kernels.samplers(plan, moves)
+
+
+def _moves(maps: Maps, transposed: bool) -> bool:
+    """Whether along some axis pixels are only moved."""
+    return any(one.steps and not one.may_sum(transposed) for one in maps)
 
 
 def run(
@@ -135,13 +143,13 @@ def bind_program(program: Program, image: Facts, out: Facts, given: Sequence[Fac
             f"{program.source} to {program.target}, and {len(axes.maps)} dimensions at least"
         )
     _check_sizes(axes, shape[leading:], shape[:leading], out_shape)
-    plan = plan_program(program, isa.chosen())
+    plan, transposed = plan_program(program, isa.chosen()), bool(axes.adjoint_of)
     found = operands.describe(plan, out_shape, leading - 1, given)
     if 0 in out_shape:
         return lambda out, image, *operands: None
     launch, threads = kernels.launcher().launch, torch.get_num_threads
     handle = kernels.launcher().bind(
-        kernels.address(plan), kernels.sampler(plan), int(bool(axes.adjoint_of)), dtype.itemsize if plan.source is None else 0,
+        *_addresses(plan, _moves(axes.maps, transposed)), int(transposed), dtype.itemsize if plan.source is None else 0,
         tuple(shape), tuple(strides), tuple(out_shape), tuple(out_strides),
         (b"",) * leading + tuple(map(encode, axes.maps)),
         _program_borders(program, plan), (leading - 1, found.vectors, found.tensors) if given else (),

@@ -73,6 +73,7 @@ struct Bound {
 
 struct Request {
   Bound& bound;
+  const Sampler* mover;  // of axes that are not weighted; null where there is none
   bool transposed;
   int64_t element_bytes;
   Dimensions dimensions;
@@ -135,18 +136,19 @@ Axis axis(const Dimension& d, const Request& request, int64_t channels = 0, cons
   Axis result = {d.in_size, d.out_size, d.in_stride, d.out_stride, nullptr, 1};
   if (!d.mapped()) return result;
   Bound& bound = request.bound;
+  const Sampler* sampler = d.weighted ? bound.call.sampler : request.mover;
+  if (sampler == nullptr) throw BadCall{"an axis is only moved, and there is no sampler for it"};
+  const int64_t element_bytes = row_map == nullptr ? 0 : bound.kernel->element_bytes;
   const int64_t in_size = request.transposed ? d.out_size : d.in_size;
   SharedTable& kept = bound.tables[bound.table_count++];
-  const int64_t element_bytes = row_map == nullptr ? 0 : bound.kernel->element_bytes;
-  kept = TableCache::instance().get(
-      {bound.call.sampler, channels, element_bytes, in_size, request.transposed, d.steps, d.step_count});
-  const Table& table = *kept;
-  if (table.taps().in_size != d.in_size || table.taps().out_size != d.out_size) {
+  kept = TableCache::instance().get(*sampler,
+                                    {channels, element_bytes, in_size, request.transposed, d.step_count, d.steps});
+  if (kept->taps().in_size != d.in_size || kept->taps().out_size != d.out_size) {
     throw BadCall{"an axis's sizes are not those of its map"};
   }
-  result.taps = &table.taps();
-  result.most_taps = table.most_taps();
-  if (row_map != nullptr) *row_map = table.row_map();
+  result.taps = &kept->taps();
+  result.most_taps = kept->most_taps();
+  if (row_map != nullptr) *row_map = kept->row_map();
   return result;
 }
 
@@ -197,14 +199,15 @@ int64_t threads_for(const Call& call, int64_t most) {
   return max<int64_t>(1, min(most, max(in, out) / kElementsPerThread));
 }
 
-// kernel, sampler, transposed, element_bytes, in_sizes, in_strides, out_sizes, out_strides, recipes, borders, operands
+// kernel, sampler, mover, transposed, element_bytes, in_sizes, in_strides, out_sizes, out_strides, recipes, borders, operands
 void bind(PyObject* const* args, Bound& bound) {
   bound.kernel = reinterpret_cast<const Kernel*>(integer(args[0]));
   bound.call.sampler = reinterpret_cast<const Sampler*>(integer(args[1]));
-  Request request = {bound, integer(args[2]) != 0, integer(args[3]), {}};
-  read_dimensions(args[4], args[5], args[6], args[7], args[8], request);
-  read_borders(args[9], bound);
-  if (PyTuple_Size(args[10]) > 0) read_operands(args[10], request);
+  const auto* mover = reinterpret_cast<const Sampler*>(integer(args[2]));
+  Request request = {bound, mover, integer(args[3]) != 0, integer(args[4]), {}};
+  read_dimensions(args[5], args[6], args[7], args[8], args[9], request);
+  read_borders(args[10], bound);
+  if (PyTuple_Size(args[11]) > 0) read_operands(args[11], request);
   if (request.element_bytes > 0) elements_as_bytes(request);
   Geometry geometry;
   const int64_t element_bytes = max<int64_t>(request.element_bytes, 1);
@@ -291,7 +294,7 @@ void release(PyObject* capsule) { delete static_cast<Bound*>(PyCapsule_GetPointe
 
 PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    if (count != 11) throw BadCall{"bind takes 11 arguments"};
+    if (count != 12) throw BadCall{"bind takes 12 arguments"};
     Owned owned;
     bind(args, *owned.bound);
     PyObject* capsule = PyCapsule_New(owned.bound, nullptr, release);

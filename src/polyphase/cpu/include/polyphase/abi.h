@@ -80,9 +80,13 @@ struct BorderRun {
   int32_t number;
 };
 
-// How rows are read horizontally. A sampler's tables for it begin with this.
+struct Ahead;
+
+// How rows are read horizontally.
 struct RowMap {
-  int64_t bytes;            // of the tables
+  void (*run)(const RowMap* map, const void* in, void* out, const Ahead* ahead);
+  // Rows that lie at equal distances, in bytes.
+  void (*run_rows)(const RowMap* map, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows);
   int64_t readable_length;  // a row that is read must have this many elements, whatever they are
   const BorderRun* borders;
   int64_t border_count;
@@ -90,23 +94,23 @@ struct RowMap {
   bool fetches;  // can fetch rows meanwhile
 };
 
-struct Ahead;
+struct TapTable;
 
-// What a sampler's library exports under the name `polyphase_sampler`: all that is done to rows of one type of values,
-// whatever the program.
+// What a sampler's library exports under the name `polyphase_sampler`: all that is done to values of one type, whatever
+// the program. One that only moves them is for axes that are not weighted.
 struct Sampler {
-  // Tables to read rows of so many elements per pixel by these taps.
-  const RowMap* (*prepare)(const Taps& taps, int64_t channels, int64_t element_bytes);
+  // The taps of a weighted step, after the crops and flips before it; fused: as eager's forward computes, where its
+  // backward differs. Null where values are only moved.
+  void (*weigh)(const Step* steps, const Step* weighted, int64_t in_size, bool fused, TapTable* table);
+  // Tables to read rows of so many elements per pixel by these taps; `bytes` is set to their size.
+  const RowMap* (*prepare)(const Taps& taps, int64_t channels, int64_t element_bytes, int64_t* bytes);
   void (*release)(const RowMap* map);
-  void (*run)(const RowMap* map, const void* in, void* out, const Ahead* ahead);
-  // Rows that lie at equal distances, in bytes.
-  void (*run_rows)(const RowMap* map, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows);
   // The vertical pass: a weighted sum of rows. `packed` has 8 bytes for each of an even number of taps.
   void (*pack)(const double* weights, int taps, void* packed);
   void (*sum)(const void* const* rows, const void* packed, int taps, int precision, void* out, int64_t length,
               const Ahead* ahead);
-  Arithmetic arithmetic;  // of the taps
-  bool any_order;         // the horizontal pass may come before or after the others
+  bool any_order;          // the horizontal pass may come before or after the others
+  bool nearest_in_double;  // finds the nearest pixel by a double ratio
 };
 
 // Everything one run of a kernel needs.
@@ -123,7 +127,7 @@ struct Call {
   int64_t in_channel_stride;
   int64_t out_channel_stride;
   const Sampler* sampler;
-  const RowMap* row_map;  // the sampler's `prepare` of x.taps; null for the identity
+  const RowMap* row_map;  // of x; null for the identity
 
   const uint8_t* borders;      // border n, from 1: border_bytes from (n - 1) * border_stride on
   int64_t border_stride;

@@ -307,9 +307,9 @@ class ByteDots {
 
   POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
     switch (channels_) {
-      case 1: return with_constant<2>(chunks_, [&](auto chunks) { run_plane<chunks>(in, out, ahead); });
+      case 1: return with_constant<1, 2>(chunks_, [&](auto chunks) { run_plane<chunks>(in, out, ahead); });
       case 2: return run_pixels<2, 0>(in, out, ahead);
-      case 3: return with_constant<Dots::kUnrolled>(chunks_, [&](auto chunks) { run_pixels<3, chunks>(in, out, ahead); });
+      case 3: return with_constant<1, Dots::kUnrolled>(chunks_, [&](auto chunks) { run_pixels<3, chunks>(in, out, ahead); });
       default: return run_pixels<4, 0>(in, out, ahead);
     }
   }

@@ -55,7 +55,7 @@ POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int tap
 template <class T>
 class FloatLanes {
  public:
-  FloatLanes(const Taps& taps, int64_t channels)
+  FloatLanes(const Taps& taps, int64_t channels, int64_t)
       : channels_(channels), in_length_(taps.in_size * channels), out_length_(taps.out_size * channels) {
     if (channels >= V::kLanes) {
       weights_.assign(taps.weight, taps.begin[taps.out_size]);
@@ -88,7 +88,7 @@ class FloatLanes {
   POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead* ahead) const {
     if (channels_ >= V::kLanes) return run_many_channels(in, out);
     if (by_runs_) return runs_.run(in, out, ahead);
-    with_constant<6>(all_taps_, [&](auto taps) { run_blocks<taps>(in, out, ahead); });
+    with_constant<2, 6>(all_taps_, [&](auto taps) { run_blocks<taps>(in, out, ahead); });
   }
 
  private:
@@ -197,7 +197,10 @@ class FloatLanes {
     for (int64_t b = 0; b < full;) {
       fetching.step();
       const int64_t stop = min(full, b + kBlocksPerStep);
-      for (; b < stop; ++b) sum<kTaps>(blocks_[b], in).store(out + b * V::kLanes);
+      for (; b < stop; ++b) {
+        const V result = kTaps == 0 ? sum_of_any(blocks_[b], in) : sum<kTaps>(blocks_[b], in);
+        result.store(out + b * V::kLanes);
+      }
     }
     const int rest = static_cast<int>(out_length_ % V::kLanes);
     if (rest != 0) sum_of_any(blocks_[full], in).store_first(out + full * V::kLanes, rest);
@@ -266,6 +269,21 @@ class FloatLanes {
   Buffer<int32_t> index_;  // elements from the window's beginning; many channels: Taps::index
   Buffer<int32_t> begin_;  // many channels only: Taps::begin
   Buffer<T> weights_;
+};
+
+template <class T>
+struct FloatSampler {
+  using Value = T;
+  using Lanes = FloatLanes<T>;
+  static constexpr Arithmetic kArithmetic = sizeof(T) == 8 ? Arithmetic::kFloat64 : Arithmetic::kFloat32;
+  static constexpr bool kSums = true, kAnyOrder = true;
+
+  static void pack(const double* weights, int taps, void* packed) {
+    for (int t = 0; t < taps; ++t) static_cast<T*>(packed)[t] = static_cast<T>(weights[t]);
+  }
+  static void sum(const T* const* rows, const void* packed, int taps, int, T* out, int64_t length, const Ahead* ahead) {
+    vertical(rows, static_cast<const T*>(packed), taps, out, length, ahead);
+  }
 };
 
 }  // namespace polyphase

@@ -1,8 +1,8 @@
 // The vector instructions of the CPU this is compiled for.
 //
 // GCC's header for them is 60,000 lines, a third of the time a kernel takes to build, half of it for what no kernel
-// uses: 16 bit floats as such, and masks of shorter registers. A header found to be included already is not read; a
-// compiler that names it differently reads it. Later versions have more that depends on these.
+// uses: 16 bit floats as such, masks of shorter registers, and the rarer extensions. A header found to be included
+// already is not read; a compiler that names it differently reads it. Later versions have more that depends on these.
 #pragma once
 
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ <= 12
@@ -14,6 +14,18 @@
 #define _AVX512VBMI2VLINTRIN_H_INCLUDED
 #define _AVX512BF16INTRIN_H_INCLUDED
 #define _AVX512BF16VLINTRIN_H_INCLUDED
+#define _AVX512VBMIVLINTRIN_H_INCLUDED
+#define _AVX512VNNIVLINTRIN_H_INCLUDED
+#define __AVX512VBMI2INTRIN_H_INCLUDED
+#define _AVX512BITALGINTRIN_H_INCLUDED
+#define _AVX512CDINTRIN_H_INCLUDED
+#define _AVX512ERINTRIN_H_INCLUDED
+#define _AVX512PFINTRIN_H_INCLUDED
+#define _AVX512IFMAINTRIN_H_INCLUDED
+#define _AVX512IFMAVLINTRIN_H_INCLUDED
+#define _AVX5124FMAPSINTRIN_H_INCLUDED
+#define _AVX5124VNNIWINTRIN_H_INCLUDED
+#define _GFNIINTRIN_H_INCLUDED
 using __mmask32 = unsigned int;  // of one of them, and needed by others
 #endif
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "polyphase/abi.h"
+#include "polyphase/ahead.h"
 #include "polyphase/buffer.h"
 #include "polyphase/bytes.h"
 #include "polyphase/minmax.h"
@@ -52,8 +53,8 @@ inline CopyEach copy_each_of(int64_t pixel) {
 
 class PickLanes {
  public:
-  PickLanes(const Taps& taps, int64_t pixel_bytes)
-      : pixel_(pixel_bytes), in_bytes_(taps.in_size * pixel_bytes), copy_(copy_each_of(pixel_bytes)) {
+  PickLanes(const Taps& taps, int64_t channels, int64_t element_bytes)
+      : pixel_(channels * element_bytes), in_bytes_(taps.in_size * pixel_), copy_(copy_each_of(pixel_)) {
     pixels_.resize(taps.out_size);
     for (int64_t x = 0; x < taps.out_size; ++x) {
       pixels_[x] = taps.begin[x] == taps.begin[x + 1] ? -1 : taps.index[taps.begin[x]];
@@ -64,14 +65,15 @@ class PickLanes {
   }
 
   int64_t readable_length() const { return 0; }
+  bool fetches() const { return false; }
   size_t bytes() const {
     return sizeof(*this) + runs_.bytes() + blocks_.bytes() + pixels_.bytes() + tables_.bytes();
   }
 
   // Outputs that are a constant border are left alone.
-  POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out) const { run_once(in, out); }
+  POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, const Ahead*) const { run_once(in, out); }
 
-  // Rows that lie at equal distances, in bytes. Of small images they are many and short.
+  // Of small images, rows are many and short.
   POLYPHASE_ROW_LOOP void run_rows(const uint8_t* in, int64_t in_stride, uint8_t* out, int64_t out_stride,
                                    int64_t rows) const {
     if (one_table_) return run_rows_by_one_table(in, in_stride, out, out_stride, rows);
@@ -327,6 +329,17 @@ class PickLanes {
   Buffer<Run> runs_;
   Buffer<Block> blocks_;
   Buffer<uint8_t> tables_;
+};
+
+// Values of any type. `kNearest` is the arithmetic that finds the nearest pixel.
+template <Arithmetic kNearest>
+struct MovingSampler {
+  using Value = uint8_t;
+  using Lanes = PickLanes;
+  static constexpr Arithmetic kArithmetic = kNearest;
+  static constexpr bool kSums = false, kAnyOrder = true;
+  static void pack(const double*, int, void*) {}
+  static void sum(const uint8_t* const*, const void*, int, int, uint8_t*, int64_t, const Ahead*) {}
 };
 
 }  // namespace polyphase

@@ -115,7 +115,7 @@ class ByteWindows {
   }
 
   void run(const uint8_t* in, uint8_t* out) const {
-    with_constant<4>(all_pairs_, [&](auto pairs) { run_blocks<pairs>(in, out); });
+    with_constant<1, 4>(all_pairs_, [&](auto pairs) { run_blocks<pairs>(in, out); });
   }
 
  private:
@@ -261,7 +261,7 @@ POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_
 // The horizontal pass over a row of `channels` interleaved values per pixel.
 class ByteLanes {
  public:
-  ByteLanes(const Taps& taps, int64_t channels) : channels_(channels), precision_(taps.precision) {
+  ByteLanes(const Taps& taps, int64_t channels, int64_t) : channels_(channels), precision_(taps.precision) {
 #if defined(POLYPHASE_BYTE_VECTORS)
     if (channels < Bytes::kSize / 2 && windows_.build(taps, channels)) {
       way_ = kWindows;
@@ -346,6 +346,22 @@ class ByteLanes {
 #endif
   Buffer<int32_t> begin_, index_;
   Buffer<int16_t> weights_;
+};
+
+struct QuantisedSampler {
+  using Value = uint8_t;
+  using Lanes = ByteLanes;
+  static constexpr Arithmetic kArithmetic = Arithmetic::kQuantised;
+  static constexpr bool kSums = true;
+  static constexpr bool kAnyOrder = false;  // eager rounds after the horizontal pass, then after the vertical one
+
+  static void pack(const double* weights, int taps, void* packed) {
+    pack_pairs(weights, taps, static_cast<int32_t*>(packed));
+  }
+  static void sum(const uint8_t* const* rows, const void* packed, int taps, int precision, uint8_t* out, int64_t length,
+                  const Ahead*) {
+    vertical(rows, static_cast<const int32_t*>(packed), taps, precision, out, length);
+  }
 };
 
 }  // namespace polyphase

@@ -162,7 +162,7 @@ class Worker {
     T* out = reinterpret_cast<T*>(out_);
     const T* in = reinterpret_cast<const T*>(in_);
     if (map_ != nullptr && y.taps == nullptr) {
-      sampler_.run_rows(map_, in + begin * y.in_stride, y.in_stride * kSize, out + begin * y.out_stride,
+      map_->run_rows(map_, in + begin * y.in_stride, y.in_stride * kSize, out + begin * y.out_stride,
                         y.out_stride * kSize, end - begin);
       return;
     }
@@ -172,7 +172,7 @@ class Worker {
       if (map_ == nullptr) {
         std::memcpy(out + i * y.out_stride, from, bytes);
       } else {
-        sampler_.run(map_, from, out + i * y.out_stride, nullptr);
+        map_->run(map_, from, out + i * y.out_stride, nullptr);
       }
     }
   }
@@ -202,21 +202,20 @@ class Worker {
     if (depth_) {
       if (y != depth_y_) vertical_rows_.clear();
       depth_y_ = y;
-      values = sum(call_.z, z, vertical_rows_, summed, [&](int64_t from, T* into) { return across(y, from, into); });
+      values = sum(call_.z, z, vertical_rows_, summed, {true, y, 0});
     } else {
       values = across(y, picked(call_.z, z), summed);
     }
     if (!horizontal_last) return values;
-    sampler_.run(map_, values, out, later_);
+    map_->run(map_, values, out, later_);
     return out;
   }
 
   // The vertical pass of input plane z.
   const T* across(int64_t y, int64_t z, T* out) {
     if (by_tiles_) return sum_by_tiles(y, z, out);
-    const auto base = [&](int64_t from, T* into) { return base_row(from, z, into, y); };
-    if (vertical_) return sum(call_.y, y, base_rows_, out, base, z * call_.y.in_size);
-    return base(picked(call_.y, y), depth_ ? out : loaded_.data());
+    if (vertical_) return sum(call_.y, y, base_rows_, out, {false, y, z});
+    return base_row(picked(call_.y, y), z, depth_ ? out : loaded_.data(), y);
   }
 
   // A vertical sum of rows that have to be loaded and are too long to be kept: a tile of each at a time, loaded anew for
@@ -239,25 +238,34 @@ class Worker {
     return out;
   }
 
-  // A weighted sum of rows. `make(i, into)` makes row i, in `into` or elsewhere.
-  template <class Make>
-  POLYPHASE_ROW_LOOP const T* sum(const Axis& axis, int64_t i, RowCache<T>& cache, T* out, const Make& make, int64_t first_key = 0) {
+  // What is summed for output y: the vertical sums of that y, one for each plane, or the rows of input plane z.
+  struct Summands {
+    bool of_depth;
+    int64_t y, z;
+  };
+
+  // A weighted sum of rows.
+  POLYPHASE_ROW_LOOP const T* sum(const Axis& axis, int64_t i, RowCache<T>& cache, T* out, Summands rows) {
     const Taps& taps = *axis.taps;
     const int begin = taps.begin[i], count = taps.begin[i + 1] - begin;
     const bool cached = cache.slots() > 0;
+    const int64_t first_key = rows.z * axis.in_size;
     if (cached) {
       int missing = cache.find(taps.index + begin, count, first_key, pointers_.data());
       for (int k = 0; missing > 0; ++k) {
         if (pointers_[k] != nullptr) continue;
         const int64_t from = taps.index[begin + k];
         T* into = cache.add(first_key + from);
-        const T* made = make_nested(make, from, into);
+        const T* made = rows.of_depth ? vertical_sum(rows.y, from, into) : base_row(from, rows.z, into, rows.y);
         pointers_[k] = into;
         if (made != into) std::memcpy(into, made, summed_length_ * kSize);
         --missing;
       }
     } else {
-      for (int k = 0; k < count; ++k) pointers_[k] = make(taps.index[begin + k], loaded_.data());
+      for (int k = 0; k < count; ++k) {
+        const int64_t from = taps.index[begin + k];
+        pointers_[k] = rows.of_depth ? across(rows.y, from, loaded_.data()) : base_row(from, rows.z, loaded_.data(), rows.y);
+      }
     }
     if (count > 0) pointers_[count] = pointers_[count - 1];
     sampler_.pack(taps.weight + begin, count, weights_.data());
@@ -285,15 +293,13 @@ class Worker {
               axis.in_stride * kSize, clamp<int64_t>(next_last - last, 0, kMost)};
   }
 
-  // The depth's sum makes its rows by vertical sums, which use the same list of pointers.
-  template <class Make>
-  const T* make_nested(const Make& make, int64_t from, T* into) {
-    if (!depth_) return make(from, into);
+  // A row of the depth's sum: made by a vertical one, which uses the same list of pointers.
+  const T* vertical_sum(int64_t y, int64_t z, T* into) {
     const int64_t size = pointers_.size();
     Buffer<const void*> outer_pointers;
     outer_pointers = std::move(pointers_);
     pointers_.resize(size);
-    const T* made = make(from, into);
+    const T* made = across(y, z, into);
     pointers_ = std::move(outer_pointers);
     return made;
   }
@@ -303,7 +309,7 @@ class Worker {
     const S* source = in_ + y * call_.y.in_stride + z * call_.z.in_stride;
     if (!horizontal_first_) return load(source, into);
     const T* row = load(source, loaded_.data());
-    sampler_.run(map_, row, into, fetches_ && find_row_ahead(row, y, out_y) ? &ahead_ : nullptr);
+    map_->run(map_, row, into, fetches_ && find_row_ahead(row, y, out_y) ? &ahead_ : nullptr);
     return into;
   }
 
@@ -371,6 +377,7 @@ class Worker {
 
   // Per-channel vectors of interleaved rows, once for every element of a row.
   void expand_vectors() {
+    if (kPlain) return;
     row_operands_ = {};
     row_operands_.planar = call_.channel_axis >= 0;
     if (row_operands_.planar) return;
@@ -395,6 +402,7 @@ class Worker {
   }
 
   void select_channel(int64_t channel) {
+    if (kPlain) return;
     for (int64_t v = 0; v < call_.vector_count; ++v) {
       const Operand& vector = call_.vectors[v];
       row_operands_.vectors[v] = static_cast<const uint8_t*>(vector.data) + channel * vector.element_bytes;

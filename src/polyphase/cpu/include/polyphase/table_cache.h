@@ -1,4 +1,4 @@
-// The tables of axes seen lately: taps, and what a sampler made of them. Bounded, and safe among threads and forks.
+// The tables of axes seen lately. Bounded, and safe among threads and forks.
 #pragma once
 
 #include <pthread.h>
@@ -18,12 +18,13 @@ namespace polyphase {
 // The tables of one axis. `row_map` is null where the axis is not read horizontally.
 class Table {
  public:
-  Table(TapTable table, const Sampler& sampler, int64_t channels, int64_t element_bytes)
-      : owned_(std::move(table)), sampler_(sampler) {
+  Table(const Sampler& sampler, const AxisRequest& request) : owned_(make_taps(request, sampler)), sampler_(sampler) {
+    if (sampler.weigh != nullptr) owned_.index_only = false;  // an adjoint that happens to be is summed as any
     taps_ = owned_.view();
-    if (channels > 0) row_map_ = sampler.prepare(taps_, channels, element_bytes);
-    bytes_ = owned_.bytes() + (row_map_ == nullptr ? 0 : row_map_->bytes);
     for (int64_t i = 0; i < taps_.out_size; ++i) most_taps_ = max(most_taps_, taps_.begin[i + 1] - taps_.begin[i]);
+    int64_t map_bytes = 0;
+    if (request.channels > 0) row_map_ = sampler.prepare(taps_, request.channels, request.element_bytes, &map_bytes);
+    bytes_ = owned_.bytes() + map_bytes;
   }
   ~Table() {
     if (row_map_ != nullptr) sampler_.release(row_map_);
@@ -34,7 +35,7 @@ class Table {
   const Taps& taps() const { return taps_; }
   int64_t most_taps() const { return most_taps_; }
   const RowMap* row_map() const { return row_map_; }
-  size_t bytes() const { return bytes_; }
+  int64_t bytes() const { return bytes_; }
 
  private:
   friend class SharedTable;
@@ -44,7 +45,7 @@ class Table {
   const Sampler& sampler_;
   const RowMap* row_map_ = nullptr;
   int32_t most_taps_ = 0;
-  size_t bytes_;
+  int64_t bytes_;
   mutable int64_t owners_ = 1;
 };
 
@@ -64,36 +65,26 @@ class SharedTable {
     if (table_ != nullptr && __atomic_sub_fetch(&table_->owners_, 1, __ATOMIC_ACQ_REL) == 0) delete table_;
   }
 
-  const Table& operator*() const { return *table_; }
   const Table* operator->() const { return table_; }
 
  private:
   const Table* table_ = nullptr;
 };
 
-// What identifies a table: `channels` and `element_bytes` are 0 where the axis is not read horizontally.
-struct TableRequest {
-  const Sampler* sampler;
-  int64_t channels;
-  int64_t element_bytes;
-  int64_t in_size;
-  int64_t transposed;
-  const Step* steps;
-  int64_t step_count;
-
-  Buffer<uint8_t> key() const {
-    constexpr int64_t kHead = offsetof(TableRequest, steps);
-    const int64_t tail = step_count * static_cast<int64_t>(sizeof(Step));
-    Buffer<uint8_t> key(kHead + tail);
-    std::memcpy(key.data(), this, kHead);
-    std::memcpy(key.data() + kHead, steps, tail);
-    return key;
-  }
-};
+// What identifies a table.
+inline Buffer<uint8_t> key_of(const Sampler* sampler, const AxisRequest& request) {
+  constexpr int64_t kSampler = sizeof(sampler), kHead = kSampler + offsetof(AxisRequest, steps);
+  const int64_t tail = request.step_count * static_cast<int64_t>(sizeof(Step));
+  Buffer<uint8_t> key(kHead + tail);
+  std::memcpy(key.data(), &sampler, kSampler);
+  std::memcpy(key.data() + kSampler, &request, kHead - kSampler);
+  std::memcpy(key.data() + kHead, request.steps, tail);
+  return key;
+}
 
 class TableCache {
  public:
-  static constexpr size_t kMostBytes = 64 << 20;
+  static constexpr int64_t kMostBytes = 64 << 20;
   static constexpr int64_t kMostTables = 1024;
 
   static TableCache& instance() {
@@ -106,8 +97,8 @@ class TableCache {
     return *cache;
   }
 
-  SharedTable get(const TableRequest& request) {
-    Buffer<uint8_t> key = request.key();
+  SharedTable get(const Sampler& sampler, const AxisRequest& request) {
+    Buffer<uint8_t> key = key_of(&sampler, request);
     {
       const Lock lock(&mutex());
       if (Entry* found = find(key)) {
@@ -116,9 +107,7 @@ class TableCache {
         return found->table;
       }
     }
-    TapTable taps = make_taps(request.steps, request.step_count, request.in_size, request.sampler->arithmetic,
-                              request.transposed != 0);
-    const SharedTable table(new Table(std::move(taps), *request.sampler, request.channels, request.element_bytes));
+    const SharedTable table(new Table(sampler, request));
     const Lock lock(&mutex());
     ++made_;
     if (table->bytes() <= kMostBytes / 4 && find(key) == nullptr) insert({std::move(key), table, ++uses_});
@@ -170,8 +159,7 @@ class TableCache {
   }
 
   Buffer<Entry*> entries_;
-  size_t bytes_ = 0;
-  int64_t uses_ = 0, made_ = 0, cached_ = 0;
+  int64_t bytes_ = 0, uses_ = 0, made_ = 0, cached_ = 0;
 };
 
 }  // namespace polyphase

@@ -8,15 +8,15 @@
 
 namespace polyphase {
 
-// function(std::integral_constant<int, n>) for 1 <= n <= kMost; for any other n with 0, which stands for "any".
-template <int kMost, class Function>
+// function(std::integral_constant<int, n>) for kLeast <= n <= kMost; for any other n with 0, which stands for "any".
+template <int kLeast, int kMost, class Function>
 inline void with_constant(int n, const Function& function) {
-  if constexpr (kMost == 0) {
+  if constexpr (kMost < kLeast) {
     function(std::integral_constant<int, 0>());
   } else if (n == kMost) {
     function(std::integral_constant<int, kMost>());
   } else {
-    with_constant<kMost - 1>(n, function);
+    with_constant<kLeast, kMost - 1>(n, function);
   }
 }
 

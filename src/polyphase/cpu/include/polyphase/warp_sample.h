@@ -167,7 +167,7 @@ class WarpSampler {
       planes.in[p] = reinterpret_cast<const T*>(image_n_ + (c + p) * call_.image.channel);
       planes.out[p] = reinterpret_cast<float*>(rows[p]);
     }
-    with_constant<kPlanes>(count, [&](auto constant) {
+    with_constant<1, kPlanes>(count, [&](auto constant) {
       if constexpr (constant > 0) sample<constant>(planes);
     });
   }
