@@ -85,8 +85,9 @@ struct Ahead;
 // How rows are read horizontally.
 struct RowMap {
   void (*run)(const RowMap* map, const void* in, void* out, const Ahead* ahead);
-  // Rows that lie at equal distances, in bytes.
-  void (*run_rows)(const RowMap* map, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows);
+  // Rows that lie at equal distances, in bytes; the r-th is made of input row rows[r], or r where that is null.
+  void (*run_rows)(const RowMap* map, const void* in, int64_t in_stride, const int32_t* rows, void* out,
+                   int64_t out_stride, int64_t count);
   int64_t readable_length;  // a row that is read must have this many elements, whatever they are
   const BorderRun* borders;
   int64_t border_count;

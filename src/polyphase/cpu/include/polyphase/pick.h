@@ -74,10 +74,10 @@ class PickLanes {
   POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, const Ahead*) const { run_once(in, out); }
 
   // Of small images, rows are many and short.
-  POLYPHASE_ROW_LOOP void run_rows(const uint8_t* in, int64_t in_stride, uint8_t* out, int64_t out_stride,
-                                   int64_t rows) const {
-    if (one_table_) return run_rows_by_one_table(in, in_stride, out, out_stride, rows);
-    for (int64_t r = 0; r < rows; ++r) run_once(in + r * in_stride, out + r * out_stride);
+  POLYPHASE_ROW_LOOP void run_rows(const uint8_t* in, int64_t in_stride, const int32_t* rows, uint8_t* out,
+                                   int64_t out_stride, int64_t count) const {
+    if (one_table_ && rows == nullptr) return run_rows_by_one_table(in, in_stride, out, out_stride, count);
+    for (int64_t r = 0; r < count; ++r, out += out_stride) run_once(in + (rows == nullptr ? r : rows[r]) * in_stride, out);
   }
 
  private:
@@ -187,7 +187,9 @@ class PickLanes {
       store_whole_words(out, pick_words(in + block->in, load_words(tables_.data() + block->table)));
       out += block->bytes;
     }
-    store_words(out, block->bytes, pick_words(in + block->in, load_words(tables_.data() + block->table)));
+    const Words last = pick_words(in + block->in, load_words(tables_.data() + block->table));
+    if (block->bytes == kWordsRegister) return store_whole_words(out, last);
+    store_words(out, block->bytes, last);
   }
 #else
   template <Kind>
@@ -215,23 +217,24 @@ class PickLanes {
     int64_t stop = x;
     while (stop < end && pixels_[stop] >= 0 && (stop == x || neighbours(stop) * pixel_ < kLongCopy)) ++stop;
     for (const int64_t from = x; x < stop;) {
-      // The last block of several is a whole one, some of its pixels copied twice: of a flipped row all tables are the same.
-      const int64_t whole = kRegister / pixel_;
-      if (x > from && stop - x < whole && stop - from >= whole && runs_.back().kind == kWindow &&
-          fits(stop - whole, whole, kWindowBytes)) {
-        add_overlapping(stop - whole, whole);
-        break;
-      }
+      if (x > from && stop - from >= kRegister / pixel_ && add_overlapping(stop, stop - x)) break;
       x = add_block(x, stop);
     }
     return stop;
   }
 
-  // A block at the end of the last run that begins before the block ahead of it ends.
-  void add_overlapping(int64_t x, int64_t count) {
+  // The last block of several is a whole one, some of its pixels copied twice: nothing is masked, and of a flipped row all
+  // tables are the same. False where that is not possible, or too many pixels are left.
+  bool add_overlapping(int64_t stop, int64_t left) {
+    const Kind kind = runs_.back().kind;
+    if (kind != kWindow && kind != kWords) return false;
+    const int64_t whole = (kind == kWindow ? kRegister : kWordsRegister) / pixel_, x = stop - whole;
+    const int64_t window = kind == kWindow ? kWindowBytes : kWordsWindow;
+    if (left >= whole || x * pixel_ <= out_of_last_block() || !fits(x, whole, window)) return false;
     runs_.back().end = x * pixel_;
     blocks_.back().bytes = static_cast<int32_t>(x * pixel_ - out_of_last_block());
-    add_window(kWindow, kWindowBytes, x, count);
+    add_window(kind, window, x, whole);
+    return true;
   }
 
   // Where the last block of the last run writes to.

@@ -161,19 +161,16 @@ class Worker {
     const Axis& y = call_.y;
     T* out = reinterpret_cast<T*>(out_);
     const T* in = reinterpret_cast<const T*>(in_);
-    if (map_ != nullptr && y.taps == nullptr) {
-      map_->run_rows(map_, in + begin * y.in_stride, y.in_stride * kSize, out + begin * y.out_stride,
-                        y.out_stride * kSize, end - begin);
+    const int32_t* rows = y.taps == nullptr ? nullptr : y.taps->index + begin;  // no borders: a tap each
+    if (rows == nullptr) in += begin * y.in_stride;
+    out += begin * y.out_stride;
+    if (map_ != nullptr) {
+      map_->run_rows(map_, in, y.in_stride * kSize, rows, out, y.out_stride * kSize, end - begin);
       return;
     }
     const size_t bytes = static_cast<size_t>(out_length_ * kSize);
-    for (int64_t i = begin; i < end; ++i) {
-      const T* from = in + picked(y, i) * y.in_stride;
-      if (map_ == nullptr) {
-        std::memcpy(out + i * y.out_stride, from, bytes);
-      } else {
-        map_->run(map_, from, out + i * y.out_stride, nullptr);
-      }
+    for (int64_t r = 0; r < end - begin; ++r, out += y.out_stride) {
+      std::memcpy(out, in + (rows == nullptr ? r : rows[r]) * y.in_stride, bytes);
     }
   }
 

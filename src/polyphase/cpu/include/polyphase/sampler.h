@@ -17,13 +17,16 @@ class RowTables : public RowMap {
     run = [](const RowMap* map, const void* in, void* out, const Ahead* ahead) {
       lanes(map).run(static_cast<const T*>(in), static_cast<T*>(out), ahead);
     };
-    run_rows = [](const RowMap* map, const void* in, int64_t in_stride, void* out, int64_t out_stride, int64_t rows) {
+    run_rows = [](const RowMap* map, const void* in, int64_t in_stride, const int32_t* rows, void* out,
+                  int64_t out_stride, int64_t count) {
       const auto* from = static_cast<const uint8_t*>(in);
       auto* to = static_cast<uint8_t*>(out);
       if constexpr (Rows::kSums) {
-        for (int64_t r = 0; r < rows; ++r) map->run(map, from + r * in_stride, to + r * out_stride, nullptr);
+        for (int64_t r = 0; r < count; ++r, to += out_stride) {
+          map->run(map, from + (rows == nullptr ? r : rows[r]) * in_stride, to, nullptr);
+        }
       } else {
-        lanes(map).run_rows(from, in_stride, to, out_stride, rows);
+        lanes(map).run_rows(from, in_stride, rows, to, out_stride, count);
       }
     };
     find_borders(taps);
