@@ -24,16 +24,83 @@ inline void copy_each<0>(const uint8_t* in, const int32_t* pixels, int64_t count
   for (int64_t x = 0; x < count; ++x) std::memcpy(out + x * pixel, in + pixels[x] * pixel, pixel);
 }
 
-// Bytes from `in` on backwards.
-inline void copy_turned(const uint8_t* in, int64_t count, uint8_t* out) {
-  for (; count >= 8; count -= 8, in -= 8, out += 8) {
-    uint64_t eight;
-    std::memcpy(&eight, in - 7, 8);
-    eight = __builtin_bswap64(eight);
-    std::memcpy(out, &eight, 8);
-  }
-  for (; count > 0; --count) *out++ = *in--;
+// Rows of pixels in the opposite order. Strides are in bytes.
+struct TurnedRows {
+  const uint8_t* in;  // the last pixel of the first row
+  int64_t in_stride;
+  uint8_t* out;
+  int64_t out_stride;
+  int64_t rows;
+  int64_t bytes;  // of a row; at least kLeastTurned
+  int64_t pixel;  // bytes; `turns` says whether there is a way for it
+};
+
+#if defined(POLYPHASE_BYTE_SHUFFLES)
+
+// A block of the opposite order: where kSpan bytes come from if their pixels are turned, and such bytes turned.
+#if defined(__AVX512VBMI__)
+constexpr int kTurnedBlock = 64, kSpan = 64;
+using TurnedPlaces = __m512i;
+POLYPHASE_BLOCK TurnedPlaces load_places(const uint8_t* places) { return _mm512_loadu_si512(places); }
+POLYPHASE_BLOCK void copy_turned_block(const uint8_t* end, TurnedPlaces places, uint8_t* out) {
+  _mm512_storeu_si512(out, _mm512_permutexvar_epi8(places, _mm512_loadu_si512(end - 64)));
 }
+#else
+constexpr int kTurnedBlock = 32, kSpan = 16;
+using TurnedPlaces = __m256i;
+POLYPHASE_BLOCK TurnedPlaces load_places(const uint8_t* places) {
+  return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(places)));
+}
+POLYPHASE_BLOCK void copy_turned_block(const uint8_t* end, TurnedPlaces places, uint8_t* out) {
+  const __m256i values = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(end - 32));
+  const __m256i turned = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(values, places), 0x4e);  // halves exchanged
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), turned);
+}
+#endif
+
+struct TurnedBytes {
+  uint8_t places[kSpan] = {};
+  constexpr TurnedBytes(int pixel) {
+    for (int b = 0; b < kSpan; ++b) places[b] = static_cast<uint8_t>(kSpan - pixel * (b / pixel + 1) + b % pixel);
+  }
+};
+constexpr TurnedBytes kTurnedBytes[] = {1, 2, 4, 8, 16};  // by the logarithm of a pixel's bytes
+
+constexpr bool turns(int64_t pixel) { return 16 % pixel == 0; }
+constexpr int64_t kLeastTurned = kTurnedBlock;
+
+inline void copy_turned(TurnedRows t) {
+  constexpr int64_t kStep = kTurnedBlock;
+  const TurnedPlaces places = load_places(kTurnedBytes[__builtin_ctzll(static_cast<uint64_t>(t.pixel))].places);
+  for (; t.rows > 0; --t.rows, t.in += t.in_stride, t.out += t.out_stride) {
+    const uint8_t* const end = t.in + t.pixel;
+    int64_t at = 0;
+    for (; at < t.bytes - 2 * kStep; at += 2 * kStep) {
+      copy_turned_block(end - at, places, t.out + at);
+      copy_turned_block(end - at - kStep, places, t.out + at + kStep);
+    }
+    if (at < t.bytes - kStep) copy_turned_block(end - at, places, t.out + at);
+    copy_turned_block(end - t.bytes + kStep, places, t.out + t.bytes - kStep);  // some of the block before once more
+  }
+}
+
+#else
+constexpr bool turns(int64_t pixel) { return pixel == 1; }
+constexpr int64_t kLeastTurned = 8;
+
+inline void copy_turned(TurnedRows t) {
+  for (; t.rows > 0; --t.rows, t.in += t.in_stride, t.out += t.out_stride) {
+    int64_t at = 0;
+    for (; at + 8 <= t.bytes; at += 8) {
+      uint64_t eight;
+      std::memcpy(&eight, t.in - at - 7, 8);
+      eight = __builtin_bswap64(eight);
+      std::memcpy(t.out + at, &eight, 8);
+    }
+    for (; at < t.bytes; ++at) t.out[at] = t.in[-at];
+  }
+}
+#endif
 
 using CopyEach = void (*)(const uint8_t*, const int32_t*, int64_t, int64_t, uint8_t*);
 
@@ -77,6 +144,9 @@ class PickLanes {
   POLYPHASE_ROW_LOOP void run_rows(const uint8_t* in, int64_t in_stride, const int32_t* rows, uint8_t* out,
                                    int64_t out_stride, int64_t count) const {
     if (one_table_ && rows == nullptr) return run_rows_by_one_table(in, in_stride, out, out_stride, count);
+    if (runs_.size() == 1 && runs_[0].kind == kTurned && rows == nullptr) {
+      return copy_turned({in + runs_[0].first, in_stride, out, out_stride, count, runs_[0].count, pixel_});
+    }
     for (int64_t r = 0; r < count; ++r, out += out_stride) run_once(in + (rows == nullptr ? r : rows[r]) * in_stride, out);
   }
 
@@ -85,7 +155,7 @@ class PickLanes {
     for (const Run& r : runs_) {
       switch (r.kind) {
         case kCopy: std::memcpy(out + r.out, in + r.first, static_cast<size_t>(r.count)); break;
-        case kTurned: copy_turned(in + r.first, r.count, out + r.out); break;
+        case kTurned: copy_turned({in + r.first, 0, out + r.out, 0, 1, r.count, pixel_}); break;
         case kEach: copy_(in, pixels_.data() + r.first, r.count, pixel_, out + r.out); break;
         case kWindow: pick_windows<kWindow>(r, in, out + r.out); break;
         case kWideWindow: pick_windows<kWideWindow>(r, in, out + r.out); break;
@@ -210,8 +280,8 @@ class PickLanes {
       runs_.push_back({kCopy, copied * pixel_, pixels_[x] * pixel_, x * pixel_, (x + copied) * pixel_});
       return x + copied;
     }
-    if (const int64_t turned = kRegister == 0 && pixel_ == 1 ? turned_neighbours(x) : 0; turned >= 8) {
-      runs_.push_back({kTurned, turned, pixels_[x], x, x + turned});
+    if (const int64_t turned = turns(pixel_) ? turned_neighbours(x) : 0; turned > 1 && turned * pixel_ >= kLeastTurned) {
+      runs_.push_back({kTurned, turned * pixel_, pixels_[x] * pixel_, x * pixel_, (x + turned) * pixel_});
       return x + turned;
     }
     int64_t stop = x;
