@@ -23,7 +23,6 @@ from polyphase.version import __version__
 
 INCLUDE = Path(__file__).parent / "include"
 FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
-COMPILERS_AT_ONCE = 2
 COMPILER_SECONDS = 120.0
 LINES_SHOWN = 30
 
@@ -49,7 +48,7 @@ def library(
 
 def libraries(requests: Iterable[Request]) -> list[Path]:
     """As `library`, those that are missing built side by side."""
-    with ThreadPoolExecutor(COMPILERS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
         return list(pool.map(_obtain, requests))
 
 

@@ -33,7 +33,7 @@ struct Dots {
   static constexpr int kPlaneTaps = 16, kPixelTaps = 8;    // of a chunk
   static constexpr int kPlaneChunk = 64, kPixelChunk = 16;  // bytes of its weights
   static constexpr int kPixelLoad = 32;                     // bytes that are read for it
-  static constexpr int kUnrolled = 3;                       // so many chunks, of RGB pixels
+  static constexpr int kLeastUnrolled = 2, kUnrolled = 3;   // so many chunks, of RGB pixels
 
   POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
     Register total = _mm512_setzero_si512();
@@ -119,7 +119,7 @@ struct Dots {
   static constexpr int kPlaneTaps = 16, kPixelTaps = 4;
   static constexpr int kPlaneChunk = 32, kPixelChunk = 32;
   static constexpr int kPixelLoad = 16;
-  static constexpr int kUnrolled = 5;
+  static constexpr int kLeastUnrolled = 3, kUnrolled = 5;
 
   POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
     Register total = _mm256_setzero_si256();
@@ -211,7 +211,7 @@ struct Dots {
   static constexpr int kPlaneTaps = 8, kPixelTaps = 2;
   static constexpr int kPlaneChunk = 16, kPixelChunk = 16;
   static constexpr int kPixelLoad = 8;
-  static constexpr int kUnrolled = 3;
+  static constexpr int kLeastUnrolled = 1, kUnrolled = 3;
 
   POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
     Register total = _mm_setzero_si128();
@@ -309,7 +309,9 @@ class ByteDots {
     switch (channels_) {
       case 1: return with_constant<1, 2>(chunks_, [&](auto chunks) { run_plane<chunks>(in, out, ahead); });
       case 2: return run_pixels<2, 0>(in, out, ahead);
-      case 3: return with_constant<1, Dots::kUnrolled>(chunks_, [&](auto chunks) { run_pixels<3, chunks>(in, out, ahead); });
+      case 3:
+        return with_constant<Dots::kLeastUnrolled, Dots::kUnrolled>(
+            chunks_, [&](auto chunks) { run_pixels<3, chunks>(in, out, ahead); });
       default: return run_pixels<4, 0>(in, out, ahead);
     }
   }

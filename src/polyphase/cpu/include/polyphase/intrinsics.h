@@ -1,11 +1,12 @@
 // The vector instructions of the CPU this is compiled for.
 //
 // GCC's header for them is 60,000 lines, a third of the time a kernel takes to build, half of it for what no kernel
-// uses: 16 bit floats as such, masks of shorter registers, and the rarer extensions. A header found to be included
-// already is not read; a compiler that names it differently reads it. Later versions have more that depends on these.
+// uses: 16 bit floats as such, masks of shorter registers, the rarer extensions, and all of AVX-512 where there is none.
+// A header found to be included already is not read; a compiler that names it differently reads it. Later versions have
+// more that depends on these.
 #pragma once
 
-#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ <= 12
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ <= 13
 #define __AVX512FP16INTRIN_H_INCLUDED
 #define __AVX512FP16VLINTRIN_H_INCLUDED
 #define _AVX512VLINTRIN_H_INCLUDED
@@ -26,7 +27,22 @@
 #define _AVX5124FMAPSINTRIN_H_INCLUDED
 #define _AVX5124VNNIWINTRIN_H_INCLUDED
 #define _GFNIINTRIN_H_INCLUDED
+#define _AVXNECONVERTINTRIN_H_INCLUDED
+#if defined(__AVX512F__)
 using __mmask32 = unsigned int;  // of one of them, and needed by others
+#else
+#define _AVX512FINTRIN_H_INCLUDED
+#define _AVX512BWINTRIN_H_INCLUDED
+#define _AVX512DQINTRIN_H_INCLUDED
+#define _AVX512VBMIINTRIN_H_INCLUDED
+#define __AVX512VNNIINTRIN_H_INCLUDED
+#define _AVX512VPOPCNTDQINTRIN_H_INCLUDED
+#define _AVX512VPOPCNTDQVLINTRIN_H_INCLUDED
+#define _AVX512VP2INTERSECTINTRIN_H_INCLUDED
+#define _AVX512VP2INTERSECTVLINTRIN_H_INCLUDED
+#define _VPCLMULQDQINTRIN_H_INCLUDED
+#define __VAESINTRIN_H_INCLUDED
+#endif
 #endif
 
 #include <immintrin.h>
