@@ -88,6 +88,9 @@ struct RowMap {
   // Rows that lie at equal distances, in bytes; the r-th is made of input row rows[r], or r where that is null.
   void (*run_rows)(const RowMap* map, const void* in, int64_t in_stride, const int32_t* rows, void* out,
                    int64_t out_stride, int64_t count);
+  // `run` of the sampler's `sum` of rows, where that is better done at once; else null.
+  void (*run_sum)(const RowMap* map, const void* const* rows, const void* packed, int taps, void* out,
+                  const Ahead* ahead);
   int64_t readable_length;  // a row that is read must have this many elements, whatever they are
   const BorderRun* borders;
   int64_t border_count;

@@ -74,6 +74,10 @@ class FloatLanes {
       const bool alike = (b == 0 || all_taps_ == blocks_[b].taps) && blocks_[b].kind != kAnywhere;
       all_taps_ = alike ? blocks_[b].taps : 0;
     }
+    // Where blocks overlap much, what lies in both would be summed twice.
+    sums_rows_ = V::kPicks && all_taps_ >= kLeastSummed && all_taps_ <= kMostSummed && readable_length_ == 0 &&
+                 in_length_ * 4 >= out_length_ * 5;
+    for (const Block& block : blocks_) sums_rows_ = sums_rows_ && block.kind == kOneWindow;
   }
 
   // A row to be read must have this many elements, whatever they are.
@@ -85,14 +89,29 @@ class FloatLanes {
 
   bool fetches() const { return channels_ < V::kLanes; }
 
+  // Whether rows are better summed as they are read than before; then there is `run_sum`.
+  bool sums_rows() const { return sums_rows_; }
+
   POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead* ahead) const {
     if (channels_ >= V::kLanes) return run_many_channels(in, out);
     if (by_runs_) return runs_.run(in, out, ahead);
     with_constant<2, 6>(all_taps_, [&](auto taps) { run_blocks<taps>(in, out, ahead); });
   }
 
+  // `run` of the `vertical` sum of rows. The same bits, but the sum is never in memory.
+  void run_sum([[maybe_unused]] const T* const* rows, [[maybe_unused]] const T* weights, [[maybe_unused]] int count,
+               [[maybe_unused]] T* out, [[maybe_unused]] const Ahead* ahead) const {
+    if constexpr (V::kPicks) {
+      if (all_taps_ == 2 && count == 2) return run_sums<2, 2>({rows, weights, count}, out, ahead);
+      with_constant<kLeastSummed, kMostSummed>(all_taps_, [&](auto taps) {
+        if constexpr (taps != 0) run_sums<taps, 0>({rows, weights, count}, out, ahead);
+      });
+    }
+  }
+
  private:
   using V = Vec<T>;
+  static constexpr int kLeastSummed = 2, kMostSummed = 4;  // taps, for `run_sum`
 
   enum Kind : int32_t {
     kOneWindow,    // all taps of all lanes lie in one window
@@ -248,6 +267,58 @@ class FloatLanes {
     return total;
   }
 
+  struct Summands {
+    const T* const* rows;
+    const T* weights;
+    int count;
+  };
+
+  template <int kTaps, int kRows>
+  POLYPHASE_ROW_LOOP void run_sums(Summands summands, T* out, const Ahead* ahead) const {
+    const int64_t full = out_length_ / V::kLanes;
+    constexpr int64_t kBlocksPerStep = 4;
+    Fetching fetching(ahead, full / kBlocksPerStep + 1);
+    for (int64_t b = 0; b < full;) {
+      fetching.step();
+      const int64_t stop = min(full, b + kBlocksPerStep);
+      for (; b < stop; ++b) sum_of_rows<kTaps, kRows>(blocks_[b], summands).store(out + b * V::kLanes);
+    }
+    const int rest = static_cast<int>(out_length_ % V::kLanes);
+    if (rest != 0) sum_of_rows<kTaps, kRows>(blocks_[full], summands).store_first(out + full * V::kLanes, rest);
+  }
+
+  template <int kTaps, int kRows>
+  POLYPHASE_BLOCK V sum_of_rows(const Block& block, const Summands& summands) const {
+    const V result = sum_window<kTaps, kRows, false>(block, summands);
+    return __builtin_expect(result.has_nan(), 0) ? sum_of_rows_without_zeros(block, summands) : result;
+  }
+
+  POLYPHASE_ROW_LOOP V sum_of_rows_without_zeros(const Block& block, const Summands& summands) const {
+    return sum_window<0, 0, true>(block, summands);
+  }
+
+  // kTaps, kRows: how many, 0 for any.
+  template <int kTaps, int kRows, bool kSkipZeros>
+  POLYPHASE_BLOCK V sum_window(const Block& block, const Summands& summands) const {
+    V low = V::zero(), high = low;
+    for (int k = 0; k < (kRows == 0 ? summands.count : kRows); ++k) {
+      const T* window = summands.rows[k] + block.base;
+      const V weight = V::broadcast(summands.weights[k]);
+      low = multiply_add(V::load(window), weight, low);
+      high = multiply_add(V::load(window + V::kLanes), weight, high);
+    }
+    const T* weights = weights_.data() + block.weights;
+    const int32_t step = static_cast<int32_t>(channels_);
+    typename V::Index i = V::load_index(index_.data() + block.indices);
+    V total = V::zero();
+#pragma GCC unroll 4
+    for (int k = 0; k < (kTaps == 0 ? block.taps : kTaps); ++k, i = V::advance(i, step), weights += V::kLanes) {
+      const V value = V::pick(low, high, i), weight = V::load(weights);
+      total = multiply_add(kSkipZeros ? value.where_nonzero(weight) : value, weight, total);
+    }
+    return total;
+  }
+
   // A pixel's channels fill a vector: an output pixel is a vertical sum over its neighbours' channels.
   void run_many_channels(const T* in, T* out) const {
     Buffer<const T*> pixels;
@@ -263,6 +334,7 @@ class FloatLanes {
   int64_t out_length_;
   int64_t readable_length_ = 0;
   bool by_runs_ = false;
+  bool sums_rows_ = false;
   Runs<T> runs_;
   int all_taps_ = 0;  // of every block, each in windows, or 0
   Buffer<Block> blocks_;
@@ -277,6 +349,10 @@ struct FloatSampler {
   using Lanes = FloatLanes<T>;
   static constexpr Arithmetic kArithmetic = sizeof(T) == 8 ? Arithmetic::kFloat64 : Arithmetic::kFloat32;
   static constexpr bool kSums = true, kAnyOrder = true;
+
+  static void run_sum(const Lanes& lanes, const T* const* rows, const void* packed, int taps, T* out, const Ahead* ahead) {
+    lanes.run_sum(rows, static_cast<const T*>(packed), taps, out, ahead);
+  }
 
   static void pack(const double* weights, int taps, void* packed) {
     for (int t = 0; t < taps; ++t) static_cast<T*>(packed)[t] = static_cast<T>(weights[t]);

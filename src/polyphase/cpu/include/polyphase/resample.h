@@ -80,6 +80,7 @@ class Worker {
                 call.vector_count == 0 && call.y.most_taps * slot * kSize > kNear;
     if (by_tiles_) tile_rows_.resize(call.y.most_taps * kTile);
     const bool made = (horizontal_first_ || !in_place_) && !by_tiles_;
+    at_once_ = vertical_ && !depth_ && !made && !by_tiles_ && map_ != nullptr && map_->run_sum != nullptr;
     if (vertical_ && made) base_rows_.resize(call.y.most_taps, slot, call.y.in_size * call.z.in_size);
     if (depth_ && (vertical_ || made)) vertical_rows_.resize(call.z.most_taps, slot, call.z.in_size);
     if (sums && !horizontal_first_ && map_ != nullptr) summed_.resize(slot);
@@ -193,6 +194,7 @@ class Worker {
 
   // The row of output (y, z): in `out`, or where it lies in the source.
   const T* sample(int64_t y, int64_t z, T* out) {
+    if (at_once_) return sum_at_once(y, picked(call_.z, z), out);
     const bool horizontal_last = map_ != nullptr && !horizontal_first_;
     T* summed = horizontal_last ? summed_.data() : out;
     const T* values;
@@ -205,6 +207,18 @@ class Worker {
     }
     if (!horizontal_last) return values;
     map_->run(map_, values, out, later_);
+    return out;
+  }
+
+  // Both passes over the rows of input plane z, where these are used where they lie.
+  const T* sum_at_once(int64_t y, int64_t z, T* out) {
+    const Taps& taps = *call_.y.taps;
+    const int begin = taps.begin[y], count = taps.begin[y + 1] - begin;
+    const T* plane = reinterpret_cast<const T*>(in_) + z * call_.z.in_stride;
+    for (int k = 0; k < count; ++k) pointers_[k] = plane + taps.index[begin + k] * call_.y.in_stride;
+    sampler_.pack(taps.weight + begin, count, weights_.data());
+    if (far_) find_rows_ahead(call_.y, y);
+    map_->run_sum(map_, pointers_.data(), weights_.data(), count, out, far_ ? &ahead_ : nullptr);
     return out;
   }
 
@@ -443,6 +457,7 @@ class Worker {
   bool in_place_ = false;  // source rows are used where they lie
   bool fetches_ = false;   // rows that come first through the horizontal pass, while the one before them does
   bool by_tiles_ = false;  // vertical sums are made a tile at a time
+  bool at_once_ = false;   // the vertical pass and the horizontal one after it
 
   const S* in_ = nullptr;
   O* out_ = nullptr;

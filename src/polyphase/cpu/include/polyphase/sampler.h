@@ -29,6 +29,14 @@ class RowTables : public RowMap {
         lanes(map).run_rows(from, in_stride, rows, to, out_stride, count);
       }
     };
+    if constexpr (Rows::kAnyOrder && Rows::kSums) {
+      if (lanes_.sums_rows()) {
+        run_sum = [](const RowMap* map, const void* const* rows, const void* packed, int taps, void* out,
+                     const Ahead* ahead) {
+          Rows::run_sum(lanes(map), reinterpret_cast<const T* const*>(rows), packed, taps, static_cast<T*>(out), ahead);
+        };
+      }
+    }
     find_borders(taps);
     readable_length = lanes_.readable_length();
     borders = borders_.data();

@@ -57,10 +57,10 @@ struct Vec<float> {
   static Index kept(Index i, Mask mask) { return _mm512_maskz_mov_epi32(mask, i); }
   Vec floor() const { return {_mm512_roundscale_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
   Vec plus(Vec other) const { return {_mm512_add_ps(v, other.v)}; }
-  // Lane l is window[i[l]].
-  static Vec pick(const float* window, Index i) {
-    return {_mm512_permutex2var_ps(_mm512_loadu_ps(window), i, _mm512_loadu_ps(window + 16))};
-  }
+  // Lane l is window[i[l]]. kPicks: or that of two registers.
+  static constexpr bool kPicks = true;
+  static Vec pick(Vec low, Vec high, Index i) { return {_mm512_permutex2var_ps(low.v, i, high.v)}; }
+  static Vec pick(const float* window, Index i) { return pick(load(window), load(window + kLanes), i); }
   static Vec gather(const float* p, Index i) { return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff, i, p, 4)}; }
   // Nothing is read for lanes that are not in the mask: they are 0.
   static Vec gather(const float* p, Index i, Mask mask) {
@@ -144,9 +144,9 @@ struct Vec<double> {
 
   static Index load_index(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static Index advance(Index i, int32_t by) { return _mm256_add_epi32(i, _mm256_set1_epi32(by)); }
-  static Vec pick(const double* window, Index i) {
-    return {_mm512_permutex2var_pd(_mm512_loadu_pd(window), _mm512_cvtepi32_epi64(i), _mm512_loadu_pd(window + 8))};
-  }
+  static constexpr bool kPicks = true;
+  static Vec pick(Vec low, Vec high, Index i) { return {_mm512_permutex2var_pd(low.v, _mm512_cvtepi32_epi64(i), high.v)}; }
+  static Vec pick(const double* window, Index i) { return pick(load(window), load(window + kLanes), i); }
   static Vec gather(const double* p, Index i) { return {_mm512_mask_i32gather_pd(_mm512_setzero_pd(), 0xff, i, p, 8)}; }
 
   bool has_nan() const { return _mm512_cmp_pd_mask(v, v, _CMP_UNORD_Q) != 0; }
@@ -240,11 +240,12 @@ struct Vec<float> {
   static Index kept(Index i, Mask mask) { return _mm256_and_si256(i, mask); }
   Vec floor() const { return {_mm256_floor_ps(v)}; }
   Vec plus(Vec other) const { return {_mm256_add_ps(v, other.v)}; }
-  static Vec pick(const float* window, Index i) {
-    const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(window), i);
-    const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(window + 8), i);
-    return {_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)))};  // bit 3 to the sign
+  static constexpr bool kPicks = true;
+  static Vec pick(Vec low, Vec high, Index i) {
+    const __m256 from_high = _mm256_castsi256_ps(_mm256_slli_epi32(i, 28));  // bit 3 to the sign
+    return {_mm256_blendv_ps(_mm256_permutevar8x32_ps(low.v, i), _mm256_permutevar8x32_ps(high.v, i), from_high)};
   }
+  static Vec pick(const float* window, Index i) { return pick(load(window), load(window + kLanes), i); }
   static Vec gather(const float* p, Index i) { return {_mm256_i32gather_ps(p, i, 4)}; }
   static Vec gather(const float* p, Index i, Mask mask) {
     return {_mm256_mask_i32gather_ps(_mm256_setzero_ps(), p, i, _mm256_castsi256_ps(mask), 4)};
@@ -292,6 +293,7 @@ struct Vec<double> {
 
   static Index load_index(const int32_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
   static Index advance(Index i, int32_t by) { return _mm_add_epi32(i, _mm_set1_epi32(by)); }
+  static constexpr bool kPicks = false;
   static Vec pick(const double* window, Index i) { return gather(window, i); }
   static Vec gather(const double* p, Index i) { return {_mm256_i32gather_pd(p, i, 8)}; }
 
@@ -361,6 +363,7 @@ struct Vec {
     for (int32_t& lane : i.lane) lane += by;
     return i;
   }
+  static constexpr bool kPicks = false;
   static Vec pick(const T* window, Index i) { return gather(window, i); }
   static Vec gather(const T* p, Index i) {
     Vec result;
