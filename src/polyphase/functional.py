@@ -43,9 +43,16 @@ def interpolate(
     * the antialias filters `lanczos` (also in 1-D and 3-D), `hamming` and `box`, which are Pillow's;
     * `nearest` and `nearest-exact` of every dtype; uint8 in every mode, rounded.
     """
+    global _latest_interpolate
+    latest, given = _latest_interpolate, (size, mode, align_corners, antialias)
+    to_size = not is_dynamo_compiling() and scale_factor is None and not recompute_scale_factor and _are_integers(size)
+    if to_size and given == latest.given and latest.fits(input):
+        return latest.call(input)
     if is_plain(input):
-        if scale_factor is None and not recompute_scale_factor and _are_integers(size):
-            return _resized(input.dtype, input.shape, input.stride(), size, mode, align_corners, antialias)(input)
+        if to_size:
+            call = _resized(input.dtype, input.shape, input.stride(), size, mode, align_corners, antialias)
+            _latest_interpolate = latest.followed_by(given, call, input)
+            return call(input)
         maps = arguments.resize_maps(
             input.shape, input.dtype, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
         )
@@ -61,9 +68,9 @@ def interpolate(
 
 
 class _Latest(NamedTuple):
-    """The latest call of a function that takes eager 2 us for a small image. Most calls are like the one before: that
-    is quicker to tell than what they are. `fits` says whether tensors are like those it was for; it is made when the
-    same call comes a second time."""
+    """The latest call of a function. Most calls are like the one before: that is quicker to tell than what they are,
+    and where an image has just gone through the caches, all that is looked up comes from far away. `fits` says whether
+    tensors are like those it was for; it is made when the same call comes a second time."""
 
     given: Any
     fits: Check
@@ -78,7 +85,7 @@ def _never(*tensors: object) -> bool:
     return False
 
 
-_latest_flip = _latest_grid_sample = _Latest((), _never, torch.clone)
+_latest_interpolate = _latest_flip = _latest_grid_sample = _Latest((), _never, torch.clone)
 
 
 def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
