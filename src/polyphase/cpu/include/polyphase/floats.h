@@ -284,13 +284,17 @@ class FloatLanes {
       for (; b < stop; ++b) sum_of_rows<kTaps, kRows>(blocks_[b], summands).store(out + b * V::kLanes);
     }
     const int rest = static_cast<int>(out_length_ % V::kLanes);
-    if (rest != 0) sum_of_rows<kTaps, kRows>(blocks_[full], summands).store_first(out + full * V::kLanes, rest);
+    if (rest != 0) sum_of_any_rows(blocks_[full], summands).store_first(out + full * V::kLanes, rest);
   }
 
   template <int kTaps, int kRows>
   POLYPHASE_BLOCK V sum_of_rows(const Block& block, const Summands& summands) const {
     const V result = sum_window<kTaps, kRows, false>(block, summands);
     return __builtin_expect(result.has_nan(), 0) ? sum_of_rows_without_zeros(block, summands) : result;
+  }
+
+  POLYPHASE_ROW_LOOP V sum_of_any_rows(const Block& block, const Summands& summands) const {
+    return sum_of_rows<0, 0>(block, summands);
   }
 
   POLYPHASE_ROW_LOOP V sum_of_rows_without_zeros(const Block& block, const Summands& summands) const {
