@@ -199,7 +199,8 @@ int64_t threads_for(const Call& call, int64_t most) {
   return max<int64_t>(1, min(most, max(in, out) / kElementsPerThread));
 }
 
-// kernel, sampler, mover, transposed, element_bytes, in_sizes, in_strides, out_sizes, out_strides, recipes, borders, operands
+// kernel, sampler, mover, transposed, element_bytes, in_sizes, in_strides, out_sizes, out_strides, recipes, borders,
+// operands
 void bind(PyObject* const* args, Bound& bound) {
   bound.kernel = reinterpret_cast<const Kernel*>(integer(args[0]));
   bound.call.sampler = reinterpret_cast<const Sampler*>(integer(args[1]));

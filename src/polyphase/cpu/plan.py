@@ -1,6 +1,6 @@
-"""How a program runs on the CPU: everything its kernel's source depends on. Sizes, recipes and memory order are not
-among it, so that one kernel serves bilinear and bicubic, every size, and the adjoints of both; and one warp's kernel
-grids and matrices, every padding, and corners aligned or not."""
+"""How a program runs on the CPU: everything its kernel's source, and its sampler's, depends on. Sizes, recipes and
+memory order are not among it, so that one kernel serves bilinear and bicubic, every size, and the adjoints of both; and
+one warp's kernel grids and matrices, every padding, and corners aligned or not."""
 
 from __future__ import annotations
 
