@@ -26,7 +26,7 @@ class RowTables : public RowMap {
           map->run(map, from + (rows == nullptr ? r : rows[r]) * in_stride, to, nullptr);
         }
       } else {
-        lanes(map).run_rows(from, in_stride, rows, to, out_stride, count);
+        lanes(map).run_rows({from, in_stride, rows, to, out_stride, count});
       }
     };
     if constexpr (Rows::kAnyOrder && Rows::kSums) {
