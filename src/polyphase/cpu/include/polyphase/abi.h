@@ -81,13 +81,12 @@ struct BorderRun {
 };
 
 struct Ahead;
+struct MovedRows;
 
 // How rows are read horizontally.
 struct RowMap {
   void (*run)(const RowMap* map, const void* in, void* out, const Ahead* ahead);
-  // Rows that lie at equal distances, in bytes; the r-th is made of input row rows[r], or r where that is null.
-  void (*run_rows)(const RowMap* map, const void* in, int64_t in_stride, const int32_t* rows, void* out,
-                   int64_t out_stride, int64_t count);
+  void (*run_rows)(const RowMap* map, const MovedRows& rows);
   // `run` of the sampler's `sum` of rows, where that is better done at once; else null.
   void (*run_sum)(const RowMap* map, const void* const* rows, const void* packed, int taps, void* out,
                   const Ahead* ahead);

@@ -219,6 +219,7 @@ class FloatLanes {
       for (; b < stop; ++b) {
         const V result = kTaps == 0 ? sum_of_any(blocks_[b], in) : sum<kTaps>(blocks_[b], in);
         result.store(out + b * V::kLanes);
+        fetch_target(out + b * V::kLanes);
       }
     }
     const int rest = static_cast<int>(out_length_ % V::kLanes);
@@ -281,7 +282,10 @@ class FloatLanes {
     for (int64_t b = 0; b < full;) {
       fetching.step();
       const int64_t stop = min(full, b + kBlocksPerStep);
-      for (; b < stop; ++b) sum_of_rows<kTaps, kRows>(blocks_[b], summands).store(out + b * V::kLanes);
+      for (; b < stop; ++b) {
+        sum_of_rows<kTaps, kRows>(blocks_[b], summands).store(out + b * V::kLanes);
+        fetch_target(out + b * V::kLanes);
+      }
     }
     const int rest = static_cast<int>(out_length_ % V::kLanes);
     if (rest != 0) sum_of_any_rows(blocks_[full], summands).store_first(out + full * V::kLanes, rest);

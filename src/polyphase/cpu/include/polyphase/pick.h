@@ -9,6 +9,7 @@
 #include "polyphase/buffer.h"
 #include "polyphase/bytes.h"
 #include "polyphase/minmax.h"
+#include "polyphase/moved_rows.h"
 
 namespace polyphase {
 
@@ -23,24 +24,6 @@ template <>
 inline void copy_each<0>(const uint8_t* in, const int32_t* pixels, int64_t count, int64_t pixel, uint8_t* out) {
   for (int64_t x = 0; x < count; ++x) std::memcpy(out + x * pixel, in + pixels[x] * pixel, pixel);
 }
-
-// Rows to be moved. Strides are in bytes.
-struct MovedRows {
-  const uint8_t* in;
-  int64_t in_stride;
-  const int32_t* list;  // which rows of the input; null for one after the other
-  uint8_t* out;
-  int64_t out_stride;
-  int64_t count;
-
-  const uint8_t* source(int64_t r) const { return in + (list == nullptr ? r : list[r]) * in_stride; }
-  uint8_t* target(int64_t r) const { return out + r * out_stride; }
-  MovedRows from(int64_t r, int64_t most) const {
-    const int64_t rows = min(most, count - r);
-    if (list == nullptr) return {source(r), in_stride, nullptr, target(r), out_stride, rows};
-    return {in, in_stride, list + r, target(r), out_stride, rows};
-  }
-};
 
 // Pixels of rows in the opposite order. In bytes.
 struct Turned {
@@ -87,11 +70,14 @@ constexpr int64_t kLeastTurned = kTurnedBlock;
 inline void copy_turned(const Turned t, const MovedRows rows) {
   constexpr int64_t kStep = kTurnedBlock;
   const TurnedPlaces places = load_places(kTurnedBytes[__builtin_ctzll(static_cast<uint64_t>(t.pixel))].places);
+  const bool far = rows.count * t.length > kNear;  // what is near takes longer by a fifth if it is fetched
   for (int64_t r = 0; r < rows.count; ++r) {
     const uint8_t* const end = rows.source(r) + t.in + t.pixel;
     uint8_t* const out = rows.target(r) + t.out;
     int64_t at = 0;
     for (; at < t.length - 2 * kStep; at += 2 * kStep) {
+      if (far) fetch_target(out + at);
+      if (far && kStep >= kCacheLine) fetch_target(out + at + kStep);
       copy_turned_block(end - at, places, out + at);
       copy_turned_block(end - at - kStep, places, out + at + kStep);
     }
@@ -250,6 +236,7 @@ class PickLanes {
       uint8_t* const row = rows.target(r);
       uint8_t* out = row + first_out;
       for (int64_t b = 0; b < last; ++b, out += step) {
+        fetch_target(out);
         // Whole registers: what is too much, the next block writes over. It has a pixel at least, and so has room for it.
         Way::store(out, Way::pick(in + windows[b], kOneTable ? only : Way::load(tables + b * kTable)));
       }
@@ -272,11 +259,13 @@ class PickLanes {
 
   void move(const Run& run, const MovedRows& rows) const {
     switch (run.kind) {
-      case kCopy:
-        for (int64_t r = 0; r < rows.count; ++r) {
-          std::memcpy(rows.target(r) + run.out, rows.source(r) + run.first, static_cast<size_t>(run.count));
-        }
+      case kCopy: {
+        MovedRows part = rows;
+        part.in += run.first;
+        part.out += run.out;
+        copy_rows(part, run.count);
         break;
+      }
       case kTurned: copy_turned({run.first, run.out, run.count, pixel_}, rows); break;
       case kEach:
         for (int64_t r = 0; r < rows.count; ++r) {

@@ -76,6 +76,7 @@ POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_
   int64_t i = 0;
   for (; i + Bytes::kSize <= length; i += Bytes::kSize) {
     vertical_block(rows, pairs, taps, precision, out, i, Bytes::kSize);
+    fetch_target(out + i);
   }
   // The rest overlaps the block before: the same values once more.
   if (i < length) vertical_block(rows, pairs, taps, precision, out, length - Bytes::kSize, Bytes::kSize);

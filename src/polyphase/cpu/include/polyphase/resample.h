@@ -11,6 +11,7 @@
 #include "polyphase/abi.h"
 #include "polyphase/ahead.h"
 #include "polyphase/minmax.h"
+#include "polyphase/moved_rows.h"
 #include "polyphase/row_cache.h"
 #include "polyphase/rows.h"
 #include "polyphase/scalar.h"
@@ -26,9 +27,6 @@ inline double mean_taps(const Axis& axis) {
 
 // A tap of the horizontal pass takes about as long as this many of the vertical one (a permutation, an index).
 constexpr double kHorizontalCost = 2.0;
-
-// Bytes of an image that, used a moment ago, lies in the second-level cache.
-constexpr int64_t kNear = 256 << 10;
 
 // Bytes that may be fetched into the first-level cache beside what is used there.
 constexpr int64_t kFetched = 12 << 10;
@@ -160,19 +158,12 @@ class Worker {
   // row() for what is only read and written in place: small images are many short rows.
   void move_rows(int64_t begin, int64_t end) {
     const Axis& y = call_.y;
-    T* out = reinterpret_cast<T*>(out_);
-    const T* in = reinterpret_cast<const T*>(in_);
-    const int32_t* rows = y.taps == nullptr ? nullptr : y.taps->index + begin;  // no borders: a tap each
-    if (rows == nullptr) in += begin * y.in_stride;
-    out += begin * y.out_stride;
-    if (map_ != nullptr) {
-      map_->run_rows(map_, in, y.in_stride * kSize, rows, out, y.out_stride * kSize, end - begin);
-      return;
-    }
-    const size_t bytes = static_cast<size_t>(out_length_ * kSize);
-    for (int64_t r = 0; r < end - begin; ++r, out += y.out_stride) {
-      std::memcpy(out, in + (rows == nullptr ? r : rows[r]) * y.in_stride, bytes);
-    }
+    const MovedRows all = {
+        reinterpret_cast<const uint8_t*>(in_), y.in_stride * kSize, y.taps == nullptr ? nullptr : y.taps->index,
+        reinterpret_cast<uint8_t*>(out_), y.out_stride * kSize, end};  // no borders: a tap each
+    const MovedRows rows = all.from(begin, end - begin);
+    if (map_ != nullptr) return map_->run_rows(map_, rows);
+    copy_rows(rows, out_length_ * kSize);
   }
 
   void row(int64_t y, int64_t z) {

@@ -6,6 +6,7 @@
 #include "polyphase/abi.h"
 #include "polyphase/ahead.h"
 #include "polyphase/buffer.h"
+#include "polyphase/moved_rows.h"
 #include "polyphase/weights.h"
 
 namespace polyphase {
@@ -17,16 +18,11 @@ class RowTables : public RowMap {
     run = [](const RowMap* map, const void* in, void* out, const Ahead* ahead) {
       lanes(map).run(static_cast<const T*>(in), static_cast<T*>(out), ahead);
     };
-    run_rows = [](const RowMap* map, const void* in, int64_t in_stride, const int32_t* rows, void* out,
-                  int64_t out_stride, int64_t count) {
-      const auto* from = static_cast<const uint8_t*>(in);
-      auto* to = static_cast<uint8_t*>(out);
+    run_rows = [](const RowMap* map, const MovedRows& rows) {
       if constexpr (Rows::kSums) {
-        for (int64_t r = 0; r < count; ++r, to += out_stride) {
-          map->run(map, from + (rows == nullptr ? r : rows[r]) * in_stride, to, nullptr);
-        }
+        for (int64_t r = 0; r < rows.count; ++r) map->run(map, rows.source(r), rows.target(r), nullptr);
       } else {
-        lanes(map).run_rows({from, in_stride, rows, to, out_stride, count});
+        lanes(map).run_rows(rows);
       }
     };
     if constexpr (Rows::kAnyOrder && Rows::kSums) {
