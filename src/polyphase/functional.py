@@ -44,14 +44,15 @@ def interpolate(
     * `nearest` and `nearest-exact` of every dtype; uint8 in every mode, rounded.
     """
     global _latest_interpolate
-    latest, given = _latest_interpolate, (size, mode, align_corners, antialias)
-    to_size = not is_dynamo_compiling() and scale_factor is None and not recompute_scale_factor and _are_integers(size)
-    if to_size and given == latest.given and latest.fits(input):
-        return latest.call(input)
+    given = (size, mode, align_corners, antialias)
+    known, fits, latest = _latest_interpolate
+    to_size = not is_dynamo_compiling() and scale_factor is None and not recompute_scale_factor
+    if to_size and given == known and (size is known[0] or _are_integers(size)) and fits(input):
+        return latest(input)
     if is_plain(input):
-        if to_size:
+        if to_size and _are_integers(size):
             call = _resized(input.dtype, input.shape, input.stride(), size, mode, align_corners, antialias)
-            _latest_interpolate = latest.followed_by(given, call, input)
+            _latest_interpolate = _latest_interpolate.followed_by(given, call, input)
             return call(input)
         maps = arguments.resize_maps(
             input.shape, input.dtype, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias

@@ -212,6 +212,26 @@ def test_widths_moved(instruction_set: str, dtype: torch.dtype) -> None:
             assert_channels_right(whole, maps_of((), MOVES[number % len(MOVES)](after)), some_channels(number))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("width", [341, 700, 1024, 1500])
+def test_long_rows_moved_in_several_ways(instruction_set: str, width: int, dtype: torch.dtype) -> None:
+    """Parts of a row are copied, others picked, and rows come in fours: here they are 1, 3, 4, 5 and 9."""
+    moves: list[tuple[Step, ...]] = [
+        (Pad(9, 70, "reflect"),),
+        (Flip(), Pad(5, 6, "circular")),
+        (Nearest(width - 1),),
+        (Nearest(width + 1), Pad(100, 0, "replicate")),
+        (Pad(130, 130, "reflect"), Nearest(2 * width)),
+    ]
+    for height, rows in ((1, ()), (3, (Flip(),)), (4, (Nearest(5),)), (5, (Nearest(9),)), (9, (Slice(0, 9, 2),))):
+        whole = image((1, MOST_CHANNELS, height, width), dtype, seed=width)
+        for move in moves:
+            assert_channels_right(whole, maps_of(rows, move), (1, 3))
+        padded = maps_of(rows, Pad(70, 3, "constant", 1))
+        for picture in with_channels(whole, 3):
+            assert_right(launch.resample(picture, padded, border=7), picture, padded, (7,))
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
 def test_row_lengths_of_the_vertical_pass(instruction_set: str, dtype: torch.dtype) -> None:
     for width in WIDTHS:

@@ -20,6 +20,7 @@ struct MovedRows {
 
   const uint8_t* source(int64_t r) const { return in + (list == nullptr ? r : list[r]) * in_stride; }
   uint8_t* target(int64_t r) const { return out + r * out_stride; }
+  int64_t after(int64_t r) const { return min(r + 1, count - 1); }
   // As many of them as there are, from the r-th on.
   MovedRows from(int64_t r, int64_t most) const {
     const int64_t rows = min(most, count - r);
@@ -28,21 +29,45 @@ struct MovedRows {
   }
 };
 
-// `bytes` of each row as they are. A call of memcpy for every row takes 1.05 to 1.3 times as long.
+#if defined(__AVX512F__)
+constexpr int kRegisterBytes = 64;
+#elif defined(__AVX__)
+constexpr int kRegisterBytes = 32;
+#else
+constexpr int kRegisterBytes = 16;
+#endif
+
+// Without intrinsics, whose declarations take longer to read than all the rest of a kernel.
+struct CacheLine {
+  typedef int64_t Register __attribute__((vector_size(kRegisterBytes), aligned(1), may_alias));
+
+  static void copy(const uint8_t* in, uint8_t* out) {
+#pragma GCC unroll 4
+    for (int64_t at = 0; at < kCacheLine; at += kRegisterBytes) {
+      *reinterpret_cast<Register*>(out + at) = *reinterpret_cast<const Register*>(in + at);
+    }
+  }
+};
+
+// `bytes` of each row as they are. A call of memcpy for every row takes 1.05 to 1.3 times as long: it begins anew each
+// time, and fetches nothing of the next row.
 inline void copy_rows(const MovedRows& rows, int64_t bytes) {
-  constexpr int64_t kBlock = 64;
+  const bool far = rows.count * bytes > kNear;
   for (int64_t r = 0; r < rows.count; ++r) {
     const uint8_t* const in = rows.source(r);
     uint8_t* const out = rows.target(r);
-    if (bytes < kBlock) {
+    if (bytes < kCacheLine) {
       std::memcpy(out, in, static_cast<size_t>(bytes));
       continue;
     }
-    for (int64_t at = 0; at + kBlock <= bytes; at += kBlock) {
-      fetch_target(out + at);
-      std::memcpy(out + at, in + at, kBlock);
+    const uint8_t* const next_in = rows.source(rows.after(r));
+    const uint8_t* const next_out = rows.target(rows.after(r));
+    for (int64_t at = 0; at + kCacheLine <= bytes; at += kCacheLine) {
+      if (far) fetch_later(next_in + at);
+      __builtin_prefetch(next_out + at, 1);
+      CacheLine::copy(in + at, out + at);
     }
-    std::memcpy(out + bytes - kBlock, in + bytes - kBlock, kBlock);  // some of the block before once more
+    CacheLine::copy(in + bytes - kCacheLine, out + bytes - kCacheLine);  // some of the line before once more
   }
 }
 

@@ -10,6 +10,8 @@
 #include "polyphase/bytes.h"
 #include "polyphase/minmax.h"
 #include "polyphase/moved_rows.h"
+#include "polyphase/turned.h"
+#include "polyphase/unroll.h"
 
 namespace polyphase {
 
@@ -24,87 +26,6 @@ template <>
 inline void copy_each<0>(const uint8_t* in, const int32_t* pixels, int64_t count, int64_t pixel, uint8_t* out) {
   for (int64_t x = 0; x < count; ++x) std::memcpy(out + x * pixel, in + pixels[x] * pixel, pixel);
 }
-
-// Pixels of rows in the opposite order. In bytes.
-struct Turned {
-  int64_t in;  // where the last pixel begins
-  int64_t out;
-  int64_t length;  // at least kLeastTurned
-  int64_t pixel;   // `turns` says whether there is a way for it
-};
-
-#if defined(POLYPHASE_BYTE_SHUFFLES)
-
-// A block of the opposite order: where kSpan bytes come from if their pixels are turned, and such bytes turned.
-#if defined(__AVX512VBMI__)
-constexpr int kTurnedBlock = 64, kSpan = 64;
-using TurnedPlaces = __m512i;
-POLYPHASE_BLOCK TurnedPlaces load_places(const uint8_t* places) { return _mm512_loadu_si512(places); }
-POLYPHASE_BLOCK void copy_turned_block(const uint8_t* end, TurnedPlaces places, uint8_t* out) {
-  _mm512_storeu_si512(out, _mm512_permutexvar_epi8(places, _mm512_loadu_si512(end - 64)));
-}
-#else
-constexpr int kTurnedBlock = 32, kSpan = 16;
-using TurnedPlaces = __m256i;
-POLYPHASE_BLOCK TurnedPlaces load_places(const uint8_t* places) {
-  return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(places)));
-}
-POLYPHASE_BLOCK void copy_turned_block(const uint8_t* end, TurnedPlaces places, uint8_t* out) {
-  const __m256i values = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(end - 32));
-  const __m256i turned = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(values, places), 0x4e);  // halves exchanged
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), turned);
-}
-#endif
-
-struct TurnedBytes {
-  uint8_t places[kSpan] = {};
-  constexpr TurnedBytes(int pixel) {
-    for (int b = 0; b < kSpan; ++b) places[b] = static_cast<uint8_t>(kSpan - pixel * (b / pixel + 1) + b % pixel);
-  }
-};
-constexpr TurnedBytes kTurnedBytes[] = {1, 2, 4, 8, 16};  // by the logarithm of a pixel's bytes
-
-constexpr bool turns(int64_t pixel) { return 16 % pixel == 0; }
-constexpr int64_t kLeastTurned = kTurnedBlock;
-
-inline void copy_turned(const Turned t, const MovedRows rows) {
-  constexpr int64_t kStep = kTurnedBlock;
-  const TurnedPlaces places = load_places(kTurnedBytes[__builtin_ctzll(static_cast<uint64_t>(t.pixel))].places);
-  const bool far = rows.count * t.length > kNear;  // what is near takes longer by a fifth if it is fetched
-  for (int64_t r = 0; r < rows.count; ++r) {
-    const uint8_t* const end = rows.source(r) + t.in + t.pixel;
-    uint8_t* const out = rows.target(r) + t.out;
-    int64_t at = 0;
-    for (; at < t.length - 2 * kStep; at += 2 * kStep) {
-      if (far) fetch_target(out + at);
-      if (far && kStep >= kCacheLine) fetch_target(out + at + kStep);
-      copy_turned_block(end - at, places, out + at);
-      copy_turned_block(end - at - kStep, places, out + at + kStep);
-    }
-    if (at < t.length - kStep) copy_turned_block(end - at, places, out + at);
-    copy_turned_block(end - t.length + kStep, places, out + t.length - kStep);  // some of the block before once more
-  }
-}
-
-#else
-constexpr bool turns(int64_t pixel) { return pixel == 1; }
-constexpr int64_t kLeastTurned = 8;
-
-inline void copy_turned(const Turned t, const MovedRows rows) {
-  for (int64_t r = 0; r < rows.count; ++r) {
-    const uint8_t* const last = rows.source(r) + t.in;
-    uint8_t* const out = rows.target(r) + t.out;
-    int64_t at = 0;
-    for (; at + 8 <= t.length; at += 8) {
-      uint64_t eight;
-      std::memcpy(&eight, last - at - 7, 8);
-      eight = __builtin_bswap64(eight);
-      std::memcpy(out + at, &eight, 8);
-    }
-    for (; at < t.length; ++at) out[at] = last[-at];
-  }
-}
-#endif
 
 using CopyEach = void (*)(const uint8_t*, const int32_t*, int64_t, int64_t, uint8_t*);
 
@@ -231,15 +152,24 @@ class PickLanes {
     const int32_t* const windows = windows_.data() + run.first;
     const uint8_t* const tables = tables_.data() + run.first * kTable;
     const auto only = Way::load(tables);
+    const bool far = kOneTable && rows.count * in_bytes_ > kNear;
+    constexpr int kOfLine = static_cast<int>(kCacheLine) / Way::kRegister;  // blocks
     for (int64_t r = 0; r < rows.count; ++r) {
       const uint8_t* const in = rows.source(r);
+      const uint8_t* const next_in = kOneTable ? rows.source(rows.after(r)) : nullptr;
       uint8_t* const row = rows.target(r);
       uint8_t* out = row + first_out;
-      for (int64_t b = 0; b < last; ++b, out += step) {
+      // Whole registers: what is too much, the next block writes over. It has a pixel at least, and so has room for it.
+      const auto pick_block = [&](int64_t b, uint8_t* to) {
+        Way::store(to, Way::pick(in + windows[b], kOneTable ? only : Way::load(tables + b * kTable)));
+      };
+      int64_t b = 0;
+      for (; b + kOfLine <= last; b += kOfLine, out += kOfLine * step) {
+        if (far) fetch_later(next_in + windows[b]);
         fetch_target(out);
-        // Whole registers: what is too much, the next block writes over. It has a pixel at least, and so has room for it.
-        Way::store(out, Way::pick(in + windows[b], kOneTable ? only : Way::load(tables + b * kTable)));
+        repeat<kOfLine>([&](auto i) { pick_block(b + i, out + i * step); });
       }
+      for (; b < last; ++b, out += step) pick_block(b, out);
       const auto picked = Way::pick(in + windows[last], kOneTable ? only : Way::load(tables + last * kTable));
       if (last_bytes == Way::kRegister) {
         Way::store(row + last_out, picked);
