@@ -276,6 +276,18 @@ def test_many_taps(instruction_set: str, resize: Callable[[int], Resize | Area],
                     assert_right(launch.resample(picture, maps), picture, maps)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("resize", [*RESIZES[:2], *RESIZES[4:6]])
+def test_taps_that_lie_apart(instruction_set: str, resize: Callable[[int], Resize | Area], dtype: torch.dtype) -> None:
+    """Shrinks of rows much longer than a vector, by more than its lanes take out of one window."""
+    for scale, channels in itertools.product((2.1, 3, 4.2, 5, 7.9, 11.3, 15, 17), (1, 2, 3, 4, 5, 16, 70)):
+        after = (65, 33, 47, 16)[channels % 4]
+        maps = maps_of(resize(3), resize(after))
+        for layout in ("CF", "CL"):
+            picture = image((1, channels, int(3 * scale), int(after * scale)), dtype, layout, seed=channels)
+            assert_right(launch.resample(picture, maps), picture, maps)
+
+
 # ---- layouts, ranks, empty images
 
 

@@ -87,9 +87,10 @@ struct MovedRows;
 struct RowMap {
   void (*run)(const RowMap* map, const void* in, void* out, const Ahead* ahead);
   void (*run_rows)(const RowMap* map, const MovedRows& rows);
-  // `run` of the sampler's `sum` of rows, where that is better done at once; else null.
+  // `run` of the sampler's `sum` of rows, where that is better done at once; else null. `sums_all`: whatever else there is.
   void (*run_sum)(const RowMap* map, const void* const* rows, const void* packed, int taps, void* out,
                   const Ahead* ahead);
+  bool sums_all;
   int64_t readable_length;  // a row that is read must have this many elements, whatever they are
   const BorderRun* borders;
   int64_t border_count;

@@ -28,6 +28,7 @@ struct Bytes {
   static constexpr int kSums = 16;    // 32 bit lanes
   static constexpr int kGroups = 1;   // windows per vector
   static constexpr int kWindow = 64;  // bytes of a window
+  static constexpr int kMostWindows = 4;  // one after the other
   using Register = __m512i;
 
   static Register load(const void* p) { return _mm512_loadu_si512(p); }
@@ -46,6 +47,12 @@ struct Bytes {
   // As shuffle, for a table that is kNone in every odd byte and nowhere else.
   static Register shuffle_pairs(Register window, Register table) {
     return _mm512_maskz_permutexvar_epi8(0x5555555555555555ull, table, window);
+  }
+  // As shuffle_pairs, out of windows one after the other; `from` has a mask for each, of the bytes that lie in it.
+  static Register shuffle_pairs(const uint8_t* in, int windows, Register table, const uint64_t* from) {
+    Register pairs = _mm512_maskz_permutexvar_epi8(from[0], table, load(in));
+    for (int w = 1; w < windows; ++w) pairs = _mm512_mask_permutexvar_epi8(pairs, from[w], table, load(in + w * kWindow));
+    return pairs;
   }
   static Register dot(Register sum, Register values, Register weights) {
     return _mm512_dpwssd_epi32(sum, values, weights);
@@ -75,6 +82,7 @@ struct Bytes {
   static constexpr int kSums = 8;
   static constexpr int kGroups = 2;  // pshufb stays within 16 bytes
   static constexpr int kWindow = 16;
+  static constexpr int kMostWindows = 1;
   using Register = __m256i;
 
   static Register load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
@@ -101,6 +109,7 @@ struct Bytes {
   static constexpr uint8_t kNone = 0x80;
   static Register shuffle(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }
   static Register shuffle_pairs(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }
+  static Register shuffle_pairs(const uint8_t*, int, Register table, const uint64_t*) { return table; }
   static Register dot(Register sum, Register values, Register weights) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(values, weights));
   }
@@ -121,6 +130,7 @@ struct Bytes {
 // What every x86-64 has: no shuffles of bytes.
 struct Bytes {
   static constexpr int kSize = 16;
+  static constexpr int kMostWindows = 1;
   using Register = __m128i;
 
   static Register load(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }

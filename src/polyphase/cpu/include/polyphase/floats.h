@@ -61,6 +61,9 @@ class FloatLanes {
       weights_.assign(taps.weight, taps.begin[taps.out_size]);
       begin_.assign(taps.begin, taps.out_size + 1);
       index_.assign(taps.index, taps.begin[taps.out_size]);
+      sums_all_ = channels >= 4 * V::kLanes;
+      sums_rows_ = taps.begin[taps.out_size] <= kMostSummedPixels * taps.out_size &&
+                   (sums_all_ || in_length_ >= out_length_);
       return;
     }
     by_runs_ = runs_.build(taps, channels);
@@ -91,6 +94,8 @@ class FloatLanes {
 
   // Whether rows are better summed as they are read than before; then there is `run_sum`.
   bool sums_rows() const { return sums_rows_; }
+  // Whether even where sums of rows that were read would take less arithmetic.
+  bool sums_all() const { return sums_rows_ && sums_all_; }
 
   POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead* ahead) const {
     if (channels_ >= V::kLanes) return run_many_channels(in, out);
@@ -101,6 +106,7 @@ class FloatLanes {
   // `run` of the `vertical` sum of rows. The same bits, but the sum is never in memory.
   void run_sum([[maybe_unused]] const T* const* rows, [[maybe_unused]] const T* weights, [[maybe_unused]] int count,
                [[maybe_unused]] T* out, [[maybe_unused]] const Ahead* ahead) const {
+    if (channels_ >= V::kLanes) return run_sums_of_many_channels({rows, weights, count}, out);
     if constexpr (V::kPicks) {
       if (all_taps_ == 2 && count == 2) return run_sums<2, 2>({rows, weights, count}, out, ahead);
       with_constant<kLeastSummed, kMostSummed>(all_taps_, [&](auto taps) {
@@ -112,6 +118,7 @@ class FloatLanes {
  private:
   using V = Vec<T>;
   static constexpr int kLeastSummed = 2, kMostSummed = 4;  // taps, for `run_sum`
+  static constexpr int64_t kMostSummedPixels = 2;          // taps, for `run_sum` of many channels
 
   enum Kind : int32_t {
     kOneWindow,    // all taps of all lanes lie in one window
@@ -327,14 +334,64 @@ class FloatLanes {
     return total;
   }
 
-  // A pixel's channels fill a vector: an output pixel is a vertical sum over its neighbours' channels.
-  void run_many_channels(const T* in, T* out) const {
-    Buffer<const T*> pixels;
-    for (int64_t x = 0; x < out_length_ / channels_; ++x) {
-      pixels.resize(0);
-      for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) pixels.push_back(in + index_[t] * channels_);
-      vertical(pixels.data(), weights_.data() + begin_[x], begin_[x + 1] - begin_[x], out + x * channels_, channels_);
+  // A pixel's channels fill vectors, and these are summed: so many at a time, the last of them some channels once more.
+  template <class Sum>
+  POLYPHASE_BLOCK void for_all_channels(T* out, const Sum& sum) const {
+    for (int64_t x = 0; x < out_length_ / channels_; ++x, out += channels_) {
+      int64_t c = 0;
+      for (; c + 4 * V::kLanes <= channels_; c += 4 * V::kLanes) sum(std::integral_constant<int, 4>(), x, c, out + c);
+      for (; c < channels_; c += V::kLanes) {
+        const int64_t from = min(c, channels_ - V::kLanes);
+        sum(std::integral_constant<int, 1>(), x, from, out + from);
+      }
     }
+  }
+
+  POLYPHASE_ROW_LOOP void run_many_channels(const T* in, T* out) const {
+    for_all_channels(out, [&](auto vectors, int64_t x, int64_t c, T* to) { sum_channels<vectors>(in, x, c, to); });
+  }
+
+  // Both passes at once.
+  POLYPHASE_ROW_LOOP void run_sums_of_many_channels(const Summands& summands, T* out) const {
+    for_all_channels(out, [&](auto vectors, int64_t x, int64_t c, T* to) { sum_channels<vectors>(summands, x, c, to); });
+  }
+
+  template <int kVectors>
+  POLYPHASE_BLOCK void sum_channels(const T* in, int64_t x, int64_t c, T* out) const {
+    V totals[kVectors];
+    repeat<kVectors>([&](auto v) { totals[v] = V::zero(); });
+    for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) {
+      const T* pixel = in + index_[t] * channels_ + c;
+      const V weight = V::broadcast(weights_[t]);
+      repeat<kVectors>([&](auto v) { totals[v] = multiply_add(V::load(pixel + v * V::kLanes), weight, totals[v]); });
+    }
+    store_channels<kVectors>(totals, out);
+  }
+
+  template <int kVectors>
+  POLYPHASE_BLOCK void sum_channels(const Summands& summands, int64_t x, int64_t c, T* out) const {
+    V totals[kVectors];
+    repeat<kVectors>([&](auto v) { totals[v] = V::zero(); });
+    for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) {
+      V sums[kVectors];
+      repeat<kVectors>([&](auto v) { sums[v] = V::zero(); });
+      for (int k = 0; k < summands.count; ++k) {
+        const T* pixel = summands.rows[k] + index_[t] * channels_ + c;
+        const V weight = V::broadcast(summands.weights[k]);
+        repeat<kVectors>([&](auto v) { sums[v] = multiply_add(V::load(pixel + v * V::kLanes), weight, sums[v]); });
+      }
+      const V weight = V::broadcast(weights_[t]);
+      repeat<kVectors>([&](auto v) { totals[v] = multiply_add(sums[v], weight, totals[v]); });
+    }
+    store_channels<kVectors>(totals, out);
+  }
+
+  template <int kVectors>
+  POLYPHASE_BLOCK static void store_channels(const V* totals, T* out) {
+    repeat<kVectors>([&](auto v) {
+      totals[v].store(out + v * V::kLanes);
+      fetch_target(out + v * V::kLanes);
+    });
   }
 
   int64_t channels_;
@@ -342,7 +399,7 @@ class FloatLanes {
   int64_t out_length_;
   int64_t readable_length_ = 0;
   bool by_runs_ = false;
-  bool sums_rows_ = false;
+  bool sums_rows_ = false, sums_all_ = false;
   Runs<T> runs_;
   int all_taps_ = 0;  // of every block, each in windows, or 0
   Buffer<Block> blocks_;

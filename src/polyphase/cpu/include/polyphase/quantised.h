@@ -84,18 +84,20 @@ POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_
 
 #if defined(POLYPHASE_BYTE_SHUFFLES)
 
-// Few taps: the bytes of a pair of taps for all lanes of a block lie in one window (AVX2: one for each half), two
-// pixels further on for the next pair.
+// Few taps: the bytes of a pair of taps for all lanes of a block lie in one window (AVX2: one for each half; AVX-512: or
+// in a few, one after the other), two pixels further on for the next pair.
 class ByteWindows {
  public:
-  // False where lanes lie too far apart.
-  bool build(const Taps& taps, int64_t channels) {
+  // False where lanes lie too far apart. `windows`: how many a block has.
+  bool build(const Taps& taps, int64_t channels, int windows) {
     channels_ = channels;
+    windows_ = windows;
     out_length_ = taps.out_size * channels;
     precision_ = taps.precision;
     const int64_t count = (out_length_ + Bytes::kSums - 1) / Bytes::kSums;
     blocks_.reserve(count + 3);
     shuffles_.reserve((count + 3) * Bytes::kSize);
+    if (has_many()) from_.resize((count + 3) * windows_);
     const int64_t most_pairs = (widest_of(taps, 0, min<int64_t>(taps.out_size, 64) - 1) + 1) / 2;
     weights_.reserve(count * most_pairs * 2 * Bytes::kSums);
     for (int64_t b = 0; b < count; ++b) {
@@ -110,13 +112,17 @@ class ByteWindows {
     return true;
   }
 
+  bool has_many() const { return windows_ > 1; }
   int64_t readable_length() const { return readable_length_; }
   size_t bytes() const {
-    return blocks_.bytes() + shuffles_.bytes() + weights_.bytes();
+    return blocks_.bytes() + shuffles_.bytes() + from_.bytes() + weights_.bytes();
   }
 
-  void run(const uint8_t* in, uint8_t* out) const {
-    with_constant<1, 4>(all_pairs_, [&](auto pairs) { run_blocks<pairs>(in, out); });
+  void run(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
+    if constexpr (Bytes::kMostWindows > 1) {
+      if (has_many()) return with_constant<1, 2>(all_pairs_, [&](auto pairs) { run_blocks<pairs, true>(in, out, ahead); });
+    }
+    with_constant<1, 4>(all_pairs_, [&](auto pairs) { run_blocks<pairs, false>(in, out, nullptr); });
   }
 
  private:
@@ -131,21 +137,25 @@ class ByteWindows {
   struct Read {
     const Block* blocks;
     const uint8_t* shuffles;
+    const uint64_t* from;
     const int16_t* weights;
     int64_t step;  // from a pair to the next
+    int windows;
     Bytes::Register half, bits;
   };
 
-  template <int kPairs>
-  void run_blocks(const uint8_t* in, uint8_t* out) const {
-    const Read read = {blocks_.data(), shuffles_.data(),
-                       weights_.data(), 2 * channels_,
+  template <int kPairs, bool kMany>
+  void run_blocks(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
+    const Read read = {blocks_.data(),  shuffles_.data(), from_.data(), weights_.data(),
+                       2 * channels_, windows_,
                        Bytes::broadcast(1 << (precision_ - 1)), Bytes::broadcast(precision_)};
     const int64_t length = out_length_;
+    Fetching fetching(ahead, length / Bytes::kSize + 1);
     for (int64_t i = 0, b = 0; i < length; i += Bytes::kSize, b += 4) {
+      if (kMany) fetching.step();
       Bytes::Register sums[4];
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) sums[j] = sum<kPairs>(read, b + j, in);
+      for (int j = 0; j < 4; ++j) sums[j] = sum<kPairs, kMany>(read, b + j, in);
       const Bytes::Register packed = Bytes::pack_in_order(sums);
       if (i + Bytes::kSize <= length) {
         Bytes::store(out + i, packed);
@@ -155,7 +165,7 @@ class ByteWindows {
     }
   }
 
-  template <int kPairs>
+  template <int kPairs, bool kMany>
   POLYPHASE_BLOCK static Bytes::Register sum(const Read& read, int64_t b, const uint8_t* in) {
     const Block& block = read.blocks[b];
     const int pairs = kPairs == 0 ? block.pairs : kPairs;
@@ -164,8 +174,11 @@ class ByteWindows {
     Bytes::Register total = read.half;
 #pragma GCC unroll 4
     for (int k = 0; k < pairs; ++k) {
-      const Bytes::Register window = Bytes::windows(in + k * read.step, block.bases);
-      total = Bytes::dot(total, Bytes::shuffle_pairs(window, shuffle), Bytes::load(weights + k * 2 * Bytes::kSums));
+      const uint8_t* from = in + k * read.step;
+      const Bytes::Register pairs_of_taps =
+          kMany ? Bytes::shuffle_pairs(from + block.bases[0], read.windows, shuffle, read.from + b * read.windows)
+                : Bytes::shuffle_pairs(Bytes::windows(from, block.bases), shuffle);
+      total = Bytes::dot(total, pairs_of_taps, Bytes::load(weights + k * 2 * Bytes::kSums));
     }
     return Bytes::shift_right(total, read.bits);
   }
@@ -175,6 +188,7 @@ class ByteWindows {
     const int64_t widest = widest_of(taps, from / channels_, (to - 1) / channels_);
     Block block = {};
     block.pairs = static_cast<int32_t>((widest + 1) / 2);
+    if (has_many() && windows_ * block.pairs > most_shuffles()) return false;
     block.weights = static_cast<uint32_t>(weights_.size());
     const int64_t shuffle = shuffles_.size();
     shuffles_.resize(shuffle + Bytes::kSize);
@@ -204,11 +218,12 @@ class ByteWindows {
       high = max(high, start[l] * channels_ + place.c);
     }
     if (low == INT64_MAX) return true;  // nothing but border: all weights are 0
-    if (high - low + channels_ >= Bytes::kWindow) return false;
+    const int64_t length = windows_ * Bytes::kWindow;
+    if (high - low + channels_ >= length) return false;
     const int64_t in_length = taps.in_size * channels_;
-    const int64_t needs = Bytes::kWindow + (block.pairs - 1) * 2 * channels_;
+    const int64_t needs = length + (block.pairs - 1) * 2 * channels_;
     int64_t base = min(low, in_length - needs);
-    if (base < 0 || high - base + channels_ >= Bytes::kWindow) {  // the row is too short to begin that early
+    if (base < 0 || high - base + channels_ >= length) {  // the row is too short to begin that early
       base = low;
       readable_length_ = max(readable_length_, low + needs);
     }
@@ -219,8 +234,8 @@ class ByteWindows {
     for (int64_t l = 0; l < to - from; ++l, place.next()) {
       if (taps.begin[place.x] == taps.begin[place.x + 1]) continue;
       const int64_t byte = start[l] * channels_ + place.c - base;
-      shuffles_[shuffle + 4 * l] = static_cast<uint8_t>(byte);
-      shuffles_[shuffle + 4 * l + 2] = static_cast<uint8_t>(byte + channels_);
+      put_byte(shuffle + 4 * l, byte);
+      put_byte(shuffle + 4 * l + 2, byte + channels_);
       for (int32_t t = taps.begin[place.x]; t < taps.begin[place.x + 1]; ++t) {
         const int64_t k = taps.index[t] - start[l];
         weights[k / 2 * 2 * Bytes::kSums + 2 * l + k % 2] = static_cast<int16_t>(taps.weight[t]);
@@ -229,23 +244,38 @@ class ByteWindows {
     return true;
   }
 
+  // Of a block that has several windows. Dot products are better beyond, where there are any.
+  int64_t most_shuffles() const {
+    if (channels_ > ByteDots::kMostChannels) return INT64_MAX;
+    return channels_ == 1 ? 20 : channels_ < 4 ? 10 : 8;
+  }
+
+  // Byte `to` of all blocks' registers is this byte of the block's windows.
+  void put_byte(int64_t to, int64_t byte) {
+    shuffles_[to] = static_cast<uint8_t>(byte);
+    if (has_many()) from_[to / Bytes::kSize * windows_ + byte / Bytes::kWindow] |= uint64_t{1} << to % Bytes::kSize;
+  }
+
   int64_t channels_ = 0;
   int64_t out_length_ = 0;
   int64_t readable_length_ = 0;
   int precision_ = 0;
+  int windows_ = 1;
   int all_pairs_ = 0;  // of every block, or 0
   Buffer<Block> blocks_;
   Buffer<uint8_t> shuffles_;  // kSize for a block
+  Buffer<uint64_t> from_;     // of many windows, as many for a block: the bytes that lie in each
   Buffer<int16_t> weights_;   // pairs * 2 * kSums for a block
 };
 
 #else
 
 struct ByteWindows {
-  bool build(const Taps&, int64_t) { return false; }
+  bool build(const Taps&, int64_t, int) { return false; }
+  bool has_many() const { return false; }
   int64_t readable_length() const { return 0; }
   size_t bytes() const { return 0; }
-  void run(const uint8_t*, uint8_t*) const {}
+  void run(const uint8_t*, uint8_t*, const Ahead*) const {}
 };
 
 #endif
@@ -264,11 +294,13 @@ class ByteLanes {
  public:
   ByteLanes(const Taps& taps, int64_t channels, int64_t) : channels_(channels), precision_(taps.precision) {
 #if defined(POLYPHASE_BYTE_VECTORS)
-    if (channels < Bytes::kSize / 2 && windows_.build(taps, channels)) {
-      way_ = kWindows;
-      return;
+    for (int windows = 1; channels < Bytes::kSize / 2 && windows <= Bytes::kMostWindows; ++windows) {
+      if (windows_.build(taps, channels, windows)) {
+        way_ = kWindows;
+        return;
+      }
+      windows_ = ByteWindows();
     }
-    windows_ = ByteWindows();
     if (channels <= ByteDots::kMostChannels) {
       way_ = kDots;
       dots_.build(taps, channels);
@@ -297,11 +329,16 @@ class ByteLanes {
   }
 
   // Rows that shrink much are longer than the work on them.
-  bool fetches() const { return way_ == kDots; }
+  bool fetches() const {
+#if defined(POLYPHASE_BYTE_VECTORS)
+    return way_ == kDots || windows_.has_many();
+#endif
+    return false;
+  }
 
   POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, [[maybe_unused]] const Ahead* ahead) const {
 #if defined(POLYPHASE_BYTE_VECTORS)
-    if (way_ == kWindows) return windows_.run(in, out);
+    if (way_ == kWindows) return windows_.run(in, out, ahead);
     if (way_ == kDots) return dots_.run(in, out, ahead);
 #endif
     if (channels_ > 4) return run_many_channels(in, out);

@@ -25,8 +25,9 @@ inline double mean_taps(const Axis& axis) {
   return weighted(axis) ? static_cast<double>(axis.taps->begin[axis.out_size]) / axis.out_size : 1;
 }
 
-// A tap of the horizontal pass takes about as long as this many of the vertical one (a permutation, an index).
-constexpr double kHorizontalCost = 2.0;
+// A tap of the horizontal pass takes about as long as this many of the vertical one (a permutation, an index), and where
+// a row shrinks beyond 2x, its taps lying apart, as this many.
+constexpr double kHorizontalCost = 2.0, kApartCost = 2.9;
 
 // Bytes that may be fetched into the first-level cache beside what is used there.
 constexpr int64_t kFetched = 12 << 10;
@@ -35,9 +36,11 @@ constexpr int64_t kFetched = 12 << 10;
 inline bool horizontal_first_is_cheaper(const Call& call) {
   if (!weighted(call.x) || !weighted(call.y)) return false;
   if (weighted(call.z)) return false;  // rows would be resampled again for every y: depth has no memory of planes
-  const double rows_in = call.y.in_size, rows_out = call.y.out_size;
+  const double rows_out = call.y.out_size;
+  const double rows_in = min<double>(call.y.in_size, rows_out * mean_taps(call.y));  // that are read at all
   const double in_length = call.x.in_size, out_length = call.x.out_size;
-  const double horizontal = kHorizontalCost * mean_taps(call.x) * out_length;
+  const double cost = in_length > 2 * out_length ? kApartCost : kHorizontalCost;
+  const double horizontal = cost * mean_taps(call.x) * out_length;
   const double first = rows_in * horizontal + rows_out * mean_taps(call.y) * out_length;
   const double last = rows_out * horizontal + rows_out * mean_taps(call.y) * in_length;
   return first < last;
@@ -67,7 +70,8 @@ class Worker {
     in_place_ = Prologue::kIdentity && source_dense_;
     // Rows that cannot be read where they lie are kept while they are summed; of a row that shrinks, less is kept after.
     const bool keeps_less = !in_place_ && out_length_ < in_length_ && !depth_;
-    horizontal_first_ = sums && map_ != nullptr && map_->weighted &&
+    const bool sums_all = map_ != nullptr && map_->sums_all && in_place_ && vertical_ && !depth_;
+    horizontal_first_ = sums && map_ != nullptr && map_->weighted && !sums_all &&
                         (!sampler_.any_order || keeps_less || horizontal_first_is_cheaper(call));
     if (!source_dense_) gathered_.resize(readable_length_);
     if (!Prologue::kIdentity || (source_dense_ && readable_length_ > in_length_)) loaded_.resize(readable_length_);

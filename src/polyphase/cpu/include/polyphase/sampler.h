@@ -26,6 +26,7 @@ class RowTables : public RowMap {
       }
     };
     if constexpr (Rows::kAnyOrder && Rows::kSums) {
+      sums_all = lanes_.sums_all();
       if (lanes_.sums_rows()) {
         run_sum = [](const RowMap* map, const void* const* rows, const void* packed, int taps, void* out,
                      const Ahead* ahead) {
