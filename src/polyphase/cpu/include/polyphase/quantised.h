@@ -120,7 +120,7 @@ class ByteWindows {
 
   void run(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
     if constexpr (Bytes::kMostWindows > 1) {
-      if (has_many()) return with_constant<1, 2>(all_pairs_, [&](auto pairs) { run_blocks<pairs, true>(in, out, ahead); });
+      if (has_many()) return with_constant<1, 1>(all_pairs_, [&](auto pairs) { run_blocks<pairs, true>(in, out, ahead); });
     }
     with_constant<1, 4>(all_pairs_, [&](auto pairs) { run_blocks<pairs, false>(in, out, nullptr); });
   }
