@@ -282,7 +282,7 @@ class FloatLanes {
   };
 
   template <int kTaps, int kRows>
-  POLYPHASE_ROW_LOOP void run_sums(Summands summands, T* out, const Ahead* ahead) const {
+  POLYPHASE_ROW_LOOP void run_sums(const Summands& summands, T* out, const Ahead* ahead) const {
     const int64_t full = out_length_ / V::kLanes;
     constexpr int64_t kBlocksPerStep = 4;
     Fetching fetching(ahead, full / kBlocksPerStep + 1);

@@ -251,7 +251,7 @@ class Worker {
   };
 
   // A weighted sum of rows.
-  POLYPHASE_ROW_LOOP const T* sum(const Axis& axis, int64_t i, RowCache<T>& cache, T* out, Summands rows) {
+  POLYPHASE_ROW_LOOP const T* sum(const Axis& axis, int64_t i, RowCache<T>& cache, T* out, const Summands& rows) {
     const Taps& taps = *axis.taps;
     const int begin = taps.begin[i], count = taps.begin[i + 1] - begin;
     const bool cached = cache.slots() > 0;
