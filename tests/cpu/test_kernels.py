@@ -212,14 +212,18 @@ def test_widths_moved(instruction_set: str, dtype: torch.dtype) -> None:
             assert_channels_right(whole, maps_of((), MOVES[number % len(MOVES)](after)), some_channels(number))
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-@pytest.mark.parametrize("width", [341, 700, 1024, 1500])
+@pytest.mark.parametrize("dtype", MOVED)
+@pytest.mark.parametrize("width", [341, 700, 1500])
 def test_long_rows_moved_in_several_ways(instruction_set: str, width: int, dtype: torch.dtype) -> None:
     """Parts of a row are copied, others picked, and rows come in fours: here they are 1, 3, 4, 5 and 9."""
     moves: list[tuple[Step, ...]] = [
         (Pad(9, 70, "reflect"),),
         (Flip(), Pad(5, 6, "circular")),
         (Nearest(width - 1),),
+        (Nearest(width * 2 // 3),),
+        (Nearest(width * 2 // 5), Flip()),
+        (Nearest(width // 3 - 1),),
+        (Nearest(width // 9),),
         (Nearest(width + 1), Pad(100, 0, "replicate")),
         (Pad(130, 130, "reflect"), Nearest(2 * width)),
     ]

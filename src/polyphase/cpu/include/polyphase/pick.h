@@ -71,8 +71,9 @@ class PickLanes {
   }
 
  private:
-  // kWords: a wide window whose pixels are whole 32 bit words, of which picking takes a third of the time.
-  enum Kind : int32_t { kCopy, kTurned, kEach, kWindow, kWideWindow, kWords };
+  // kWords: a wide window whose pixels are whole 32 bit words, of which picking takes a third of the time. kFar...: two
+  // wide windows.
+  enum Kind : int32_t { kCopy, kTurned, kEach, kWindow, kWideWindow, kFarWindow, kWords, kFarWords };
   struct Run {
     Kind kind;
     int64_t count;  // kCopy, kTurned: bytes, kEach: pixels, else blocks
@@ -102,9 +103,23 @@ class PickLanes {
       return _mm512_permutex2var_epi8(load(in), table, load(in + 64));
     }
   };
+  struct FarWindow : WideWindow {
+    static constexpr int kBytes = 256;
+    static Register pick(const uint8_t* in, Register table) {
+      const __mmask64 from_far = _mm512_movepi8_mask(table);  // places from 128 on
+      return _mm512_mask_blend_epi8(from_far, WideWindow::pick(in, table), WideWindow::pick(in + 128, table));
+    }
+  };
   struct Words : WideWindow {
     static Register pick(const uint8_t* in, Register table) {
       return _mm512_permutex2var_epi32(load(in), table, load(in + 64));
+    }
+  };
+  struct FarWords : Words {
+    static constexpr int kBytes = 256;
+    static Register pick(const uint8_t* in, Register table) {
+      const __mmask16 from_far = _mm512_test_epi32_mask(table, _mm512_set1_epi32(32));
+      return _mm512_mask_blend_epi32(from_far, Words::pick(in, table), Words::pick(in + 128, table));
     }
   };
 #elif defined(__AVX2__)
@@ -121,6 +136,7 @@ class PickLanes {
     static Register pick(const uint8_t* in, Register table) { return _mm_shuffle_epi8(load(in), table); }
   };
   using WideWindow = Window;
+  using FarWindow = Window;
   struct Words {
     static constexpr int kRegister = 32, kBytes = 64;
     using Register = __m256i;
@@ -134,12 +150,15 @@ class PickLanes {
       return _mm256_castps_si256(_mm256_blendv_ps(low, high, from_high));
     }
   };
+  using FarWords = Words;
 #else
   struct Window {
     static constexpr int kRegister = 0, kBytes = 0;
   };
   using WideWindow = Window;
+  using FarWindow = Window;
   using Words = Window;
+  using FarWords = Window;
 #endif
 
 #if defined(POLYPHASE_BYTE_SHUFFLES)
@@ -204,7 +223,9 @@ class PickLanes {
         break;
       case kWindow: one_table_ ? pick<Window, true>(run, rows) : pick<Window>(run, rows); break;
       case kWideWindow: pick<WideWindow>(run, rows); break;
+      case kFarWindow: pick<FarWindow>(run, rows); break;
       case kWords: pick<Words>(run, rows); break;
+      case kFarWords: pick<FarWords>(run, rows); break;
     }
   }
 
@@ -226,7 +247,7 @@ class PickLanes {
     }
     int64_t stop = x;
     while (stop < end && pixels_[stop] >= 0 && (stop == x || neighbours(stop) * pixel_ < kLongCopy)) ++stop;
-    for (const Kind kind : {kWindow, kWords, kWideWindow}) {
+    for (const Kind kind : kWays) {
       if (fits_all(kind, x, stop)) return add_blocks(kind, x, stop);
     }
     while (x < stop) x = add_block(x, stop);
@@ -270,7 +291,7 @@ class PickLanes {
 
   // As many pixels from x on as one register takes, or one alone.
   int64_t add_block(int64_t x, int64_t stop) {
-    for (const Kind kind : {kWindow, kWords, kWideWindow}) {
+    for (const Kind kind : kWays) {
       const int64_t count = min(most_pixels(kind), stop - x);
       if (count > 1 && fits(x, count, window_bytes(kind))) return add_window(kind, x, count);
     }
@@ -279,14 +300,18 @@ class PickLanes {
     return x + each;
   }
 
+  static constexpr Kind kWays[] = {kWindow, kWords, kWideWindow, kFarWords, kFarWindow};  // the quickest first
+  static constexpr bool of_words(Kind kind) { return kind >= kWords; }
+
   // Of a block.
   int64_t most_pixels(Kind kind) const {
-    if (kind != kWords) return Window::kRegister / pixel_;
+    if (!of_words(kind)) return Window::kRegister / pixel_;
     return pixel_ % 4 == 0 ? Words::kRegister / pixel_ : 0;
   }
 
   static int64_t window_bytes(Kind kind) {
-    return kind == kWords ? Words::kBytes : kind == kWindow ? Window::kBytes : WideWindow::kBytes;
+    if (of_words(kind)) return kind == kWords ? Words::kBytes : FarWords::kBytes;
+    return kind == kWindow ? Window::kBytes : kind == kWideWindow ? WideWindow::kBytes : FarWindow::kBytes;
   }
 
   // Whether some pixels from x on lie within a window of so many bytes.
@@ -310,7 +335,7 @@ class PickLanes {
     for (int64_t p = 0; p < count; ++p) {
       for (int64_t b = 0; b < pixel_; ++b) {
         const int64_t from = pixels_[x + p] * pixel_ + b - base, to = p * pixel_ + b;
-        if (kind != kWords) {
+        if (!of_words(kind)) {
           tables_[table + to] = static_cast<uint8_t>(from);
         } else if (b % 4 == 0) {  // indices of words, as 32 bit numbers
           tables_[table + to] = static_cast<uint8_t>(from / 4);
