@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -328,3 +329,19 @@ def test_pixels_that_do_not_lie_side_by_side(dtype: torch.dtype) -> None:
         for dims in ((-1,), (-2,)):
             assert torch.equal(P.flip(picture, dims), picture.flip(dims))
         assert torch.equal(P.pad(picture, (1, 2, 3, 4)), F.pad(picture, (1, 2, 3, 4)))
+
+
+def test_pads_that_are_like_the_one_before() -> None:
+    """What is remembered of the latest call must not be taken for another."""
+    whole = torch.rand(1, 2, 5, 6)
+    values = (0.0, -0.0, 0, 1, True, None, 2.5, 2.5)
+    for value, amounts in itertools.product(values, ((1, 2, 3, 1), (1, 2), [1, 2, 3, 1])):
+        for picture in (whole, whole, whole.double(), whole.mT, whole.clone().requires_grad_()):
+            ours, eager = (function(picture, amounts, "constant", value) for function in (P.pad, F.pad))
+            assert (ours.dtype, ours.requires_grad) == (eager.dtype, eager.requires_grad)
+            torch.testing.assert_close(ours, eager, rtol=0, atol=0)
+            assert torch.equal(ours.signbit(), eager.signbit())
+    for amounts in ((1, 2), (True, 2)):  # they are equal
+        with pytest.raises(TypeError) if amounts[0] is True else nullcontext():
+            P.pad(whole, amounts)
+            P.pad(whole, amounts)

@@ -49,17 +49,37 @@ struct CacheLine {
   }
 };
 
+// Fewer bytes than a cache line, as two pieces that overlap.
+inline void copy_short(const uint8_t* in, uint8_t* out, int64_t bytes) {
+  const auto copy_ends = [=](auto piece) {
+    std::memcpy(&piece, in + bytes - sizeof(piece), sizeof(piece));
+    std::memcpy(out, in, sizeof(piece));
+    std::memcpy(out + bytes - sizeof(piece), &piece, sizeof(piece));
+  };
+  struct Half {
+    uint64_t words[4];
+  };
+  struct Quarter {
+    uint64_t words[2];
+  };
+  if (bytes >= 32) return copy_ends(Half());
+  if (bytes >= 16) return copy_ends(Quarter());
+  if (bytes >= 8) return copy_ends(uint64_t());
+  if (bytes >= 4) return copy_ends(uint32_t());
+  for (int64_t at = 0; at < bytes; ++at) out[at] = in[at];
+}
+
 // `bytes` of each row as they are. A call of memcpy for every row takes 1.05 to 1.3 times as long: it begins anew each
 // time, and fetches nothing of the next row.
 inline void copy_rows(const MovedRows& rows, int64_t bytes) {
+  if (bytes < kCacheLine) {
+    for (int64_t r = 0; r < rows.count; ++r) copy_short(rows.source(r), rows.target(r), bytes);
+    return;
+  }
   const bool far = rows.count * bytes > kNear;
   for (int64_t r = 0; r < rows.count; ++r) {
     const uint8_t* const in = rows.source(r);
     uint8_t* const out = rows.target(r);
-    if (bytes < kCacheLine) {
-      std::memcpy(out, in, static_cast<size_t>(bytes));
-      continue;
-    }
     const uint8_t* const next_in = rows.source(rows.after(r));
     const uint8_t* const next_out = rows.target(rows.after(r));
     for (int64_t at = 0; at + kCacheLine <= bytes; at += kCacheLine) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "polyphase/abi.h"
 #include "polyphase/ahead.h"
@@ -72,8 +73,8 @@ class PickLanes {
 
  private:
   // kWords: a wide window whose pixels are whole 32 bit words, of which picking takes a third of the time. kFar...: two
-  // wide windows.
-  enum Kind : int32_t { kCopy, kTurned, kEach, kWindow, kWideWindow, kFarWindow, kWords, kFarWords };
+  // wide windows. kShortRow: all of a row that is shorter than a window.
+  enum Kind : int32_t { kCopy, kTurned, kEach, kShortRow, kWindow, kWideWindow, kFarWindow, kWords, kFarWords };
   struct Run {
     Kind kind;
     int64_t count;  // kCopy, kTurned: bytes, kEach: pixels, else blocks
@@ -96,6 +97,13 @@ class PickLanes {
     static void store(uint8_t* out, Register v) { _mm512_storeu_si512(out, v); }
     static void store_first(uint8_t* out, int n, Register v) { Bytes::store_first(out, n, v); }
     static Register pick(const uint8_t* in, Register table) { return _mm512_permutexvar_epi8(table, load(in)); }
+  };
+  struct ShortRow : Window {
+    explicit ShortRow(int64_t bytes) : row(~uint64_t{0} >> (64 - bytes)) {}
+    Register pick(const uint8_t* in, Register table) const {
+      return _mm512_permutexvar_epi8(table, _mm512_maskz_loadu_epi8(row, in));
+    }
+    __mmask64 row;
   };
   struct WideWindow : Window {
     static constexpr int kBytes = 128;
@@ -135,6 +143,7 @@ class PickLanes {
     }
     static Register pick(const uint8_t* in, Register table) { return _mm_shuffle_epi8(load(in), table); }
   };
+  using ShortRow = Window;
   using WideWindow = Window;
   using FarWindow = Window;
   struct Words {
@@ -155,6 +164,7 @@ class PickLanes {
   struct Window {
     static constexpr int kRegister = 0, kBytes = 0;
   };
+  using ShortRow = Window;
   using WideWindow = Window;
   using FarWindow = Window;
   using Words = Window;
@@ -162,10 +172,20 @@ class PickLanes {
 #endif
 
 #if defined(POLYPHASE_BYTE_SHUFFLES)
+  template <class Way>
+  Way make() const {
+    if constexpr (std::is_constructible<Way, int64_t>::value) {
+      return Way(in_bytes_);
+    } else {
+      return Way();
+    }
+  }
+
   // kOneTable: of a flipped row, all blocks have the same. What a run says is read before anything is written: for all
   // the compiler knows, it is written over.
   template <class Way, bool kOneTable = false>
   POLYPHASE_ROW_LOOP void pick(const Run& run, const MovedRows& rows) const {
+    const Way way = make<Way>();
     const int64_t first_out = run.out, step = run.step, last_out = run.last_out, last = run.count - 1;
     const int last_bytes = static_cast<int>(run.last_bytes);
     const int32_t* const windows = windows_.data() + run.first;
@@ -180,7 +200,7 @@ class PickLanes {
       uint8_t* out = row + first_out;
       // Whole registers: what is too much, the next block writes over. It has a pixel at least, and so has room for it.
       const auto pick_block = [&](int64_t b, uint8_t* to) {
-        Way::store(to, Way::pick(in + windows[b], kOneTable ? only : Way::load(tables + b * kTable)));
+        Way::store(to, way.pick(in + windows[b], kOneTable ? only : Way::load(tables + b * kTable)));
       };
       int64_t b = 0;
       for (; b + kOfLine <= last; b += kOfLine, out += kOfLine * step) {
@@ -189,7 +209,7 @@ class PickLanes {
         repeat<kOfLine>([&](auto i) { pick_block(b + i, out + i * step); });
       }
       for (; b < last; ++b, out += step) pick_block(b, out);
-      const auto picked = Way::pick(in + windows[last], kOneTable ? only : Way::load(tables + last * kTable));
+      const auto picked = way.pick(in + windows[last], kOneTable ? only : Way::load(tables + last * kTable));
       if (last_bytes == Way::kRegister) {
         Way::store(row + last_out, picked);
       } else {
@@ -222,6 +242,7 @@ class PickLanes {
         }
         break;
       case kWindow: one_table_ ? pick<Window, true>(run, rows) : pick<Window>(run, rows); break;
+      case kShortRow: pick<ShortRow>(run, rows); break;
       case kWideWindow: pick<WideWindow>(run, rows); break;
       case kFarWindow: pick<FarWindow>(run, rows); break;
       case kWords: pick<Words>(run, rows); break;
@@ -237,7 +258,7 @@ class PickLanes {
     const int64_t end = pixels_.size();
     if (pixels_[x] < 0) return x + 1;
     const int64_t copied = neighbours(x);
-    if (copied * pixel_ >= kLongCopy || copied == end - x) {
+    if (copied * pixel_ >= kLongCopy || x + copied == end || pixels_[x + copied] < 0) {
       runs_.push_back({kCopy, copied * pixel_, pixels_[x] * pixel_, x * pixel_, (x + copied) * pixel_, 0, 0, 0});
       return x + copied;
     }
@@ -300,7 +321,8 @@ class PickLanes {
     return x + each;
   }
 
-  static constexpr Kind kWays[] = {kWindow, kWords, kWideWindow, kFarWords, kFarWindow};  // the quickest first
+  static constexpr Kind kWays[] = {kShortRow, kWindow, kWords, kWideWindow, kFarWords, kFarWindow};  // the quickest first
+  static constexpr bool kMasks = !std::is_same<ShortRow, Window>::value;
   static constexpr bool of_words(Kind kind) { return kind >= kWords; }
 
   // Of a block.
@@ -309,8 +331,9 @@ class PickLanes {
     return pixel_ % 4 == 0 ? Words::kRegister / pixel_ : 0;
   }
 
-  static int64_t window_bytes(Kind kind) {
+  int64_t window_bytes(Kind kind) const {
     if (of_words(kind)) return kind == kWords ? Words::kBytes : FarWords::kBytes;
+    if (kind == kShortRow) return in_bytes_ < Window::kBytes && kMasks ? in_bytes_ : INT64_MAX;
     return kind == kWindow ? Window::kBytes : kind == kWideWindow ? WideWindow::kBytes : FarWindow::kBytes;
   }
 

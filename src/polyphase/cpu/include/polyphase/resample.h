@@ -155,19 +155,50 @@ class Worker {
 
   bool moves_only() const {
     return kPlain && !vertical_ && !depth_ && in_place_ && target_dense_ && readable_length_ == in_length_ &&
-           border_ == 0 && call_.z.out_size == 1 && call_.z.taps == nullptr &&
-           (call_.y.taps == nullptr || call_.y.taps->border == nullptr) && (map_ == nullptr || map_->border_count == 0);
+           call_.z.out_size == 1 && call_.z.taps == nullptr;
   }
 
-  // row() for what is only read and written in place: small images are many short rows.
+  // row() for what is only read and written in place: small images are many short rows. Those that are the same border,
+  // or none, together.
   void move_rows(int64_t begin, int64_t end) {
     const Axis& y = call_.y;
-    const MovedRows all = {
-        reinterpret_cast<const uint8_t*>(in_), y.in_stride * kSize, y.taps == nullptr ? nullptr : y.taps->index,
-        reinterpret_cast<uint8_t*>(out_), y.out_stride * kSize, end};  // no borders: a tap each
-    const MovedRows rows = all.from(begin, end - begin);
-    if (map_ != nullptr) return map_->run_rows(map_, rows);
-    copy_rows(rows, out_length_ * kSize);
+    while (begin < end) {
+      const int32_t border = max(border_, border_of(y, begin));
+      int64_t stop = begin + 1;
+      while (stop < end && max(border_, border_of(y, stop)) == border) ++stop;
+      MovedRows rows = {reinterpret_cast<const uint8_t*>(in_), y.in_stride * kSize, nullptr,
+                        reinterpret_cast<uint8_t*>(out_ + begin * y.out_stride), y.out_stride * kSize, stop - begin};
+      if (border == 0) {
+        if (y.taps != nullptr) rows.list = y.taps->index + y.taps->begin[begin];  // a tap each
+        if (y.taps == nullptr) rows.in += begin * rows.in_stride;
+        map_ != nullptr ? map_->run_rows(map_, rows) : copy_rows(rows, out_length_ * kSize);
+      }
+      fill_borders(border, rows);
+      begin = stop;
+    }
+  }
+
+  // put_borders for rows.
+  void fill_borders(int32_t of_rows, const MovedRows& rows) {
+    if (of_rows > 0) fill_border(of_rows, 0, call_.x.out_size, rows);
+    for (int64_t b = 0; map_ != nullptr && b < map_->border_count; ++b) {
+      const BorderRun& run = map_->borders[b];
+      if (run.number > of_rows) fill_border(run.number, run.begin, run.end, rows);
+    }
+  }
+
+  void fill_border(int32_t number, int64_t begin, int64_t end, MovedRows rows) {
+    const int64_t pixel = call_.channels * kSize;
+    if (filled_with_ != number) {
+      filled_.resize(call_.x.out_size * pixel);
+      put_border(number, 0, call_.x.out_size, filled_.data(), kSize, number >= call_.first_stored);
+      filled_with_ = number;
+    }
+    rows.in = filled_.data();
+    rows.in_stride = 0;
+    rows.list = nullptr;
+    rows.out += begin * pixel;
+    copy_rows(rows, (end - begin) * pixel);
   }
 
   void row(int64_t y, int64_t z) {
@@ -457,6 +488,7 @@ class Worker {
   const S* in_ = nullptr;
   O* out_ = nullptr;
   int32_t border_ = 0;
+  int32_t filled_with_ = 0;  // the border that `filled_` is a row of
   int64_t depth_y_ = -1;  // vertical_rows_ are of this y
   int64_t tensor_offsets_[kMaxOperands] = {};
   RowOperands row_operands_ = {};
@@ -471,6 +503,7 @@ class Worker {
   Buffer<O> stored_;
   Buffer<const void*> pointers_;
   Buffer<uint64_t> weights_;  // as the sampler packs them
+  Buffer<uint8_t> filled_;
   Buffer<uint8_t> expanded_[kMaxOperands], tensor_rows_[kMaxOperands];
   Buffer<float> reciprocals_[kMaxOperands];
 };
