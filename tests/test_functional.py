@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -345,3 +346,14 @@ def test_pads_that_are_like_the_one_before() -> None:
         with pytest.raises(TypeError) if amounts[0] is True else nullcontext():
             P.pad(whole, amounts)
             P.pad(whole, amounts)
+
+
+@pytest.mark.parametrize("wrong", [np.array([1, 1]), torch.tensor([1, 1]), (True, 1), (1.0, 1)], ids=repr)
+@pytest.mark.parametrize("function", [P.interpolate, P.pad, P.flip])
+def test_what_only_looks_like_the_call_before(function: Callable[..., Tensor], wrong: Any) -> None:
+    """Arrays and numbers of other types may equal, or fail to compare with, the integers that were remembered."""
+    right = (1, 2) if function is P.flip else (1, 1)
+    for _ in range(3):
+        function(torch.rand(1, 2, 4, 4), right)
+    with pytest.raises(TypeError, match="integer"):
+        function(torch.rand(1, 2, 4, 4), wrong)

@@ -47,7 +47,7 @@ def interpolate(
     given = (size, mode, align_corners, antialias)
     known, fits, latest = _latest_interpolate
     to_size = not is_dynamo_compiling() and scale_factor is None and not recompute_scale_factor
-    if to_size and given == known and (size is known[0] or _are_integers(size)) and fits(input):
+    if to_size and (size is known[0] or _are_integers(size)) and given == known and fits(input):
         return latest(input)
     if is_plain(input):
         if to_size and _are_integers(size):
@@ -93,7 +93,7 @@ def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
     """Reverse the order of the elements along dimensions; as `torch.flip`."""
     global _latest_flip
     latest = _latest_flip
-    if not is_dynamo_compiling() and dims == latest.given and _are_integers(dims) and latest.fits(input):
+    if not is_dynamo_compiling() and _are_integers(dims) and dims == latest.given and latest.fits(input):
         return latest.call(input)
     if is_plain(input):
         if _are_integers(dims):
@@ -119,9 +119,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     known, fits, latest = _latest_pad
     if (
         not is_dynamo_compiling()
+        and (pad is known[0] or _are_integers(pad))
         and (pad, mode) == known[:2]
         and value is known[2]  # 0.0 == -0.0 == 0
-        and (pad is known[0] or _are_integers(pad))
         and fits(input)
     ):
         return latest(input)
@@ -247,7 +247,8 @@ def affine_sample(
 
 
 def _are_integers(values: Any) -> bool:
-    """Whether a size, or several, can key a cache: 2.0, True and a tensor equal what they are not."""
+    """Whether a size, or several, can key a cache, and be compared: 2.0, True and a tensor equal what they are not, and
+    whether an array does cannot be told."""
     if type(values) is not tuple:
         return type(values) is int
     for value in values:  # noqa: SIM110 a generator takes three times as long

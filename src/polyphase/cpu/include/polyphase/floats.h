@@ -104,8 +104,7 @@ class FloatLanes {
   }
 
   // `run` of the `vertical` sum of rows. The same bits, but the sum is never in memory.
-  void run_sum([[maybe_unused]] const T* const* rows, [[maybe_unused]] const T* weights, [[maybe_unused]] int count,
-               [[maybe_unused]] T* out, [[maybe_unused]] const Ahead* ahead) const {
+  void run_sum(const T* const* rows, const T* weights, int count, T* out, [[maybe_unused]] const Ahead* ahead) const {
     if (channels_ >= V::kLanes) return run_sums_of_many_channels({rows, weights, count}, out);
     if constexpr (V::kPicks) {
       if (all_taps_ == 2 && count == 2) return run_sums<2, 2>({rows, weights, count}, out, ahead);

@@ -175,10 +175,13 @@ class ByteWindows {
 #pragma GCC unroll 4
     for (int k = 0; k < pairs; ++k) {
       const uint8_t* from = in + k * read.step;
-      const Bytes::Register pairs_of_taps =
-          kMany ? Bytes::shuffle_pairs(from + block.bases[0], read.windows, shuffle, read.from + b * read.windows)
-                : Bytes::shuffle_pairs(Bytes::windows(from, block.bases), shuffle);
-      total = Bytes::dot(total, pairs_of_taps, Bytes::load(weights + k * 2 * Bytes::kSums));
+      Bytes::Register values;
+      if constexpr (kMany) {
+        values = Bytes::shuffle_pairs(from + block.bases[0], read.windows, shuffle, read.from + b * read.windows);
+      } else {
+        values = Bytes::shuffle_pairs(Bytes::windows(from, block.bases), shuffle);
+      }
+      total = Bytes::dot(total, values, Bytes::load(weights + k * 2 * Bytes::kSums));
     }
     return Bytes::shift_right(total, read.bits);
   }
