@@ -109,6 +109,8 @@ struct Bytes {
   static constexpr uint8_t kNone = 0x80;
   static Register shuffle(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }
   static Register shuffle_pairs(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }
+  // Named where there may be several windows, never called: here there is one.
+  static Register shuffle_pairs(const uint8_t*, int, Register table, const uint64_t*) { return table; }
   static Register dot(Register sum, Register values, Register weights) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(values, weights));
   }
