@@ -7,8 +7,8 @@
 
 #include "polyphase/abi.h"
 #include "polyphase/geometry.h"
-#include "polyphase/minmax.h"
 #include "polyphase/python_api.h"
+#include "polyphase/standard.h"
 #include "polyphase/table_cache.h"
 #include "polyphase/threads.h"
 

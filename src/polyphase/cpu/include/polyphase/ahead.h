@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "polyphase/abi.h"
+
 namespace polyphase {
 
 constexpr int64_t kCacheLine = 64;  // bytes
@@ -30,7 +32,7 @@ inline void fetch_target(const void* out) { __builtin_prefetch(static_cast<const
 // All rows in so many steps, some cache lines in each.
 class Fetching {
  public:
-  Fetching(const Ahead* rows, int64_t steps) {
+  POLYPHASE_ROW_LOOP Fetching(const Ahead* rows, int64_t steps) {
     if (rows == nullptr || rows->count == 0 || rows->stride > 2 * rows->row_bytes) return;
     next_ = rows->first;  // and what lies between rows
     end_ = rows->first + (rows->count - 1) * rows->stride + rows->row_bytes;
@@ -39,11 +41,16 @@ class Fetching {
   }
 
   void step() {
-    const uint8_t* const stop = end_ - next_ < step_ ? end_ : next_ + step_;
-    for (; next_ < stop; next_ += kCacheLine) __builtin_prefetch(next_);
+    if (next_ != end_) fetch();
   }
 
  private:
+  POLYPHASE_ROW_LOOP void fetch() {
+    const uint8_t* const stop = end_ - next_ < step_ ? end_ : next_ + step_;
+    for (const uint8_t* line = next_; line < stop; line += kCacheLine) __builtin_prefetch(line);
+    next_ = stop;
+  }
+
   const uint8_t* next_ = nullptr;
   const uint8_t* end_ = nullptr;
   int64_t step_ = 0;  // bytes

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <new>
-#include <type_traits>
-#include <utility>
+
+#include "polyphase/standard.h"
 
 namespace polyphase {
 
@@ -15,13 +14,13 @@ namespace polyphase {
 constexpr int64_t kAlignment = 64;
 
 __attribute__((noinline)) inline void deallocate(void* data) {
-  if (data != nullptr) std::free(static_cast<void**>(data)[-1]);
+  if (data != nullptr) __builtin_free(static_cast<void**>(data)[-1]);
 }
 
 // Makes room for `bytes` in all, new ones zero.
 __attribute__((noinline)) inline void* reallocate(void* data, int64_t* capacity, int64_t bytes) {
   const int64_t larger = ((bytes > 2 * *capacity ? bytes : 2 * *capacity) + kAlignment - 1) / kAlignment * kAlignment;
-  auto* allocated = static_cast<uint8_t*>(std::malloc(static_cast<size_t>(larger + kAlignment)));
+  auto* allocated = static_cast<uint8_t*>(__builtin_malloc(static_cast<size_t>(larger + kAlignment)));
   if (allocated == nullptr) throw std::bad_alloc();
   uint8_t* moved = allocated + kAlignment - reinterpret_cast<uintptr_t>(allocated) % kAlignment;
   reinterpret_cast<void**>(moved)[-1] = allocated;
@@ -34,7 +33,7 @@ __attribute__((noinline)) inline void* reallocate(void* data, int64_t* capacity,
 
 template <class T>
 class Buffer {
-  static_assert(std::is_trivially_copyable<T>::value, "elements are moved by memcpy");
+  static_assert(__is_trivially_copyable(T), "elements are moved by memcpy");
 
  public:
   Buffer() = default;
@@ -43,9 +42,9 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   Buffer& operator=(Buffer&& other) {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(capacity_, other.capacity_);
+    swap(data_, other.data_);
+    swap(size_, other.size_);
+    swap(capacity_, other.capacity_);
     return *this;
   }
   ~Buffer() { deallocate(data_); }

@@ -8,7 +8,7 @@
 #include "polyphase/ahead.h"
 #include "polyphase/buffer.h"
 #include "polyphase/bytes.h"
-#include "polyphase/minmax.h"
+#include "polyphase/standard.h"
 #include "polyphase/unroll.h"
 
 #if defined(POLYPHASE_BYTE_VECTORS)
@@ -33,7 +33,7 @@ struct Dots {
   static constexpr int kPlaneTaps = 16, kPixelTaps = 8;    // of a chunk
   static constexpr int kPlaneChunk = 64, kPixelChunk = 16;  // bytes of its weights
   static constexpr int kPixelLoad = 32;                     // bytes that are read for it
-  static constexpr int kLeastUnrolled = 2, kUnrolled = 3;   // so many chunks, of RGB pixels
+  static constexpr int kLeastUnrolled = 2, kUnrolled = 3;   // so many chunks, of pixels
 
   POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
     Register total = _mm512_setzero_si512();
@@ -53,10 +53,11 @@ struct Dots {
     }
   }
   // The pixels of kPixels outputs, or of the first n.
-  template <int kChannels, int kChunks>
-  POLYPHASE_BLOCK static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks, int precision,
-                     const Tables& tables, uint8_t* out, int64_t n) {
+  template <int kChunks>
+  POLYPHASE_BLOCK static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks,
+                                     int channels, int precision, const Tables& tables, uint8_t* out, int64_t n) {
     const int chunks = kChunks == 0 ? any_chunks : kChunks;
+    const int64_t step = kPixelTaps * channels;
     const Register by_channel = _mm512_loadu_si512(tables.shuffle);
     const Register half = _mm512_maskz_set1_epi32(0x1111, 1 << (precision - 1));  // in one of the four lanes to be added
     const Register bits = Bytes::broadcast(precision);
@@ -65,12 +66,12 @@ struct Dots {
       Register r[4];
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j, weights += chunks * kPixelChunk) {
-        r[j] = pixel_sum<kChannels>(in + starts[4 * i + j], weights, chunks, by_channel, half);
+        r[j] = pixel_sum(in + starts[4 * i + j], step, weights, chunks, by_channel, half);
       }
       sums[i] = Bytes::shift_right(added(r), bits);
     }
     const Register planes = _mm512_packus_epi16(_mm512_packs_epi32(sums[0], sums[1]), _mm512_packs_epi32(sums[2], sums[3]));
-    Bytes::store_first(out, static_cast<int>(n * kChannels),
+    Bytes::store_first(out, static_cast<int>(n) * channels,
                        _mm512_permutexvar_epi8(_mm512_loadu_si512(tables.interleave), planes));
   }
   // Channel after channel, 16 outputs each, to channels side by side.
@@ -91,10 +92,11 @@ struct Dots {
   }
 
  private:
-  template <int kChannels>
-  POLYPHASE_BLOCK static Register pixel_sum(const uint8_t* in, const uint8_t* weights, int chunks, Register by_channel, Register total) {
+  // step: bytes from a chunk's pixels to the next one's.
+  POLYPHASE_BLOCK static Register pixel_sum(const uint8_t* in, int64_t step, const uint8_t* weights, int chunks,
+                                            Register by_channel, Register total) {
 #pragma GCC unroll 3
-    for (int g = 0; g < chunks; ++g, in += kPixelTaps * kChannels, weights += kPixelChunk) {
+    for (int g = 0; g < chunks; ++g, in += step, weights += kPixelChunk) {
       const __m256i window = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in));
       const Register v = Bytes::shuffle_pairs(_mm512_castsi256_si512(window), by_channel);
       total = _mm512_dpwssd_epi32(total, v, _mm512_broadcast_i32x4(load16(weights)));
@@ -143,16 +145,17 @@ struct Dots {
       }
     }
   }
-  template <int kChannels, int kChunks>
-  POLYPHASE_BLOCK static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks, int precision,
-                     const Tables& tables, uint8_t* out, int64_t n) {
+  template <int kChunks>
+  POLYPHASE_BLOCK static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks,
+                                     int channels, int precision, const Tables& tables, uint8_t* out, int64_t n) {
     const int chunks = kChunks == 0 ? any_chunks : kChunks;
+    const int64_t step = kPixelTaps * channels;
     const Register by_channel = Bytes::load(tables.shuffle);
     const Register half = _mm256_set1_epi32(1 << (precision - 1));
     Register r[4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j, weights += chunks * kPixelChunk) {
-      r[j] = pixel_sum<kChannels>(in + starts[j], weights, chunks, by_channel);
+      r[j] = pixel_sum(in + starts[j], step, weights, chunks, by_channel);
     }
     // The two halves of a sum are added; outputs 0 and 2 end up in the low halves, 1 and 3 in the high ones.
     const Register low = _mm256_add_epi32(_mm256_permute2x128_si256(r[0], r[1], 0x20), _mm256_permute2x128_si256(r[0], r[1], 0x31));
@@ -161,7 +164,7 @@ struct Dots {
     const Register words = _mm256_packs_epi32(Bytes::shift_right(_mm256_add_epi32(low, half), bits),
                                               Bytes::shift_right(_mm256_add_epi32(high, half), bits));
     const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    store(out, n * kChannels, _mm_shuffle_epi8(bytes, load16(tables.interleave)));
+    store(out, n * channels, _mm_shuffle_epi8(bytes, load16(tables.interleave)));
   }
   // Outputs lie in the order 0, 2, 1, 3, four bytes each.
   static uint8_t interleaved(int output, int channel) {
@@ -184,11 +187,11 @@ struct Dots {
   }
 
  private:
-  template <int kChannels>
-  POLYPHASE_BLOCK static Register pixel_sum(const uint8_t* in, const uint8_t* weights, int chunks, Register by_channel) {
+  POLYPHASE_BLOCK static Register pixel_sum(const uint8_t* in, int64_t step, const uint8_t* weights, int chunks,
+                                            Register by_channel) {
     Register total = _mm256_setzero_si256();
 #pragma GCC unroll 5
-    for (int g = 0; g < chunks; ++g, in += kPixelTaps * kChannels, weights += kPixelChunk) {
+    for (int g = 0; g < chunks; ++g, in += step, weights += kPixelChunk) {
       const Register v = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16(in)), by_channel);
       total = _mm256_add_epi32(total, _mm256_madd_epi16(v, Bytes::load(weights)));
     }
@@ -230,20 +233,22 @@ struct Dots {
   static void fill_shuffle(int, uint8_t*) {}
   static uint8_t interleaved(int, int) { return 0; }
 
-  template <int kChannels, int kChunks>
-  POLYPHASE_BLOCK static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks, int precision,
-                     const Tables&, uint8_t* out, int64_t n) {
+  template <int kChunks>
+  POLYPHASE_BLOCK static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks,
+                                     int channels, int precision, const Tables&, uint8_t* out, int64_t n) {
     const int chunks = kChunks == 0 ? any_chunks : kChunks;
-    const int64_t stride = static_cast<int64_t>(chunks) * kPixelChunk;
+    const int64_t stride = static_cast<int64_t>(chunks) * kPixelChunk, pixel = channels;
     const Register half = Bytes::broadcast(1 << (precision - 1)), bits = Bytes::broadcast(precision);
-    const Register p = pixel_sum<kChannels>(in + starts[0], weights, chunks, half);
-    const Register q = pixel_sum<kChannels>(in + starts[1], weights + stride, chunks, half);
-    const Register r = pixel_sum<kChannels>(in + starts[2], weights + 2 * stride, chunks, half);
-    const Register s = pixel_sum<kChannels>(in + starts[3], weights + 3 * stride, chunks, half);
+    const Register p = pixel_sum(in + starts[0], pixel, weights, chunks, half);
+    const Register q = pixel_sum(in + starts[1], pixel, weights + stride, chunks, half);
+    const Register r = pixel_sum(in + starts[2], pixel, weights + 2 * stride, chunks, half);
+    const Register s = pixel_sum(in + starts[3], pixel, weights + 3 * stride, chunks, half);
     uint8_t buffer[16];  // four bytes for each of four outputs
     Bytes::store(buffer, Bytes::pack(Bytes::shift_right(p, bits), Bytes::shift_right(q, bits),
                                      Bytes::shift_right(r, bits), Bytes::shift_right(s, bits)));
-    for (int64_t i = 0; i < n; ++i) std::memcpy(out + i * kChannels, buffer + 4 * i, kChannels);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int c = 0; c < channels; ++c) *out++ = buffer[4 * i + c];
+    }
   }
 
   static Register finish_plane(const Register* r, int precision) {
@@ -264,10 +269,11 @@ struct Dots {
     return _mm_cvtsi32_si128(bytes);
   }
 
-  template <int kChannels>
-  POLYPHASE_BLOCK static Register pixel_sum(const uint8_t* in, const uint8_t* weights, int chunks, Register total) {
-    for (int g = 0; g < chunks; ++g, in += kPixelTaps * kChannels, weights += kPixelChunk) {
-      const Register both = Bytes::interleave_low(load4(in), load4(in + kChannels));
+  // pixel: its bytes.
+  POLYPHASE_BLOCK static Register pixel_sum(const uint8_t* in, int64_t pixel, const uint8_t* weights, int chunks,
+                                            Register total) {
+    for (int g = 0; g < chunks; ++g, in += kPixelTaps * pixel, weights += kPixelChunk) {
+      const Register both = Bytes::interleave_low(load4(in), load4(in + pixel));
       total = Bytes::dot(total, Bytes::interleave_low(both, _mm_setzero_si128()), load16(weights));
     }
     return total;
@@ -306,14 +312,9 @@ class ByteDots {
   size_t bytes() const { return starts_.bytes() + extents_.bytes() + weights_.bytes(); }
 
   POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
-    switch (channels_) {
-      case 1: return with_constant<1, 2>(chunks_, [&](auto chunks) { run_plane<chunks>(in, out, ahead); });
-      case 2: return run_pixels<2, 0>(in, out, ahead);
-      case 3:
-        return with_constant<Dots::kLeastUnrolled, Dots::kUnrolled>(
-            chunks_, [&](auto chunks) { run_pixels<3, chunks>(in, out, ahead); });
-      default: return run_pixels<4, 0>(in, out, ahead);
-    }
+    if (channels_ == 1) return with_constant<1, 2>(chunks_, [&](auto chunks) { run_plane<chunks>(in, out, ahead); });
+    with_constant<Dots::kLeastUnrolled, Dots::kUnrolled>(chunks_,
+                                                         [&](auto chunks) { run_pixels<chunks>(in, out, ahead); });
   }
 
  private:
@@ -361,9 +362,10 @@ class ByteDots {
     const int64_t stride = static_cast<int64_t>(chunks) * Dots::kPlaneChunk;
     const int32_t* starts = starts_.data();
     const uint8_t* weights = weights_.data();
-    Fetching fetching(ahead, out_size_ / kFinished + 1);
+    constexpr int64_t kStep = 4 * kFinished;
+    Fetching fetching(ahead, out_size_ / kStep + 1);
     for (int64_t x = 0; x < out_size_; x += kFinished) {
-      fetching.step();
+      if (x % kStep == 0) fetching.step();
       Dots::Register r[4];
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j, starts += Dots::kPlaneOutputs, weights += stride) {
@@ -373,23 +375,23 @@ class ByteDots {
     }
   }
 
-  template <int kChannels, int kChunks>
+  template <int kChunks>
   void run_pixels(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
     const int64_t stride = static_cast<int64_t>(chunks_) * Dots::kPixelChunk;
-    const int64_t reach = (chunks_ - 1) * Dots::kPixelTaps * kChannels + Dots::kPixelLoad;
+    const int64_t reach = (chunks_ - 1) * Dots::kPixelTaps * channels_ + Dots::kPixelLoad;
     Fetching fetching(ahead, out_size_ / Dots::kPixels + 1);
     for (int64_t x = 0; x < out_size_; x += Dots::kPixels) {
       fetching.step();
       const int64_t n = min<int64_t>(Dots::kPixels, out_size_ - x);
       const Extent& extent = extents_[x / Dots::kPixels];
       const uint8_t* from = extent.last + reach > in_length_ ? padded_end(in, extent.first, reach) : in;
-      Dots::pixels<kChannels, kChunks>(from, starts_.data() + x, weights_.data() + x * stride, chunks_, precision_,
-                                       tables_, out + x * kChannels, n);
+      Dots::pixels<kChunks>(from, starts_.data() + x, weights_.data() + x * stride, chunks_, channels_, precision_,
+                            tables_, out + x * channels_, n);
     }
   }
 
   // The row from `first` on where there is room to read beyond its end; as an address of the row's beginning.
-  const uint8_t* padded_end(const uint8_t* in, int64_t first, int64_t reach) const {
+  POLYPHASE_ROW_LOOP const uint8_t* padded_end(const uint8_t* in, int64_t first, int64_t reach) const {
     static thread_local Buffer<uint8_t> end;
     end.resize(in_length_ - first + reach);
     std::memcpy(end.data(), in + first, static_cast<size_t>(in_length_ - first));

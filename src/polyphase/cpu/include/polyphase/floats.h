@@ -8,8 +8,8 @@
 #include "polyphase/abi.h"
 #include "polyphase/ahead.h"
 #include "polyphase/buffer.h"
-#include "polyphase/minmax.h"
 #include "polyphase/runs.h"
+#include "polyphase/standard.h"
 #include "polyphase/unroll.h"
 #include "polyphase/vector.h"
 
@@ -100,16 +100,17 @@ class FloatLanes {
   POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead* ahead) const {
     if (channels_ >= V::kLanes) return run_many_channels(in, out);
     if (by_runs_) return runs_.run(in, out, ahead);
-    with_constant<2, 6>(all_taps_, [&](auto taps) { run_blocks<taps>(in, out, ahead); });
+    with_constant<2, 6>(all_taps_, [&](auto taps) { run_blocks(in, sum_blocks<taps, 0, const T*>, out, ahead); });
   }
 
   // `run` of the `vertical` sum of rows. The same bits, but the sum is never in memory.
   void run_sum(const T* const* rows, const T* weights, int count, T* out, [[maybe_unused]] const Ahead* ahead) const {
     if (channels_ >= V::kLanes) return run_sums_of_many_channels({rows, weights, count}, out);
     if constexpr (V::kPicks) {
-      if (all_taps_ == 2 && count == 2) return run_sums<2, 2>({rows, weights, count}, out, ahead);
+      const Summands summands = {rows, weights, count};
+      if (all_taps_ == 2 && count == 2) return run_blocks(summands, sum_blocks<2, 2, Summands>, out, ahead);
       with_constant<kLeastSummed, kMostSummed>(all_taps_, [&](auto taps) {
-        if constexpr (taps != 0) run_sums<taps, 0>({rows, weights, count}, out, ahead);
+        if constexpr (taps != 0) run_blocks(summands, sum_blocks<taps, 0, Summands>, out, ahead);
       });
     }
   }
@@ -118,6 +119,7 @@ class FloatLanes {
   using V = Vec<T>;
   static constexpr int kLeastSummed = 2, kMostSummed = 4;  // taps, for `run_sum`
   static constexpr int64_t kMostSummedPixels = 2;          // taps, for `run_sum` of many channels
+  static constexpr int64_t kBlocksPerStep = 4;             // of `Fetching`
 
   enum Kind : int32_t {
     kOneWindow,    // all taps of all lanes lie in one window
@@ -214,31 +216,46 @@ class FloatLanes {
     return blocks_.back();
   }
 
-  template <int kTaps>
-  void run_blocks(const T* in, T* out, const Ahead* ahead) const {
-    const int64_t full = out_length_ / V::kLanes;
-    constexpr int64_t kBlocksPerStep = 8;
-    Fetching fetching(ahead, full / kBlocksPerStep + 1);
-    for (int64_t b = 0; b < full;) {
-      fetching.step();
-      const int64_t stop = min(full, b + kBlocksPerStep);
-      for (; b < stop; ++b) {
-        const V result = kTaps == 0 ? sum_of_any(blocks_[b], in) : sum<kTaps>(blocks_[b], in);
-        result.store(out + b * V::kLanes);
-        fetch_target(out + b * V::kLanes);
-      }
-    }
+  // Several rows to be summed.
+  struct Summands {
+    const T* const* rows;
+    const T* weights;
+    int count;
+  };
+
+  // The blocks of a row that are whole. Source: the row they are read from, or `Summands`.
+  template <class Source>
+  using SumBlocks = void (*)(const FloatLanes& lanes, const Source& source, T* out, int64_t count, Fetching& fetching);
+
+  template <class Source>
+  POLYPHASE_ROW_LOOP void run_blocks(const Source& source, SumBlocks<Source> sum_blocks, T* out,
+                                     const Ahead* ahead) const {
+    const int64_t whole = out_length_ / V::kLanes;
+    Fetching fetching(ahead, whole / kBlocksPerStep + 1);
+    sum_blocks(*this, source, out, whole, fetching);
     const int rest = static_cast<int>(out_length_ % V::kLanes);
-    if (rest != 0) sum_of_any(blocks_[full], in).store_first(out + full * V::kLanes, rest);
+    if (rest != 0) sum_of_any(blocks_[whole], source).store_first(out + whole * V::kLanes, rest);
   }
 
-  template <int kTaps>
+  // kTaps, kRows: how many, 0 for any.
+  template <int kTaps, int kRows, class Source>
+  static void sum_blocks(const FloatLanes& lanes, const Source& source, T* out, int64_t count, Fetching& fetching) {
+    for (int64_t b = 0; b < count; ++b) {
+      if (b % kBlocksPerStep == 0) fetching.step();
+      const Block& block = lanes.blocks_[b];
+      const V result = kTaps == 0 ? lanes.sum_of_any(block, source) : lanes.template sum<kTaps, kRows>(block, source);
+      result.store(out + b * V::kLanes);
+      fetch_target(out + b * V::kLanes);
+    }
+  }
+
+  template <int kTaps, int kRows>
   POLYPHASE_BLOCK V sum(const Block& block, const T* in) const {
     const V result = sum_taps<kTaps, false>(block, in);
     return __builtin_expect(result.has_nan(), 0) ? sum_without_zeros(block, in) : result;
   }
 
-  POLYPHASE_ROW_LOOP V sum_of_any(const Block& block, const T* in) const { return sum<0>(block, in); }
+  POLYPHASE_ROW_LOOP V sum_of_any(const Block& block, const T* in) const { return sum<0, 0>(block, in); }
   POLYPHASE_ROW_LOOP V sum_without_zeros(const Block& block, const T* in) const { return sum_taps<0, true>(block, in); }
 
   template <int kTaps, bool kSkipZeros>
@@ -274,44 +291,19 @@ class FloatLanes {
     return total;
   }
 
-  struct Summands {
-    const T* const* rows;
-    const T* weights;
-    int count;
-  };
-
   template <int kTaps, int kRows>
-  POLYPHASE_ROW_LOOP void run_sums(const Summands& summands, T* out, const Ahead* ahead) const {
-    const int64_t full = out_length_ / V::kLanes;
-    constexpr int64_t kBlocksPerStep = 4;
-    Fetching fetching(ahead, full / kBlocksPerStep + 1);
-    for (int64_t b = 0; b < full;) {
-      fetching.step();
-      const int64_t stop = min(full, b + kBlocksPerStep);
-      for (; b < stop; ++b) {
-        sum_of_rows<kTaps, kRows>(blocks_[b], summands).store(out + b * V::kLanes);
-        fetch_target(out + b * V::kLanes);
-      }
-    }
-    const int rest = static_cast<int>(out_length_ % V::kLanes);
-    if (rest != 0) sum_of_any_rows(blocks_[full], summands).store_first(out + full * V::kLanes, rest);
-  }
-
-  template <int kTaps, int kRows>
-  POLYPHASE_BLOCK V sum_of_rows(const Block& block, const Summands& summands) const {
+  POLYPHASE_BLOCK V sum(const Block& block, const Summands& summands) const {
     const V result = sum_window<kTaps, kRows, false>(block, summands);
-    return __builtin_expect(result.has_nan(), 0) ? sum_of_rows_without_zeros(block, summands) : result;
+    return __builtin_expect(result.has_nan(), 0) ? sum_without_zeros(block, summands) : result;
   }
 
-  POLYPHASE_ROW_LOOP V sum_of_any_rows(const Block& block, const Summands& summands) const {
-    return sum_of_rows<0, 0>(block, summands);
+  POLYPHASE_ROW_LOOP V sum_of_any(const Block& block, const Summands& summands) const {
+    return sum<0, 0>(block, summands);
   }
-
-  POLYPHASE_ROW_LOOP V sum_of_rows_without_zeros(const Block& block, const Summands& summands) const {
+  POLYPHASE_ROW_LOOP V sum_without_zeros(const Block& block, const Summands& summands) const {
     return sum_window<0, 0, true>(block, summands);
   }
 
-  // kTaps, kRows: how many, 0 for any.
   template <int kTaps, int kRows, bool kSkipZeros>
   POLYPHASE_BLOCK V sum_window(const Block& block, const Summands& summands) const {
     V low = V::zero(), high = low;
@@ -338,10 +330,10 @@ class FloatLanes {
   POLYPHASE_BLOCK void for_all_channels(T* out, const Sum& sum) const {
     for (int64_t x = 0; x < out_length_ / channels_; ++x, out += channels_) {
       int64_t c = 0;
-      for (; c + 4 * V::kLanes <= channels_; c += 4 * V::kLanes) sum(std::integral_constant<int, 4>(), x, c, out + c);
+      for (; c + 4 * V::kLanes <= channels_; c += 4 * V::kLanes) sum(Constant<4>(), x, c, out + c);
       for (; c < channels_; c += V::kLanes) {
         const int64_t from = min(c, channels_ - V::kLanes);
-        sum(std::integral_constant<int, 1>(), x, from, out + from);
+        sum(Constant<1>(), x, from, out + from);
       }
     }
   }

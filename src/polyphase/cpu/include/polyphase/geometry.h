@@ -1,9 +1,8 @@
 // From a tensor's dimensions to the axes of a Call: which are rows, which are pixels, which are merely walked along.
 #pragma once
 
-#include <utility>
-
 #include "polyphase/abi.h"
+#include "polyphase/standard.h"
 
 namespace polyphase {
 
@@ -66,7 +65,7 @@ inline bool can_join(const Dimension& outer, const Dimension& inner, int64_t ten
 inline Dimensions tidy(Dimensions dimensions, int64_t tensors) {
   for (int64_t i = 1; i < dimensions.size(); ++i) {  // a few, and mostly sorted
     for (int64_t j = i; j > 0 && dimensions[j - 1].out_stride < dimensions[j].out_stride; --j) {
-      std::swap(dimensions[j - 1], dimensions[j]);
+      swap(dimensions[j - 1], dimensions[j]);
     }
   }
   Dimensions tidied;

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "polyphase/ahead.h"
-#include "polyphase/minmax.h"
+#include "polyphase/standard.h"
 
 namespace polyphase {
 

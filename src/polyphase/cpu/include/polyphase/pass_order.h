@@ -2,7 +2,7 @@
 #pragma once
 
 #include "polyphase/abi.h"
-#include "polyphase/minmax.h"
+#include "polyphase/standard.h"
 
 namespace polyphase {
 

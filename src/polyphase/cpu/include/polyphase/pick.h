@@ -3,14 +3,13 @@
 #pragma once
 
 #include <cstring>
-#include <type_traits>
 
 #include "polyphase/abi.h"
 #include "polyphase/ahead.h"
 #include "polyphase/buffer.h"
 #include "polyphase/bytes.h"
-#include "polyphase/minmax.h"
 #include "polyphase/moved_rows.h"
+#include "polyphase/standard.h"
 #include "polyphase/turned.h"
 #include "polyphase/unroll.h"
 
@@ -174,7 +173,7 @@ class PickLanes {
 #if defined(POLYPHASE_BYTE_SHUFFLES)
   template <class Way>
   Way make() const {
-    if constexpr (std::is_constructible<Way, int64_t>::value) {
+    if constexpr (__is_constructible(Way, int64_t)) {
       return Way(in_bytes_);
     } else {
       return Way();
@@ -322,7 +321,7 @@ class PickLanes {
   }
 
   static constexpr Kind kWays[] = {kShortRow, kWindow, kWords, kWideWindow, kFarWords, kFarWindow};  // the quickest first
-  static constexpr bool kMasks = !std::is_same<ShortRow, Window>::value;
+  static constexpr bool kMasks = !__is_same(ShortRow, Window);
   static constexpr bool of_words(Kind kind) { return kind >= kWords; }
 
   // Of a block.

@@ -8,7 +8,7 @@
 #include "polyphase/buffer.h"
 #include "polyphase/byte_dots.h"
 #include "polyphase/bytes.h"
-#include "polyphase/minmax.h"
+#include "polyphase/standard.h"
 #include "polyphase/unroll.h"
 
 namespace polyphase {
@@ -119,10 +119,18 @@ class ByteWindows {
   }
 
   void run(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
-    if constexpr (Bytes::kMostWindows > 1) {
-      if (has_many()) return with_constant<1, 1>(all_pairs_, [&](auto pairs) { run_blocks<pairs, true>(in, out, ahead); });
+    if (!has_many()) {
+      return with_constant<1, 4>(all_pairs_, [&](auto pairs) { run_blocks<pairs, false>(in, out, 0, out_length_); });
     }
-    with_constant<1, 4>(all_pairs_, [&](auto pairs) { run_blocks<pairs, false>(in, out, nullptr); });
+    if constexpr (Bytes::kMostWindows > 1) {
+      constexpr int64_t kStep = 4 * Bytes::kSize;
+      Fetching fetching(ahead, out_length_ / kStep + 1);
+      for (int64_t i = 0; i < out_length_; i += kStep) {
+        fetching.step();
+        const int64_t end = min(out_length_, i + kStep);
+        with_constant<1, 1>(all_pairs_, [&](auto pairs) { run_blocks<pairs, true>(in, out, i, end); });
+      }
+    }
   }
 
  private:
@@ -144,23 +152,21 @@ class ByteWindows {
     Bytes::Register half, bits;
   };
 
+  // Outputs [from, to). `from` is a multiple of Bytes::kSize.
   template <int kPairs, bool kMany>
-  void run_blocks(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
+  POLYPHASE_ROW_LOOP void run_blocks(const uint8_t* in, uint8_t* out, int64_t from, int64_t to) const {
     const Read read = {blocks_.data(),  shuffles_.data(), from_.data(), weights_.data(),
                        2 * channels_, windows_,
                        Bytes::broadcast(1 << (precision_ - 1)), Bytes::broadcast(precision_)};
-    const int64_t length = out_length_;
-    Fetching fetching(ahead, length / Bytes::kSize + 1);
-    for (int64_t i = 0, b = 0; i < length; i += Bytes::kSize, b += 4) {
-      if (kMany) fetching.step();
+    for (int64_t i = from, b = from / Bytes::kSums; i < to; i += Bytes::kSize, b += 4) {
       Bytes::Register sums[4];
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) sums[j] = sum<kPairs, kMany>(read, b + j, in);
       const Bytes::Register packed = Bytes::pack_in_order(sums);
-      if (i + Bytes::kSize <= length) {
+      if (i + Bytes::kSize <= to) {
         Bytes::store(out + i, packed);
       } else {
-        Bytes::store_first(out + i, static_cast<int>(length - i), packed);
+        Bytes::store_first(out + i, static_cast<int>(to - i), packed);
       }
     }
   }

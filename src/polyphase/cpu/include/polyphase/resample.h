@@ -10,13 +10,13 @@
 
 #include "polyphase/abi.h"
 #include "polyphase/ahead.h"
-#include "polyphase/minmax.h"
 #include "polyphase/moved_rows.h"
 #include "polyphase/pass_order.h"
 #include "polyphase/row_cache.h"
 #include "polyphase/rows.h"
 #include "polyphase/scalar.h"
 #include "polyphase/spaced.h"
+#include "polyphase/standard.h"
 
 namespace polyphase {
 
@@ -311,10 +311,10 @@ class Worker {
   const T* vertical_sum(int64_t y, int64_t z, T* into) {
     const int64_t size = pointers_.size();
     Buffer<const void*> outer_pointers;
-    outer_pointers = std::move(pointers_);
+    outer_pointers = move(pointers_);
     pointers_.resize(size);
     const T* made = across(y, z, into);
-    pointers_ = std::move(outer_pointers);
+    pointers_ = move(outer_pointers);
     return made;
   }
 

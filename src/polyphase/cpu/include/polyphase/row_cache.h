@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "polyphase/abi.h"
 #include "polyphase/buffer.h"
 
 namespace polyphase {
@@ -11,7 +12,7 @@ template <class T>
 class RowCache {
  public:
   // As many slots as one sum reads rows; keys are 0 to keys - 1.
-  void resize(int64_t slots, int64_t length, int64_t keys) {
+  POLYPHASE_ROW_LOOP void resize(int64_t slots, int64_t length, int64_t keys) {
     // Slots an odd number of cache lines apart do not compete for the same places in the cache.
     stride_ = (length * static_cast<int64_t>(sizeof(T)) / 64 | 1) * 64 / static_cast<int64_t>(sizeof(T)) + 64;
     values_.resize(slots * stride_);

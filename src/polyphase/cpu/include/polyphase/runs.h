@@ -5,7 +5,7 @@
 #include "polyphase/abi.h"
 #include "polyphase/ahead.h"
 #include "polyphase/buffer.h"
-#include "polyphase/minmax.h"
+#include "polyphase/standard.h"
 #include "polyphase/vector.h"
 
 namespace polyphase {

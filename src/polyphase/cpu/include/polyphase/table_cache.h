@@ -5,11 +5,10 @@
 
 #include <cstddef>
 #include <cstring>
-#include <utility>
 
 #include "polyphase/abi.h"
 #include "polyphase/buffer.h"
-#include "polyphase/minmax.h"
+#include "polyphase/standard.h"
 #include "polyphase/taps.h"
 #include "polyphase/threads.h"
 
@@ -58,7 +57,7 @@ class SharedTable {
     if (table_ != nullptr) __atomic_add_fetch(&table_->owners_, 1, __ATOMIC_RELAXED);
   }
   SharedTable& operator=(SharedTable other) {
-    std::swap(table_, other.table_);
+    swap(table_, other.table_);
     return *this;
   }
   ~SharedTable() {
@@ -110,7 +109,7 @@ class TableCache {
     const SharedTable table(new Table(sampler, request));
     const Lock lock(&mutex());
     ++made_;
-    if (table->bytes() <= kMostBytes / 4 && find(key) == nullptr) insert({std::move(key), table, ++uses_});
+    if (table->bytes() <= kMostBytes / 4 && find(key) == nullptr) insert({move(key), table, ++uses_});
     return table;
   }
 
@@ -146,7 +145,7 @@ class TableCache {
 
   void insert(Entry entry) {
     entries_.reserve(entries_.size() + 1);  // no memory: no entry that nobody owns
-    entries_.push_back(new Entry(std::move(entry)));
+    entries_.push_back(new Entry(move(entry)));
     bytes_ += entries_.back()->table->bytes();
     while (bytes_ > kMostBytes || entries_.size() > kMostTables) {
       int64_t oldest = 0;

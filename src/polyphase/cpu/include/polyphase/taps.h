@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "polyphase/abi.h"
 #include "polyphase/buffer.h"
-#include "polyphase/minmax.h"
 #include "polyphase/ratios.h"
+#include "polyphase/standard.h"
 #include "polyphase/tap_table.h"
 
 namespace polyphase {
@@ -195,7 +194,7 @@ inline TapTable taps_of(const AxisRequest& request, const Sampler& sampler) {
   TapTable table;
   sampler.weigh(request.steps, weighted, request.in_size, request.transposed == 0, &table);
   const Step* const after = weighted + 1;
-  return after == end ? std::move(table) : selected(table, selection_of(after, end, weighted->a, nearest));
+  return after == end ? move(table) : selected(table, selection_of(after, end, weighted->a, nearest));
 }
 
 }  // namespace detail

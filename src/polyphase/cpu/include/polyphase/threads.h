@@ -6,7 +6,7 @@
 #include <new>
 
 #include "polyphase/abi.h"
-#include "polyphase/minmax.h"
+#include "polyphase/standard.h"
 
 namespace polyphase {
 

@@ -2,30 +2,29 @@
 // the horizontal passes.
 #pragma once
 
-#include <type_traits>
-
 #include "polyphase/abi.h"
+#include "polyphase/standard.h"
 
 namespace polyphase {
 
-// function(std::integral_constant<int, n>) for kLeast <= n <= kMost; for any other n with 0, which stands for "any".
+// function(Constant<n>) for kLeast <= n <= kMost; for any other n with 0, which stands for "any".
 template <int kLeast, int kMost, class Function>
 inline void with_constant(int n, const Function& function) {
   if constexpr (kMost < kLeast) {
-    function(std::integral_constant<int, 0>());
+    function(Constant<0>());
   } else if (n == kMost) {
-    function(std::integral_constant<int, kMost>());
+    function(Constant<kMost>());
   } else {
     with_constant<kLeast, kMost - 1>(n, function);
   }
 }
 
-// function(std::integral_constant<int, i>) for all i below kCount. Arrays of that many vectors then are registers.
+// function(Constant<i>) for all i below kCount. Arrays of that many vectors then are registers.
 template <int kCount, class Function>
 POLYPHASE_BLOCK void repeat(const Function& function) {
   if constexpr (kCount > 0) {
     repeat<kCount - 1>(function);
-    function(std::integral_constant<int, kCount - 1>());
+    function(Constant<kCount - 1>());
   }
 }
 

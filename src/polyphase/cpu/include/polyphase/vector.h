@@ -93,7 +93,8 @@ struct Vec<float> {
   static Vec load_fours(const float* a, const float* b, const float* c, const float* d) {
     const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(a)), _mm_loadu_ps(b), 1);
     const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(c)), _mm_loadu_ps(d), 1);
-    return {_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1)};
+    const __m512d both = _mm512_castpd256_pd512(_mm256_castps_pd(low));
+    return {_mm512_castpd_ps(_mm512_insertf64x4(both, _mm256_castps_pd(high), 1))};
   }
   static Vec load_four_times(const float* p) {
     const Index places = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);

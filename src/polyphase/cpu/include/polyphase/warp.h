@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "polyphase/minmax.h"
+#include "polyphase/standard.h"
 #include "polyphase/warp_cubic.h"
 #include "polyphase/warp_inner.h"
 #include "polyphase/warp_sample.h"
@@ -94,7 +94,7 @@ class WarpWorker {
   }
 
 #if defined(__AVX2__)
-  using Inner = std::conditional_t<__is_same(Filter, Cubic), CubicTiles<Prologue>, InnerTiles<Prologue, Filter>>;
+  using Inner = Conditional<__is_same(Filter, Cubic), CubicTiles<Prologue>, InnerTiles<Prologue, Filter>>;
   static constexpr bool kInner = Inner::kExists && kAxes == 2 && __is_same(P, float);
 
   // False where some block has to be done by arrays.
@@ -191,7 +191,7 @@ class WarpWorker {
   const WarpCall& call_;
   Positions<G, P, kAxes> positions_;
   Sampler sampler_;
-  std::conditional_t<kInner, Inner, Unused> inner_;
+  Conditional<kInner, Inner, Unused> inner_;
   const int count_;                        // pixels of a tile
   const bool in_place_;                    // channels are made in the target
   const bool in_registers_;                // tiles need no arrays, or most do not

@@ -5,8 +5,8 @@
 // however many threads there are. The gradient of a matrix is summed by row of the output; Python adds up the rows.
 #pragma once
 
-#include "polyphase/minmax.h"
 #include "polyphase/rows.h"
+#include "polyphase/standard.h"
 #include "polyphase/warp_taps.h"
 
 namespace polyphase {

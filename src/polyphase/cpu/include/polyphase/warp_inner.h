@@ -5,6 +5,7 @@
 #pragma once
 
 #include "polyphase/positions.h"
+#include "polyphase/standard.h"
 #include "polyphase/unroll.h"
 #include "polyphase/warp_pixels.h"
 #include "polyphase/warp_sample.h"
@@ -255,7 +256,7 @@ class InnerTiles {
   int32_t x_last_, y_last_;
   int64_t padding_;
   bool reads_beyond_ = false;  // a few elements, which the last row does not have
-  std::conditional_t<kLinear && kFloats, PixelSquares, Unused> pixel_squares_;
+  Conditional<kLinear && kFloats, PixelSquares, Unused> pixel_squares_;
   SquareTaps squares_;  // of a tile of pixels of floats
 };
 

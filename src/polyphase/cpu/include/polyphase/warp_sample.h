@@ -4,10 +4,8 @@
 // So a sum that came out NaN is done again, tap by tap, without those of weight 0.
 #pragma once
 
-#include <type_traits>
-
-#include "polyphase/minmax.h"
 #include "polyphase/rows.h"
+#include "polyphase/standard.h"
 #include "polyphase/unroll.h"
 #include "polyphase/vector.h"
 #include "polyphase/warp_pixels.h"
@@ -37,7 +35,7 @@ template <class S>
 inline void gather(const S* from, const int32_t* offset, S* out) {
 #if defined(__AVX2__)
   if constexpr (sizeof(S) == 4 || sizeof(S) == 8) {
-    using Element = std::conditional_t<sizeof(S) == 4, float, double>;  // as bits
+    using Element = Conditional<sizeof(S) == 4, float, double>;  // as bits
     using Lanes = Vec<Element>;
     for (int b = 0; b < kTile; b += Lanes::kLanes) {
       const typename Lanes::Index index = Lanes::load_index(offset + b);

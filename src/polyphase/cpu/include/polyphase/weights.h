@@ -4,14 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
-#include <utility>
 
 #include "polyphase/abi.h"
 #include "polyphase/buffer.h"
 #include "polyphase/filters.h"
-#include "polyphase/minmax.h"
 #include "polyphase/ratios.h"
+#include "polyphase/standard.h"
 #include "polyphase/tap_table.h"
 
 namespace polyphase {
@@ -214,14 +212,14 @@ inline Crop crop_of(const Step* steps, const Step* end, int64_t in_size) {
 
 template <typename T>
 void reverse(T* values, int64_t count) {
-  for (int64_t i = 0; i < count / 2; ++i) std::swap(values[i], values[count - 1 - i]);
+  for (int64_t i = 0; i < count / 2; ++i) swap(values[i], values[count - 1 - i]);
 }
 
 // The rows of windows upon a crop, without their taps of weight 0. Takes what the windows own.
 inline TapTable rows_upon(const Crop& crop, Windows& windows) {
   TapTable table;
-  table.begin = std::move(windows.begin);
-  table.weight = std::move(windows.weight);
+  table.begin = move(windows.begin);
+  table.weight = move(windows.weight);
   table.index.resize(table.begin.back());
   int32_t* const index = table.index.data();
   double* const weight = table.weight.data();
@@ -251,7 +249,7 @@ inline TapTable rows_upon(const Crop& crop, Windows& windows) {
 // Of one arithmetic.
 template <Arithmetic kArithmetic>
 struct Weights {
-  using Real = std::conditional_t<kArithmetic == Arithmetic::kFloat32, float, double>;
+  using Real = Conditional<kArithmetic == Arithmetic::kFloat32, float, double>;
   static constexpr bool kQuantised = kArithmetic == Arithmetic::kQuantised;
 
   // The step `weighted`, and the crops and flips before it. fused: see `interpolated`.
