@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 
 import polyphase
+import polyphase.functional as P
 from tests.compile.running import compiled, launches, same
 from tests.support.samples import image
 
@@ -86,23 +88,26 @@ def test_marked_dynamic(dims: tuple[int, ...]) -> None:
 
 
 QUICK = ("bicubic by a factor", "pads", "centre crop")
-MODES: dict[str, Callable[[Tensor], Tensor]] = {
-    "bicubic by a factor": lambda x: F.interpolate(x, scale_factor=1.5, mode="bicubic"),
-    "bilinear, aligned": lambda x: F.interpolate(x, size=(x.shape[2] + 5, 9), mode="bilinear", align_corners=True),
-    "area": lambda x: F.interpolate(x, size=(7, x.shape[3] // 2), mode="area"),
-    "nearest, added": lambda x: F.interpolate(x, scale_factor=2.0) + 1,
-    "pads": lambda x: F.pad(F.pad(x, (1, 2, 3, 1), mode="reflect"), (2, 0, 1, 1), value=0.5) * 2,
-    "padded to a multiple": lambda x: F.pad(x, (0, -x.shape[3] % 16, 0, -x.shape[2] % 16), mode="replicate"),
-    "centre crop": lambda x: x.flip(-1)[..., (x.shape[2] - 9) // 2 : (x.shape[2] + 9) // 2, 3:-3],
+# Of PyTorch's functions or ours.
+MODES: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "bicubic by a factor": lambda f, x: f.interpolate(x, scale_factor=1.5, mode="bicubic"),
+    "bilinear, aligned": lambda f, x: f.interpolate(x, size=(x.shape[2] + 5, 9), mode="bilinear", align_corners=True),
+    "area": lambda f, x: f.interpolate(x, size=(7, x.shape[3] // 2), mode="area"),
+    "nearest, added": lambda f, x: f.interpolate(x, scale_factor=2.0) + 1,
+    "pads": lambda f, x: f.pad(f.pad(x, (1, 2, 3, 1), mode="reflect"), (2, 0, 1, 1), value=0.5) * 2,
+    "padded to a multiple": lambda f, x: f.pad(x, (0, -x.shape[3] % 16, 0, -x.shape[2] % 16), mode="replicate"),
+    "padded to a size": lambda f, x: f.pad(x, (0, 50 - x.shape[3], 0, 50 - x.shape[2]), value=0.5) * 2,
+    "centre crop": lambda f, x: x.flip(-1)[..., (x.shape[2] - 9) // 2 : (x.shape[2] + 9) // 2, 3:-3],
 }
 
 
+@pytest.mark.parametrize("functions", [F, P], ids=["torch", "polyphase"])
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in MODES]
 )
-def test_gradients_for_any_size(name: str) -> None:
-    function = MODES[name]
-    run = compiled(function, dynamic=True)
+def test_gradients_for_any_size(name: str, functions: Any) -> None:
+    run = compiled(partial(MODES[name], functions), dynamic=True)
+    function = partial(MODES[name], F)
     for shape in ((2, 3, 12, 17), (3, 4, 30, 19), (4, 2, 11, 40)):
         theirs, ours = (image(shape).requires_grad_() for _ in range(2))
         want, got = function(theirs), run(ours)
@@ -111,6 +116,37 @@ def test_gradients_for_any_size(name: str) -> None:
         torch.testing.assert_close(
             torch.autograd.grad(got, ours, incoming), torch.autograd.grad(want, theirs, incoming)
         )
+    assert graphs() == 1
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor", "polyphase"])
+def test_our_functions_in_dynamos_two_graphs(backend: str) -> None:
+    def function(x: Tensor) -> Tensor:
+        half = P.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)
+        lanczos = P.interpolate(half, (x.shape[2], 2 * x.shape[3]), mode="lanczos", antialias=True)
+        return P.pad(P.flip(lanczos, (-1,)), (0, 110 - lanczos.shape[3], 1, 70 - lanczos.shape[2]), value=0.5)
+
+    torch._dynamo.reset()
+    counters.clear()
+    run = torch.compile(function, backend=backend, fullgraph=True)
+    for x in of_sizes(SIZES):
+        torch.testing.assert_close(run(x), function(x), rtol=1e-5, atol=1e-6)
+    assert graphs() == 2
+
+
+def test_our_functions_to_a_size_read_from_a_tensor() -> None:
+    def function(x: Tensor, size: Tensor) -> Tensor:
+        height = size.item()
+        torch._check(height >= 1)
+        return P.interpolate(x, (height, 9), mode="bilinear")  # type: ignore[arg-type]
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        run = compiled(function, fullgraph=True)
+        for height in (5, 12, 30):
+            same(
+                run(image((2, 3, 16, 18)), torch.tensor(height)),
+                F.interpolate(image((2, 3, 16, 18)), (height, 9), mode="bilinear"),
+            )
     assert graphs() == 1
 
 

@@ -51,7 +51,7 @@ def operator(kind: str, border: float = BORDER) -> Callable[[Tensor], Tensor]:
     text = maps_to_text(maps_of(kind))
 
     def function(image: Tensor) -> Tensor:
-        result: Tensor = resample(image, text, (), False, border)
+        result: Tensor = resample(image, text, (), (), False, border)
         return result
 
     return function
@@ -59,7 +59,7 @@ def operator(kind: str, border: float = BORDER) -> Callable[[Tensor], Tensor]:
 
 def transposed(kind: str) -> Callable[[Tensor], Tensor]:
     text = maps_to_text(maps_of(kind))
-    return lambda gradient: resample(gradient, text, (5, 4), True, 0)
+    return lambda gradient: resample(gradient, text, (), (5, 4), True, 0)
 
 
 def dense(kind: str) -> Callable[[Tensor], Tensor]:
@@ -188,8 +188,8 @@ def test_opcheck(kind: str, needs_gradient: bool, memory_format: torch.memory_fo
     text = maps_to_text(maps_of(kind))
     x = values(2, 3, 5, 4, dtype=torch.float32).to(memory_format=memory_format).requires_grad_(needs_gradient)
     y = operator(kind)(x).detach().requires_grad_(needs_gradient)
-    torch.library.opcheck(resample, (x, text, (), False, BORDER))
-    torch.library.opcheck(resample, (y, text, (5, 4), True, 0))
+    torch.library.opcheck(resample, (x, text, (), (), False, BORDER))
+    torch.library.opcheck(resample, (y, text, (), (5, 4), True, 0))
 
 
 def chain(image: Tensor) -> Tensor:
@@ -266,4 +266,4 @@ def test_maps_are_text() -> None:
     assert maps_from_text(maps_to_text(maps)) == maps
     for text in ("[flip()]", "flip()", "axismap([flip()])", "[["):
         with pytest.raises(ProgramSyntaxError):
-            resample(values(2, 3), text, (), False, 0)
+            resample(values(2, 3), text, (), (), False, 0)

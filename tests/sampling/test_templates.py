@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program
-from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step, slot
-from polyphase.sampling.templates import fill
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, Slice, Step, slot
+from polyphase.sampling.templates import fill, fill_maps, symbolic_to_slots
 from polyphase.sampling.text import from_text, to_text
 from polyphase.sampling.warps import Warp
 
@@ -49,6 +52,29 @@ def test_fill(name: str) -> None:
     template, sizes, expected = FILLED[name]
     assert fill(template, sizes, (20,)) == expected
     assert from_text(to_text(template)) == template
+
+
+def test_only_symbolic_sizes_become_slots() -> None:
+    height, width = (cast(Size, ShapeEnv().create_unbacked_symint()) for _ in range(2))
+    maps = (
+        AxisMap((Slice(2, height), Resize(7, "bilinear"), Flip())),
+        AxisMap((Nearest(width), Pad(1, height, "circular"))),
+        AxisMap((Area(5),)),
+        AxisMap(()),
+    )
+    found, sizes = symbolic_to_slots(maps)
+    assert found == (
+        AxisMap((Slice(2, slot(0)), Resize(7, "bilinear"), Flip())),
+        AxisMap((Nearest(slot(1)), Pad(1, slot(2), "circular"))),
+        AxisMap((Area(5),)),
+        AxisMap(()),
+    )
+    assert [one is size for one, size in zip(sizes, (height, width, height), strict=True)] == [True] * 3
+    filled = (
+        AxisMap((Slice(2, 9), Resize(7, "bilinear"), Flip())), AxisMap((Nearest(4), Pad(1, 3, "circular"))), *maps[2:]
+    )  # fmt: skip
+    assert fill_maps(found, (9, 4, 3)) == filled
+    assert symbolic_to_slots(filled) == (filled, ())
 
 
 def test_a_slot_is_a_name() -> None:

@@ -4,6 +4,7 @@ Pure functions of shapes, dtypes and numbers. A mistake raises the exception tha
 message that names what was seen, what is allowed and the fix.
 """
 
+from polyphase.arguments.integers import are_known
 from polyphase.arguments.resampling import (
     FILTERS,
     Maps,
@@ -30,6 +31,7 @@ __all__ = [
     "Maps",
     "affine_size",
     "affine_warp",
+    "are_known",
     "border_value",
     "check_theta",
     "corners_are_aligned",

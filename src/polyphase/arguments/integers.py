@@ -23,7 +23,18 @@ def integers(values: Any, name: str) -> tuple[int, ...]:
 def sizes(values: Any, name: str) -> tuple[Size, ...]:
     """As `integers`, but symbolic sizes stay symbolic."""
     _check_sequence(values, name)
-    return tuple(each if type(each) in (int, torch.SymInt) else integer(each, name) for each in values)
+    for value in values:
+        if type(value) is not int:
+            return tuple(each if type(each) is torch.SymInt else integer(each, name) for each in values)
+    return tuple(values)
+
+
+def are_known(*values: Size) -> bool:
+    """Whether none is symbolic, which no cache can have as a key."""
+    for value in values:  # noqa: SIM110 a generator takes three times as long
+        if type(value) is not int:
+            return False
+    return True
 
 
 def integer(value: Any, name: str) -> int:

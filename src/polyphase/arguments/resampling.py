@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.arguments.integers import integer, integers
+from polyphase.arguments.integers import are_known, integer, integers
+from polyphase.arguments.integers import sizes as sizes_of
 from polyphase.errors import (
     NotSupportedError,
     WrongArgumentError,
@@ -77,28 +78,32 @@ def resize_maps(
         sizes = (size,) * axes if type(size) is int else _sizes(size, shape)
     else:
         scales = _scales(size, scale_factor, shape, tensors_too=bool(recompute_scale_factor) or mode == "area")
-        sizes = tuple(int(n * scale) for n, scale in zip(shape[2:], scales, strict=True))
+        sizes = tuple(_scaled(n, scale) for n, scale in zip(shape[2:], scales, strict=True))
         if recompute_scale_factor or mode == "area":
             scales = None
-    maps = _resize_maps(mode, axes, dtype, sizes, scales, align_corners, antialias)
+    maps_of = _remembered_resize_maps if are_known(*sizes) else _resize_maps
+    maps = maps_of(mode, axes, dtype, sizes, scales, align_corners, antialias)
     if 0 in shape:
         _check_not_empty(shape, mode)
     return maps
 
 
-@lru_cache(maxsize=1024)
+def _scaled(size: Size, scale: float) -> Size:
+    return int(size * scale) if are_known(size) else torch.sym_int(size * scale)
+
+
 def _resize_maps(
     mode: str,
     axes: int,
     dtype: torch.dtype,
-    sizes: tuple[int, ...],
+    sizes: tuple[Size, ...],
     scales: tuple[float, ...] | None,
     align_corners: bool | None,
     antialias: bool,
 ) -> Maps:
     _check_mode(mode, axes, align_corners, antialias)
     least = 0 if mode == "area" else 1
-    if min(sizes) < least:
+    if any(size < least for size in sizes):
         raise WrongSizeError(
             f"interpolate to size {sizes} with mode {mode!r}; every output size must be at least {least}: "
             "give a larger size or scale_factor"
@@ -112,7 +117,10 @@ def _resize_maps(
     return tuple(AxisMap((_resize(size, scale, mode, bool(align_corners), antialias),)) for size, scale in given)
 
 
-def _resize(size: int, scale: float | None, mode: str, align_corners: bool, antialias: bool) -> Step:
+_remembered_resize_maps = lru_cache(maxsize=1024)(_resize_maps)
+
+
+def _resize(size: Size, scale: float | None, mode: str, align_corners: bool, antialias: bool) -> Step:
     if mode == "area":
         return Area(size) if size > 0 else Slice(0, 0)  # eager has a mean of nothing, an empty image
     if mode in FILTERS:
@@ -149,14 +157,14 @@ def _check_mode(mode: str, axes: int, align_corners: bool | None, antialias: boo
         )
 
 
-def _sizes(size: Any, shape: Sequence[Size]) -> tuple[int, ...]:
+def _sizes(size: Any, shape: Sequence[Size]) -> tuple[Size, ...]:
     axes = len(shape) - 2
     if size is None:
         raise WrongArgumentError("interpolate with neither size nor scale_factor; give one of them")
     if not isinstance(size, (tuple, list)):
         return (integer(size, "size"),) * axes
     _check_length(size, "size", shape)
-    return integers(size, "size")
+    return sizes_of(size, "size")
 
 
 def _scales(size: Any, scale_factor: Any, shape: Sequence[Size], tensors_too: bool) -> tuple[float, ...]:
@@ -222,7 +230,7 @@ def _flip_maps(rank: int, dims: tuple[int, ...]) -> Maps:
     return tuple(AxisMap((Flip(),) if dim in flipped else ()) for dim in range(min(flipped), rank))
 
 
-def pad_maps(shape: Sequence[Size], amounts: tuple[int, ...], mode: str) -> Maps:
+def pad_maps(shape: Sequence[Size], amounts: tuple[Size, ...], mode: str) -> Maps:
     """The maps of `pad`, for as many of the last dimensions as there are pairs of amounts."""
     axes = _check_pad(len(shape), amounts, mode)
     pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]  # the user's begin with the last dimension
@@ -237,11 +245,11 @@ def pad_maps(shape: Sequence[Size], amounts: tuple[int, ...], mode: str) -> Maps
 remembered_pad_maps = lru_cache(maxsize=1024)(pad_maps)
 
 
-def pad_amounts(pad: Any) -> tuple[int, ...]:
-    return integers(pad, "pad")
+def pad_amounts(pad: Any) -> tuple[Size, ...]:
+    return sizes_of(pad, "pad")
 
 
-def _check_pad(rank: int, amounts: tuple[int, ...], mode: str) -> int:
+def _check_pad(rank: int, amounts: tuple[Size, ...], mode: str) -> int:
     """The number of axes that are padded."""
     if not isinstance(mode, str):
         raise WrongArgumentTypeError(f"pad mode {mode!r} of type {type(mode).__name__}; it must be a string")
@@ -262,7 +270,7 @@ def _check_pad(rank: int, amounts: tuple[int, ...], mode: str) -> int:
     return axes
 
 
-def _check_pad_fits(n: Size, before: int, after: int, mode: str) -> None:
+def _check_pad_fits(n: Size, before: Size, after: Size, mode: str) -> None:
     """A crop leaves something to crop, and what is repeated is there."""
     most = {"reflect": n - 1, "circular": n}.get(mode)
     if most is not None and max(before, after) > most:
@@ -289,7 +297,7 @@ def _check_pixels(shape: Sequence[Size], axes: int, mode: str) -> None:
         )
 
 
-def border_value(value: Any, mode: str, dtype: torch.dtype, amounts: tuple[int, ...]) -> float | int | bool:
+def border_value(value: Any, mode: str, dtype: torch.dtype, amounts: tuple[Size, ...]) -> float | int | bool:
     """A constant pad's value as the image's dtype holds it."""
     if value is None:
         return 0
@@ -298,7 +306,7 @@ def border_value(value: Any, mode: str, dtype: torch.dtype, amounts: tuple[int, 
     number = float(value)
     if mode != "constant" and number != 0:
         raise WrongSizeError(f"pad mode {mode!r} with value={value}; only mode 'constant' has a value: leave it out")
-    if mode != "constant" or max(amounts, default=0) <= 0:
+    if mode != "constant" or not any(amount > 0 for amount in amounts):
         return 0
     if dtype == torch.bool:
         return number != 0

@@ -16,7 +16,8 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from polyphase.decompositions.upsample import Family, arguments_of, overloads, resize_steps
-from polyphase.sampling.steps import Area, Flip, Pad, Size, Slice, Step
+from polyphase.sampling.steps import Area, Flip, Pad, Size, SizeSlot, Slice, Step
+from polyphase.sampling.templates import with_sizes
 from polyphase.sampling.text import maps_from_text
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
 
@@ -212,7 +213,8 @@ def _warp(call: Call, slot: NewSlot) -> Warped:
 
 def _resample(call: Call, slot: NewSlot) -> Maps | None:
     """Of our own functions. Each axis is one step there, but for a border that nothing is known of here."""
-    maps, border = maps_from_text(call["maps"]), call["border"]
+    sizes, border = call["sizes"], call["border"]
+    maps = with_sizes(maps_from_text(call["maps"]), lambda n: slot(sizes[n.number]) if isinstance(n, SizeSlot) else n)
     if any(len(one.steps) > 1 for one in maps) or not isinstance(border, (int, float)):
         return None
     steps = tuple(one.steps[0] if one.steps else None for one in maps)

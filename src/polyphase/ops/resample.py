@@ -7,6 +7,7 @@ itself with `transposed` turned over, its derivative forward is itself, and the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -20,19 +21,24 @@ from polyphase.ops.library import LIBRARY
 from polyphase.plain import forward_mode_is_on
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.steps import Resize, Size
+from polyphase.sampling.templates import fill_maps
 from polyphase.sampling.text import maps_from_text
 
-# maps: what `text.maps_to_text` writes. transposed: from the sizes of the maps' output to `in_size`, else left empty.
-# border: the value of a constant pad. The tag makes Inductor keep the image's memory order, which the output follows.
+# maps: what `text.maps_to_text` writes; `sizes` fill their slots, so that one graph serves every size. transposed: from
+# the sizes of the maps' output to `in_size`, else left empty. border: the value of a constant pad. The tag makes
+# Inductor keep the image's strides, which the output's follow; asked for their order alone, torch 2.13 fails at those
+# of a padded image of symbolic size.
 LIBRARY.define(
-    "resample(Tensor image, str maps, SymInt[] in_size, bool transposed, Scalar border) -> Tensor",
-    tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order),
+    "resample(Tensor image, str maps, SymInt[] sizes, SymInt[] in_size, bool transposed, Scalar border) -> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides),
 )
 resample = torch.ops.polyphase.resample.default
 
 
-def _on_cpu(image: Tensor, maps: str, in_size: Sequence[int], transposed: bool, border: Any) -> Tensor:
-    axis_maps = maps_from_text(maps)
+def _on_cpu(
+    image: Tensor, maps: str, sizes: Sequence[int], in_size: Sequence[int], transposed: bool, border: Any
+) -> Tensor:
+    axis_maps = _remembered_maps(maps, tuple(sizes))
     if transposed and image.is_complex():
         return _transposed_complex(image, axis_maps, tuple(in_size))
     return launch.resample(image, axis_maps, transposed=transposed, in_size=tuple(in_size), border=border)
@@ -45,8 +51,18 @@ def _transposed_complex(image: Tensor, maps: tuple[AxisMap, ...], in_size: tuple
     return _empty_output(image, maps, parts.shape[:-1]).copy_(torch.view_as_complex(parts.contiguous()))
 
 
-def _without_data(image: Tensor, maps: str, in_size: Sequence[Size], transposed: bool, border: Any) -> Tensor:
+def _maps(maps: str, sizes: Sequence[Size]) -> tuple[AxisMap, ...]:
     axis_maps = maps_from_text(maps)
+    return fill_maps(axis_maps, sizes) if sizes else axis_maps
+
+
+_remembered_maps = lru_cache(maxsize=1024)(_maps)
+
+
+def _without_data(
+    image: Tensor, maps: str, sizes: Sequence[Size], in_size: Sequence[Size], transposed: bool, border: Any
+) -> Tensor:
+    axis_maps = _maps(maps, sizes)
     leading = image.dim() - len(axis_maps)
     before = image.shape[leading:]
     after = in_size if transposed else [one.output_size(n) for one, n in zip(axis_maps, before, strict=True)]
@@ -75,19 +91,19 @@ class _Differentiable(_SingleLevelFunction):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        image, ctx.maps, ctx.in_size, ctx.transposed, _ = inputs
+        image, ctx.maps, ctx.sizes, ctx.in_size, ctx.transposed, _ = inputs
         ctx.image_size = image.shape[image.dim() - len(maps_from_text(ctx.maps)) :]
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         in_size = () if ctx.transposed else ctx.image_size
         if _is_plain_bicubic(maps_from_text(ctx.maps)):
             gradient = gradient.clone(memory_format=torch.contiguous_format)
-        return resample(gradient, ctx.maps, in_size, not ctx.transposed, 0), None, None, None, None
+        return resample(gradient, ctx.maps, ctx.sizes, in_size, not ctx.transposed, 0), None, None, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *constants: None) -> Tensor:
-        result: Tensor = resample(tangent, ctx.maps, ctx.in_size, ctx.transposed, 0)
+        result: Tensor = resample(tangent, ctx.maps, ctx.sizes, ctx.in_size, ctx.transposed, 0)
         return result
 
 
@@ -104,6 +120,7 @@ def _batched(
     in_dims: tuple[int | None, ...],
     image: Tensor,
     maps: str,
+    sizes: Sequence[Size],
     in_size: Sequence[Size],
     transposed: bool,
     border: Any,
@@ -111,7 +128,7 @@ def _batched(
     """Leading dimensions are free: vmap's is one more."""
     batch = in_dims[0]
     assert batch is not None, "the image is the only tensor"
-    return resample(image.movedim(batch, 0), maps, in_size, transposed, border), 0
+    return resample(image.movedim(batch, 0), maps, sizes, in_size, transposed, border), 0
 
 
 LIBRARY.impl("resample", _on_cpu, "CPU")

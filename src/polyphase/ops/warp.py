@@ -24,9 +24,9 @@ Pair: TypeAlias = tuple[Tensor, Tensor]
 
 # coordinates: a grid (N, out..., axes), or matrices (N, axes, axes + 1) and in `size` the output's, which is spatial.
 # needed: which gradients, of the image and of the coordinates; an empty tensor stands for the other. The tag makes
-# Inductor keep the image's memory order, which its gradient follows.
+# Inductor keep the image's strides, which its gradient's follow.
 _SAMPLER = "SymInt[] size, str mode, str padding, bool align_corners"
-_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
+_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
 LIBRARY.define(f"warp(Tensor image, Tensor coordinates, {_SAMPLER}) -> Tensor", tags=_TAGS)
 LIBRARY.define(
     f"warp_backward(Tensor gradient, Tensor image, Tensor coordinates, {_SAMPLER}, bool[] needed) -> (Tensor, Tensor)",

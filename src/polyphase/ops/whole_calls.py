@@ -20,6 +20,7 @@ from polyphase.errors import MismatchedTensorsError, NotSupportedError
 from polyphase.ops.library import LIBRARY
 from polyphase.ops.resample import resample
 from polyphase.ops.warp import options, warp
+from polyphase.sampling.templates import symbolic_to_slots
 from polyphase.sampling.text import maps_to_text
 from polyphase.sampling.warps import Warp
 
@@ -58,8 +59,7 @@ def pad(image: Tensor, pad: Any, mode: str, value: Any) -> Tensor:
     if not _have_kernels(image):
         return F.pad(image, pad, mode, value)
     amounts = arguments.pad_amounts(pad)
-    symbolic = any(isinstance(n, torch.SymInt) for n in image.shape)  # which no cache can have as a key
-    maps_of = arguments.pad_maps if symbolic else arguments.remembered_pad_maps
+    maps_of = arguments.remembered_pad_maps if arguments.are_known(*image.shape, *amounts) else arguments.pad_maps
     maps = maps_of(image.shape, amounts, mode)
     border = arguments.border_value(value, mode, image.dtype, amounts)
     return _resample(_as_under_autocast(image, mode, len(maps)), maps, border)
@@ -100,7 +100,8 @@ def _warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
 def _resample(image: Tensor, maps: arguments.Maps, border: float = 0) -> Tensor:
     if not maps:
         return image.clone()
-    result: Tensor = resample(image, maps_to_text(maps), (), False, border)
+    maps, sizes = symbolic_to_slots(maps)
+    result: Tensor = resample(image, maps_to_text(maps), sizes, (), False, border)
     return result
 
 

@@ -1,17 +1,19 @@
-"""Programs for any size: their sizes are slots, filled in when the program runs.
+"""Programs and maps for any size: their sizes are slots, filled in when they run.
 
-A compiled graph holds such a program's text and, beside it, how its sizes follow from those of the graph's inputs. A
-slice's bounds may then be what Python allows: negative, or beyond the end.
+A compiled graph holds the text of such a program and, beside it, how its sizes follow from those of the graph's inputs.
+A slice's bounds may then be what Python allows: negative, or beyond the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+import torch
 
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program, Sampler
-from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, SizeSlot, Slice, Step, output_size
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, SizeSlot, Slice, Step, output_size, slot
 
 
 def fill(program: Program, sizes: Sequence[int], in_size: Sequence[int]) -> Program:
@@ -26,6 +28,52 @@ def fill(program: Program, sizes: Sequence[int], in_size: Sequence[int]) -> Prog
     return replace(program, sampler=sampler)
 
 
+def symbolic_to_slots(maps: tuple[AxisMap, ...]) -> tuple[tuple[AxisMap, ...], tuple[Size, ...]]:
+    """The maps with slots for their symbolic sizes, and those sizes."""
+    if not _have_symbolic_sizes(maps):
+        return maps, ()
+    sizes: list[Size] = []
+
+    def slot_for(size: Size) -> Size:
+        if type(size) is int:
+            return size
+        sizes.append(size)
+        return slot(len(sizes) - 1)
+
+    return with_sizes(maps, slot_for), tuple(sizes)
+
+
+def _have_symbolic_sizes(maps: tuple[AxisMap, ...]) -> bool:
+    for one in maps:
+        for step in one.steps:
+            for field in vars(step).values():
+                if isinstance(field, torch.SymInt):
+                    return True
+    return False
+
+
+def with_sizes(maps: Sequence[AxisMap], function: Callable[[Size], Size]) -> tuple[AxisMap, ...]:
+    """The maps with other sizes for each of theirs, slots among them."""
+    return tuple(AxisMap(tuple(_with_sizes(step, function) for step in one.steps)) for one in maps)
+
+
+def _with_sizes(step: Step, function: Callable[[Size], Size]) -> Step:
+    match step:
+        case Resize(size) | Area(size) | Nearest(size):
+            return replace(step, size=function(size))
+        case Slice(start, stop, stride):
+            return Slice(function(start), function(stop), stride)
+        case Pad(before, after):
+            return replace(step, before=function(before), after=function(after))
+        case Flip():
+            return step
+
+
+def fill_maps(maps: Sequence[AxisMap], sizes: Sequence[Size]) -> tuple[AxisMap, ...]:
+    """Of slices, the bounds lie within the image."""
+    return with_sizes(maps, lambda size: _size(size, sizes))
+
+
 def _map(axis_map: AxisMap, sizes: Sequence[int], n: Size) -> AxisMap:
     steps = []
     for step in axis_map.steps:
@@ -35,21 +83,15 @@ def _map(axis_map: AxisMap, sizes: Sequence[int], n: Size) -> AxisMap:
 
 
 def _step(step: Step, sizes: Sequence[int], n: Size) -> Step:
-    match step:
-        case Resize(size) | Area(size) | Nearest(size):
-            return replace(step, size=_size(size, sizes))
-        case Slice(start, stop, stride):
-            first, last, _ = slice(_size(start, sizes), _size(stop, sizes)).indices(n)
-            return Slice(first, max(first, last), stride)
-        case Pad(before, after):
-            return replace(step, before=_size(before, sizes), after=_size(after, sizes))
-        case Flip():
-            return step
+    if isinstance(step, Slice):
+        first, last, _ = slice(_size(step.start, sizes), _size(step.stop, sizes)).indices(n)
+        return Slice(first, max(first, last), step.step)
+    return _with_sizes(step, lambda size: _size(size, sizes))
 
 
 def _sizes(slots: Sequence[Size], sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(_size(one, sizes) for one in slots)
 
 
-def _size(size: Size, sizes: Sequence[int]) -> int:
+def _size(size: Size, sizes: Sequence[Size]) -> Size:
     return sizes[size.number] if isinstance(size, SizeSlot) else size
