@@ -119,7 +119,7 @@ struct Dots {
   static constexpr int kPlaneOutputs = 1;
   static constexpr int kPixels = 4;
   static constexpr int kPlaneTaps = 16, kPixelTaps = 4;
-  static constexpr int kPlaneChunk = 32, kPixelChunk = 32;
+  static constexpr int kPlaneChunk = 32, kPixelChunk = 8;
   static constexpr int kPixelLoad = 16;
   static constexpr int kLeastUnrolled = 3, kUnrolled = 5;
 
@@ -133,16 +133,13 @@ struct Dots {
     return total;
   }
 
-  // Taps 0 and 1 of each channel in the low half, 2 and 3 in the high one.
-  static void put_pixel_weight(uint8_t* chunk, int64_t tap, int16_t weight) {
-    for (int c = 0; c < 4; ++c) std::memcpy(chunk + 16 * (tap / 2) + 4 * c + 2 * (tap % 2), &weight, 2);
-  }
+  // The taps of a chunk channel after channel, as 16 bit values. Their weights are the same for each: a quarter of the
+  // memory, and tables of a large image stay in the first-level cache.
+  static void put_pixel_weight(uint8_t* chunk, int64_t tap, int16_t weight) { std::memcpy(chunk + 2 * tap, &weight, 2); }
   static void fill_shuffle(int channels, uint8_t* table) {
     for (int i = 0; i < 32; ++i) table[i] = Bytes::kNone;
     for (int t = 0; t < 4; ++t) {
-      for (int c = 0; c < channels; ++c) {
-        table[16 * (t / 2) + 4 * c + 2 * (t % 2)] = static_cast<uint8_t>(t * channels + c);
-      }
+      for (int c = 0; c < channels; ++c) table[8 * c + 2 * t] = static_cast<uint8_t>(t * channels + c);
     }
   }
   template <int kChunks>
@@ -151,24 +148,21 @@ struct Dots {
     const int chunks = kChunks == 0 ? any_chunks : kChunks;
     const int64_t step = kPixelTaps * channels;
     const Register by_channel = Bytes::load(tables.shuffle);
-    const Register half = _mm256_set1_epi32(1 << (precision - 1));
+    const Register half = _mm256_set1_epi64x(1 << (precision - 1));  // in one of the two lanes to be added
     Register r[4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j, weights += chunks * kPixelChunk) {
-      r[j] = pixel_sum(in + starts[j], step, weights, chunks, by_channel);
+      r[j] = pixel_sum(in + starts[j], step, weights, chunks, by_channel, half);
     }
-    // The two halves of a sum are added; outputs 0 and 2 end up in the low halves, 1 and 3 in the high ones.
-    const Register low = _mm256_add_epi32(_mm256_permute2x128_si256(r[0], r[1], 0x20), _mm256_permute2x128_si256(r[0], r[1], 0x31));
-    const Register high = _mm256_add_epi32(_mm256_permute2x128_si256(r[2], r[3], 0x20), _mm256_permute2x128_si256(r[2], r[3], 0x31));
     const Register bits = Bytes::broadcast(precision);
-    const Register words = _mm256_packs_epi32(Bytes::shift_right(_mm256_add_epi32(low, half), bits),
-                                              Bytes::shift_right(_mm256_add_epi32(high, half), bits));
+    const Register words = _mm256_packs_epi32(Bytes::shift_right(_mm256_hadd_epi32(r[0], r[1]), bits),
+                                              Bytes::shift_right(_mm256_hadd_epi32(r[2], r[3]), bits));
     const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
     store(out, n * channels, _mm_shuffle_epi8(bytes, load16(tables.interleave)));
   }
-  // Outputs lie in the order 0, 2, 1, 3, four bytes each.
+  // Two channels of four outputs, then the two others.
   static uint8_t interleaved(int output, int channel) {
-    return static_cast<uint8_t>(4 * (output % 4 / 2 + output % 2 * 2) + channel);
+    return static_cast<uint8_t>(8 * (channel / 2) + 2 * (output % 4) + channel % 2);
   }
 
   static __m128i finish_plane(const Register* r, int precision) {
@@ -188,12 +182,12 @@ struct Dots {
 
  private:
   POLYPHASE_BLOCK static Register pixel_sum(const uint8_t* in, int64_t step, const uint8_t* weights, int chunks,
-                                            Register by_channel) {
-    Register total = _mm256_setzero_si256();
+                                            Register by_channel, Register total) {
 #pragma GCC unroll 5
     for (int g = 0; g < chunks; ++g, in += step, weights += kPixelChunk) {
       const Register v = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16(in)), by_channel);
-      total = _mm256_add_epi32(total, _mm256_madd_epi16(v, Bytes::load(weights)));
+      const Register each = _mm256_broadcastq_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(weights)));
+      total = Bytes::dot(total, v, each);
     }
     return total;
   }
@@ -246,9 +240,10 @@ struct Dots {
     uint8_t buffer[16];  // four bytes for each of four outputs
     Bytes::store(buffer, Bytes::pack(Bytes::shift_right(p, bits), Bytes::shift_right(q, bits),
                                      Bytes::shift_right(r, bits), Bytes::shift_right(s, bits)));
-    for (int64_t i = 0; i < n; ++i) {
-      for (int c = 0; c < channels; ++c) *out++ = buffer[4 * i + c];
-    }
+    const auto put = [&](auto bytes) {  // a constant size is one or two moves
+      for (int64_t i = 0; i < n; ++i) std::memcpy(out + i * bytes, buffer + 4 * i, bytes);
+    };
+    channels == 2 ? put(Constant<2>()) : channels == 3 ? put(Constant<3>()) : put(Constant<4>());
   }
 
   static Register finish_plane(const Register* r, int precision) {
@@ -319,6 +314,7 @@ class ByteDots {
 
  private:
   static constexpr int64_t kGroup = 16;  // outputs: a multiple of all that are made together
+  static constexpr int64_t kStep = 16;   // outputs, after which `Fetching` takes a step
 
   // Where the chunks of kPixels outputs begin at the earliest and at the latest.
   struct Extent {
@@ -355,38 +351,45 @@ class ByteDots {
     extents_.push_back(extent);
   }
 
+  // Members are read before the loops: for all the compiler knows, a byte that is stored may be any of them.
+
   template <int kChunks>
   void run_plane(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
     constexpr int64_t kFinished = 4 * Dots::kPlaneOutputs;
-    const int chunks = kChunks == 0 ? chunks_ : kChunks;
-    const int64_t stride = static_cast<int64_t>(chunks) * Dots::kPlaneChunk;
+    const int chunks = kChunks == 0 ? chunks_ : kChunks, precision = precision_;
+    const int64_t size = out_size_, stride = static_cast<int64_t>(chunks) * Dots::kPlaneChunk;
     const int32_t* starts = starts_.data();
     const uint8_t* weights = weights_.data();
-    constexpr int64_t kStep = 4 * kFinished;
-    Fetching fetching(ahead, out_size_ / kStep + 1);
-    for (int64_t x = 0; x < out_size_; x += kFinished) {
+    Fetching fetching(ahead, size / kStep + 1);
+    for (int64_t x = 0; x < size; x += kFinished) {
       if (x % kStep == 0) fetching.step();
       Dots::Register r[4];
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j, starts += Dots::kPlaneOutputs, weights += stride) {
         r[j] = Dots::plane_sum(in, starts, weights, chunks);
       }
-      Dots::store(out + x, min(kFinished, out_size_ - x), Dots::finish_plane(r, precision_));
+      Dots::store(out + x, min(kFinished, size - x), Dots::finish_plane(r, precision));
     }
   }
 
   template <int kChunks>
   void run_pixels(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
-    const int64_t stride = static_cast<int64_t>(chunks_) * Dots::kPixelChunk;
-    const int64_t reach = (chunks_ - 1) * Dots::kPixelTaps * channels_ + Dots::kPixelLoad;
-    Fetching fetching(ahead, out_size_ / Dots::kPixels + 1);
-    for (int64_t x = 0; x < out_size_; x += Dots::kPixels) {
-      fetching.step();
-      const int64_t n = min<int64_t>(Dots::kPixels, out_size_ - x);
-      const Extent& extent = extents_[x / Dots::kPixels];
-      const uint8_t* from = extent.last + reach > in_length_ ? padded_end(in, extent.first, reach) : in;
-      Dots::pixels<kChunks>(from, starts_.data() + x, weights_.data() + x * stride, chunks_, channels_, precision_,
-                            tables_, out + x * channels_, n);
+    const int chunks = chunks_, channels = channels_, precision = precision_;
+    const int64_t size = out_size_, length = in_length_;
+    const int64_t reach = (chunks - 1) * Dots::kPixelTaps * channels + Dots::kPixelLoad;
+    const int32_t* starts = starts_.data();
+    const Extent* extent = extents_.data();
+    const uint8_t* weights = weights_.data();
+    Fetching fetching(ahead, size / kStep + 1);
+    for (int64_t x = 0; x < size; x += Dots::kPixels) {
+      if (x % kStep == 0) fetching.step();
+      const uint8_t* from = extent->last + reach > length ? padded_end(in, extent->first, reach) : in;
+      Dots::pixels<kChunks>(from, starts, weights, chunks, channels, precision, tables_, out,
+                            min<int64_t>(Dots::kPixels, size - x));
+      starts += Dots::kPixels;
+      weights += Dots::kPixels * chunks * Dots::kPixelChunk;
+      out += Dots::kPixels * channels;
+      ++extent;
     }
   }
 

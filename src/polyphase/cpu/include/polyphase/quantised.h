@@ -256,7 +256,7 @@ class ByteWindows {
   // Of a block that has several windows. Dot products are better beyond, where there are any.
   int64_t most_shuffles() const {
     if (channels_ > ByteDots::kMostChannels) return INT64_MAX;
-    return channels_ == 1 ? 20 : channels_ < 4 ? 10 : 8;
+    return channels_ < 4 ? 10 : 8;
   }
 
   // Byte `to` of all blocks' registers is this byte of the block's windows.
