@@ -76,7 +76,7 @@ inline void copy_rows(const MovedRows& rows, int64_t bytes) {
     for (int64_t r = 0; r < rows.count; ++r) copy_short(rows.source(r), rows.target(r), bytes);
     return;
   }
-  const bool far = rows.count * bytes > kNear;
+  const bool far = rows.count * bytes > kNear, ends_within_a_line = bytes % kCacheLine != 0;
   for (int64_t r = 0; r < rows.count; ++r) {
     const uint8_t* const in = rows.source(r);
     uint8_t* const out = rows.target(r);
@@ -87,7 +87,8 @@ inline void copy_rows(const MovedRows& rows, int64_t bytes) {
       __builtin_prefetch(next_out + at, 1);
       CacheLine::copy(in + at, out + at);
     }
-    CacheLine::copy(in + bytes - kCacheLine, out + bytes - kCacheLine);  // some of the line before once more
+    // Some of the line before once more.
+    if (ends_within_a_line) CacheLine::copy(in + bytes - kCacheLine, out + bytes - kCacheLine);
   }
 }
 
