@@ -23,10 +23,9 @@ def integers(values: Any, name: str) -> tuple[int, ...]:
 def sizes(values: Any, name: str) -> tuple[Size, ...]:
     """As `integers`, but symbolic sizes stay symbolic."""
     _check_sequence(values, name)
-    for value in values:
-        if type(value) is not int:
-            return tuple(each if type(each) is torch.SymInt else integer(each, name) for each in values)
-    return tuple(values)
+    if are_known(*values):
+        return tuple(values)
+    return tuple(each if type(each) in (int, torch.SymInt) else integer(each, name) for each in values)
 
 
 def are_known(*values: Size) -> bool:
