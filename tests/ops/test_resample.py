@@ -192,6 +192,25 @@ def test_opcheck(kind: str, needs_gradient: bool, memory_format: torch.memory_fo
     torch.library.opcheck(resample, (y, text, (), (5, 4), True, 0))
 
 
+def test_opcheck_with_slots() -> None:
+    text = "[axismap([resize(size0, bilinear, antialias=True)]), axismap([pad(size1, size2, reflect)])]"
+    x = values(2, 3, 5, 4, dtype=torch.float32).requires_grad_()
+    torch.library.opcheck(resample, (x, text, (7, 1, 2), (), False, 0))
+    torch.library.opcheck(resample, (values(2, 3, 7, 7).requires_grad_(), text, (7, 1, 2), (5, 4), True, 0))
+
+
+@pytest.mark.parametrize(
+    "size", [lambda x: 2 * x.shape[2], lambda x: (2 * x.shape[2], 5), lambda x: (5, x.shape[3] - 1)]
+)
+def test_traced_for_any_size(size: Callable[[Tensor], Any]) -> None:
+    def function(x: Tensor) -> Tensor:
+        return P.interpolate(x, size(x), mode="bilinear")
+
+    graph = make_fx(function, tracing_mode="symbolic")(values(2, 3, 8, 9))
+    for shape in ((2, 3, 8, 9), (2, 3, 12, 7)):
+        torch.testing.assert_close(graph(values(*shape)), function(values(*shape)), rtol=0, atol=0)
+
+
 def chain(image: Tensor) -> Tensor:
     resized = P.interpolate(image, size=(6, 5), mode="bicubic", antialias=True)
     return P.crop(P.pad(P.flip(resized, (-1,)), (1, 2, 3, 1), mode="reflect"), -1, 1, 6, 5) * 2

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.arguments.integers import are_known, integer, integers
+from polyphase.arguments.integers import are_known, integers
 from polyphase.arguments.integers import sizes as sizes_of
 from polyphase.errors import (
     NotSupportedError,
@@ -158,12 +158,12 @@ def _check_mode(mode: str, axes: int, align_corners: bool | None, antialias: boo
 
 
 def _sizes(size: Any, shape: Sequence[Size]) -> tuple[Size, ...]:
-    axes = len(shape) - 2
     if size is None:
         raise WrongArgumentError("interpolate with neither size nor scale_factor; give one of them")
-    if not isinstance(size, (tuple, list)):
-        return (integer(size, "size"),) * axes
-    _check_length(size, "size", shape)
+    if isinstance(size, (tuple, list)):
+        _check_length(size, "size", shape)
+    else:
+        size = (size,) * (len(shape) - 2)
     return sizes_of(size, "size")
 
 
