@@ -96,9 +96,14 @@ def _adds_hundreds(call: Call) -> bool:
     return call.dtype == torch.float32 and spread > 20
 
 
+ONE_COLUMN_TRANSPOSED = Difference(
+    "eager takes the wrong row stride for a transposed uint8 image one pixel wide", _one_column_transposed
+)
+"""What eager's AVX2 code does, and no other."""
+
 FORWARD = (
     Difference("eager's separable kernel repeats the first row of an output one pixel wide", _to_one_column),
-    Difference("eager takes the wrong row stride for a transposed uint8 image one pixel wide", _one_column_transposed),
+    ONE_COLUMN_TRANSPOSED,
     Difference(
         "a scale that leaves the size as it is: eager's nearest heeds it or not by rank, size, layout and channels; "
         "ours heeds it",

@@ -10,6 +10,7 @@ import torch
 
 from tests.conformance import expected_functional_differences as expected
 from tests.conformance.checks import Case
+from tests.conformance.expected_differences import ONE_COLUMN_TRANSPOSED
 from tests.conformance.functional_checks import (
     Pair,
     backward_failures,
@@ -24,6 +25,7 @@ from tests.conformance.test_samples import FEW, case_of, grouped
 from tests.support.samples import DTYPES, LAYOUTS, Sample, Spec, full
 
 OPERATORS = ("interpolate", "flip", "pad", "grid_sample", "affine_grid")
+HAS_AVX2 = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
 
 
 def differentiable(dtype: torch.dtype) -> bool:
@@ -107,7 +109,8 @@ def test_every_expected_difference_is_one() -> None:
         of_table = pairs["forward" if name in ("forward", "strides") else "backward"]
         for line in table:
             alone = [pair for pair in of_table if [one for one in table if one.applies(pair.seen)] == [line]]
-            if not any(differs[name](pair) for pair in alone):
+            elsewhere = line.reason == ONE_COLUMN_TRANSPOSED.reason and not HAS_AVX2
+            if not elsewhere and not any(differs[name](pair) for pair in alone):
                 gone.append(f"{name}: {line.reason}")
     assert gone == []
 

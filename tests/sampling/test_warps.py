@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import platform
 import warnings
 from typing import Any
 
@@ -21,6 +22,9 @@ SETTINGS = [
     for dims, mode, padding, corners in itertools.product((2, 3), MODES, PADDINGS, (False, True))
     if not (dims == 3 and mode == "bicubic")
 ]
+
+#: A whole number made of NaN is whatever the CPU says: on x86 a negative one, elsewhere 0.
+EAGER_TAKES_THE_FIRST_PIXEL = platform.machine() == "x86_64"
 
 
 def random(seed: int, *shape: int, low: float = 0.0, high: float = 1.0) -> Tensor:
@@ -152,21 +156,22 @@ def test_one_nan_pixel_at_its_own_size() -> None:
     ],
 )
 def test_nan_coordinates(mode: str, padding: str, spreads: bool) -> None:
-    """As eager: NaN, or else the first pixel of the axis."""
+    """As eager on x86: NaN, or else the first pixel of the axis."""
     image, grid = random(0, 1, 1, 4, 4), torch.zeros(1, 1, 2, 2, dtype=torch.float64)
     grid[0, 0, 0, 0] = math.nan
     ours = sample(image, grid, mode, padding, False)
     assert ours.isnan().tolist() == [[[[spreads, False]]]]
-    torch.testing.assert_close(
-        ours, functional.grid_sample(image, grid, mode, padding, False), rtol=0, atol=1e-12, equal_nan=True
-    )
+    if EAGER_TAKES_THE_FIRST_PIXEL:
+        eager = functional.grid_sample(image, grid, mode, padding, False)
+        torch.testing.assert_close(ours, eager, rtol=0, atol=1e-12, equal_nan=True)
 
 
 def test_nan_coordinate_of_nearest_with_zeros_is_zero() -> None:
     grid = torch.full((1, 1, 1, 2), math.nan, dtype=torch.float64)
     image = random(0, 1, 1, 4, 4) + 1
     assert sample(image, grid, "nearest", "zeros", False).item() == 0
-    assert functional.grid_sample(image, grid, "nearest", "zeros", False).item() == 0
+    if EAGER_TAKES_THE_FIRST_PIXEL:
+        assert functional.grid_sample(image, grid, "nearest", "zeros", False).item() == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.float16, torch.complex64, torch.bool])

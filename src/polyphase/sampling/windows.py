@@ -10,6 +10,7 @@ after the whole expression. Hence the float64 detours that end in `.to(dtype)`, 
 from __future__ import annotations
 
 import math
+import platform
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,9 @@ from polyphase.sampling import filters
 from polyphase.sampling.core_aten import arange
 from polyphase.sampling.steps import Area, Flip, IndexOnly, Nearest, Pad, Resize, Size, Slice, Weighted
 from polyphase.sampling.taps import Taps, quantise
+
+#: Whether all CPUs of this machine's kind have fused multiply-adds, so that compilers use them unasked.
+EVERY_CPU_FUSES = platform.machine() in ("aarch64", "arm64")
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,11 @@ def eager_arithmetic(dtype: torch.dtype) -> Arithmetic:
 
 
 def backward_arithmetic(dtype: torch.dtype) -> Arithmetic:
-    """Eager's bicubic backward, alone, is built without fused multiply-adds.
+    """Eager's bicubic backward, alone, is built for every CPU of its kind: on x86 without fused multiply-adds.
 
-    At a few outputs, whose coordinate lies close to a pixel's, it is not quite the adjoint of its forward.
+    At a few outputs, whose coordinate lies close to a pixel's, it is not quite the adjoint of its forward there.
     """
-    return replace(eager_arithmetic(dtype), fused=False)
+    return replace(eager_arithmetic(dtype), fused=EVERY_CPU_FUSES)
 
 
 def exact_arithmetic(dtype: torch.dtype) -> Arithmetic:

@@ -14,14 +14,14 @@ constexpr int kTile = 32;  // pixels
 
 // x * factor + term with one rounding, as eager's vector code has it.
 inline float multiply_add(float x, float factor, float term) {
-#if defined(__FMA__)
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
   return __builtin_fmaf(x, factor, term);
 #else
   return static_cast<float>(static_cast<double>(x) * factor + term);
 #endif
 }
 inline double multiply_add(double x, double factor, double term) {
-#if defined(__FMA__)
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
   return __builtin_fma(x, factor, term);
 #else
   return x * factor + term;

@@ -182,7 +182,7 @@ inline T maximum(T a, T b) {
   return a != a ? a : greater;
 }
 
-#ifdef __FMA__
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 constexpr bool kFastDivision = true;
 #else
 constexpr bool kFastDivision = false;

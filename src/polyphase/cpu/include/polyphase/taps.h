@@ -182,6 +182,13 @@ inline TapTable transpose(const TapTable& table) {
   return result;
 }
 
+// As `EVERY_CPU_FUSES` in windows.py.
+#if defined(__aarch64__)
+constexpr bool kEveryCpuFuses = true;
+#else
+constexpr bool kEveryCpuFuses = false;
+#endif
+
 inline bool is_weighted(const Step& step) { return step.kind == Step::kResize || step.kind == Step::kArea; }
 
 // Of the map itself.
@@ -192,7 +199,7 @@ inline TapTable taps_of(const AxisRequest& request, const Sampler& sampler) {
   while (weighted != end && !is_weighted(*weighted)) ++weighted;
   if (weighted == end) return index_only_table(selection_of(request.steps, end, request.in_size, nearest), request.in_size);
   TapTable table;
-  sampler.weigh(request.steps, weighted, request.in_size, request.transposed == 0, &table);
+  sampler.weigh(request.steps, weighted, request.in_size, request.transposed == 0 || kEveryCpuFuses, &table);
   const Step* const after = weighted + 1;
   return after == end ? move(table) : selected(table, selection_of(after, end, weighted->a, nearest));
 }
