@@ -1,7 +1,7 @@
 // A vector register of bytes, for each instruction set: the only file of the uint8 kernels that knows one.
 //
-// Products are made of pairs: a 32 bit lane holds two 16 bit values, and `dot` adds value0 * weight0 + value1 * weight1
-// to it. That is exact: |value * weight| < 2^23, and a row of taps adds up to less than 2^24 * 2^7.
+// Products are made of pairs: `dot` adds value0 * weight0 + value1 * weight1 to each 32 bit lane, the 16 bit lanes of
+// which are `place(lane, 0)` and `place(lane, 1)`. That is exact: |value * weight| < 2^23, and a row of taps adds up to less than 2^24 * 2^7.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,12 @@
 #elif defined(__SSE2__)
 #include <emmintrin.h>
 #define POLYPHASE_BYTE_VECTORS 1
+#elif defined(__aarch64__)
+#include "polyphase/neon.h"
+#if defined(POLYPHASE_NEON)
+#define POLYPHASE_BYTE_VECTORS 1
+#define POLYPHASE_BYTE_SHUFFLES 1
+#endif
 #endif
 
 namespace polyphase {
@@ -54,6 +60,7 @@ struct Bytes {
     for (int w = 1; w < windows; ++w) pairs = _mm512_mask_permutexvar_epi8(pairs, from[w], table, load(in + w * kWindow));
     return pairs;
   }
+  static constexpr int64_t place(int64_t lane, int64_t tap) { return 2 * lane + tap; }
   static Register dot(Register sum, Register values, Register weights) {
     return _mm512_dpwssd_epi32(sum, values, weights);
   }
@@ -111,6 +118,7 @@ struct Bytes {
   static Register shuffle_pairs(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }
   // Named where there may be several windows, never called: here there is one.
   static Register shuffle_pairs(const uint8_t*, int, Register table, const uint64_t*) { return table; }
+  static constexpr int64_t place(int64_t lane, int64_t tap) { return 2 * lane + tap; }
   static Register dot(Register sum, Register values, Register weights) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(values, weights));
   }
@@ -158,6 +166,51 @@ struct Bytes {
   static Register pack(Register a, Register b, Register c, Register d) {
     return _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
   }
+};
+
+#elif defined(POLYPHASE_NEON)
+
+struct Bytes {
+  static constexpr int kSize = 16;
+  static constexpr int kSums = 4;
+  static constexpr int kGroups = 1;
+  static constexpr int kWindow = 16;
+  static constexpr int kMostWindows = 1;
+  using Register = neon::Bytes16;
+
+  static Register load(const void* p) { return neon::load<Register>(p); }
+  static Register load_first(const void* p, int n) {
+    if (n >= kSize) return load(p);
+    Register v = {};
+    std::memcpy(&v, p, n);
+    return v;
+  }
+  static void store(void* p, Register v) { neon::store(p, v); }
+  static void store_first(void* p, int n, Register v) {
+    if (n >= kSize) return store(p, v);
+    std::memcpy(p, &v, n);
+  }
+  static Register broadcast(int32_t x) { return of(neon::Ints{x, x, x, x}); }
+
+  static Register windows(const uint8_t* in, const int32_t* bases) { return load(in + bases[0]); }
+  static constexpr uint8_t kNone = 0x80;
+  static Register shuffle_pairs(Register window, Register table) { return neon::pick(window, table); }
+  // Named where there may be several windows, never called: here there is one.
+  static Register shuffle_pairs(const uint8_t*, int, Register table, const uint64_t*) { return table; }
+  static constexpr int64_t place(int64_t lane, int64_t tap) { return lane + 4 * tap; }
+  static Register dot(Register sum, Register values, Register weights) {
+    const neon::Ints first = neon::add_products_low(sums(sum), shorts(values), shorts(weights));
+    return of(neon::add_products_high(first, shorts(values), shorts(weights)));
+  }
+  static Register shift_right(Register v, Register bits) { return of(sums(v) >> sums(bits)); }
+  static Register pack(Register a, Register b, Register c, Register d) {
+    return neon::narrowed(sums(a), sums(b), sums(c), sums(d));
+  }
+  static Register pack_in_order(const Register* r) { return pack(r[0], r[1], r[2], r[3]); }
+
+  static Register of(neon::Ints v) { return reinterpret_cast<Register>(v); }
+  static neon::Ints sums(Register v) { return reinterpret_cast<neon::Ints>(v); }
+  static neon::Shorts shorts(Register v) { return reinterpret_cast<neon::Shorts>(v); }
 };
 
 #endif

@@ -69,14 +69,16 @@ class FloatLanes {
     by_runs_ = runs_.build(taps, channels);
     if (by_runs_) return;
     const int64_t count = (out_length_ + V::kLanes - 1) / V::kLanes;
+    widest_ = widest_of(taps, 0, taps.out_size - 1);
     blocks_.reserve(count);
     index_.reserve(count * V::kLanes);
-    weights_.reserve(count * V::kLanes * widest_of(taps, 0, min<int64_t>(taps.out_size, 64) - 1));
+    weights_.reserve(count * V::kLanes * widest_);
     for (int64_t b = 0; b < count; ++b) {
       add_block(taps, b * V::kLanes);
       const bool alike = (b == 0 || all_taps_ == blocks_[b].taps) && blocks_[b].kind != kAnywhere;
       all_taps_ = alike ? blocks_[b].taps : 0;
     }
+    make_alike();
     // Where blocks overlap much, what lies in both would be summed twice.
     sums_rows_ = V::kPicks && all_taps_ >= kLeastSummed && all_taps_ <= kMostSummed && readable_length_ == 0 &&
                  in_length_ * 4 >= out_length_ * 5;
@@ -100,7 +102,7 @@ class FloatLanes {
   POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead* ahead) const {
     if (channels_ >= V::kLanes) return run_many_channels(in, out);
     if (by_runs_) return runs_.run(in, out, ahead);
-    with_constant<2, 6>(all_taps_, [&](auto taps) { run_blocks(in, sum_blocks<taps, 0, const T*>, out, ahead); });
+    with_constant<2, kMostUnrolled>(all_taps_, [&](auto taps) { run_blocks(in, sum_blocks<taps, 0, const T*>, out, ahead); });
   }
 
   // `run` of the `vertical` sum of rows. The same bits, but the sum is never in memory.
@@ -117,9 +119,10 @@ class FloatLanes {
 
  private:
   using V = Vec<T>;
+  static constexpr int kMostUnrolled = 6;                  // taps
   static constexpr int kLeastSummed = 2, kMostSummed = 4;  // taps, for `run_sum`
   static constexpr int64_t kMostSummedPixels = 2;          // taps, for `run_sum` of many channels
-  static constexpr int64_t kBlocksPerStep = 4;             // of `Fetching`
+  static constexpr int64_t kBlocksPerStep = 64 / V::kLanes;  // of `Fetching`
 
   enum Kind : int32_t {
     kOneWindow,    // all taps of all lanes lie in one window
@@ -156,8 +159,10 @@ class FloatLanes {
 
   void add_block(const Taps& taps, int64_t from) {
     const int64_t to = min<int64_t>(from + V::kLanes, out_length_);
-    const Extent e = extent(taps, from / channels_, (to - 1) / channels_);
-    if (e.most == 0 || e.widest > 2 * e.most || !add_windows(taps, from, to, e)) add_anywhere(taps, from, to, e);
+    Extent e = extent(taps, from / channels_, (to - 1) / channels_);
+    const bool near = e.most > 0 && e.widest <= 2 * e.most;
+    if (widest_ <= kMostUnrolled) e.widest = widest_;  // for all blocks to have the same loop
+    if (!near || !add_windows(taps, from, to, e)) add_anywhere(taps, from, to, e);
   }
 
   // Every lane's taps as `widest` neighbouring pixels. False where the lanes lie too far apart.
@@ -187,7 +192,7 @@ class FloatLanes {
     T* weights = weights_.data() + block.weights;
     place = Place(from, channels_);
     for (int64_t l = 0; l < to - from; ++l, place.next()) {
-      index[l] = static_cast<int32_t>(start[l] * channels_ + place.c - base);
+      index[l] = V::place(static_cast<int32_t>(start[l] * channels_ + place.c - base));
       for (int32_t t = taps.begin[place.x]; t < taps.begin[place.x + 1]; ++t) {
         weights[(taps.index[t] - start[l]) * V::kLanes + l] = static_cast<T>(taps.weight[t]);
       }
@@ -210,6 +215,16 @@ class FloatLanes {
     }
   }
 
+  // Where some blocks have a window for each tap, so have all that can: which it is cannot be foreseen otherwise.
+  void make_alike() {
+    bool mixed = false;
+    for (const Block& block : blocks_) mixed |= block.kind == kWindowEach;
+    for (Block& block : blocks_) {
+      const int64_t end = block.base + V::kWindow + (block.taps - 1) * channels_;
+      if (mixed && block.kind == kOneWindow && end <= in_length_) block.kind = kWindowEach;
+    }
+  }
+
   Block& new_block(Kind kind, int32_t taps, int64_t base) {
     blocks_.push_back({kind, taps, static_cast<int32_t>(base), static_cast<uint32_t>(index_.size()),
                        static_cast<uint32_t>(weights_.size())});
@@ -223,64 +238,87 @@ class FloatLanes {
     int count;
   };
 
-  // The blocks of a row that are whole. Source: the row they are read from, or `Summands`.
+  // What a row reads of this, read once: for all the compiler knows, a value that is stored may be any of it.
+  struct Tables {
+    const Block* blocks;
+    const int32_t* index;
+    const T* weights;
+    int32_t step;  // from a tap to the next
+  };
+  Tables tables() const { return {blocks_.data(), index_.data(), weights_.data(), static_cast<int32_t>(channels_)}; }
+
+  // The blocks of a row that are whole. Source: the row they are read from, or `Summands`. Returns a vector that is NaN
+  // somewhere if any block is: what a row holds is asked once.
   template <class Source>
-  using SumBlocks = void (*)(const FloatLanes& lanes, const Source& source, T* out, int64_t count, Fetching& fetching);
+  using SumBlocks = V (*)(const Tables& tables, const Source& source, T* out, int64_t count, Fetching& fetching);
 
   template <class Source>
   POLYPHASE_ROW_LOOP void run_blocks(const Source& source, SumBlocks<Source> sum_blocks, T* out,
                                      const Ahead* ahead) const {
     const int64_t whole = out_length_ / V::kLanes;
+    const Tables read = tables();
     Fetching fetching(ahead, whole / kBlocksPerStep + 1);
-    sum_blocks(*this, source, out, whole, fetching);
+    if (__builtin_expect(sum_blocks(read, source, out, whole, fetching).has_nan(), 0)) {
+      for (int64_t b = 0; b < whole; ++b) sum_of_any(read, b, source).store(out + b * V::kLanes);
+    }
     const int rest = static_cast<int>(out_length_ % V::kLanes);
-    if (rest != 0) sum_of_any(blocks_[whole], source).store_first(out + whole * V::kLanes, rest);
+    if (rest != 0) sum_of_any(read, whole, source).store_first(out + whole * V::kLanes, rest);
   }
 
   // kTaps, kRows: how many, 0 for any.
   template <int kTaps, int kRows, class Source>
-  static void sum_blocks(const FloatLanes& lanes, const Source& source, T* out, int64_t count, Fetching& fetching) {
-    for (int64_t b = 0; b < count; ++b) {
-      if (b % kBlocksPerStep == 0) fetching.step();
-      const Block& block = lanes.blocks_[b];
-      const V result = kTaps == 0 ? lanes.sum_of_any(block, source) : lanes.template sum<kTaps, kRows>(block, source);
-      result.store(out + b * V::kLanes);
-      fetch_target(out + b * V::kLanes);
+  static V sum_blocks(const Tables& shared, const Source& given, T* out, int64_t count, Fetching& fetching) {
+    const Tables tables = shared;
+    const Source source = given;
+    V all = V::zero();
+    for (int64_t first = 0; first < count; first += kBlocksPerStep) {
+      fetching.step();
+      const int64_t end = min(count, first + kBlocksPerStep);
+      V some = V::zero();  // in a register, which what lives on while rows are fetched is not
+      for (int64_t b = first; b < end; ++b) {
+        const V result = kTaps == 0 ? sum_of_any(tables, b, source) : sum<kTaps, kRows, false>(tables, b, source);
+        result.store(out + b * V::kLanes);
+        fetch_target(out + b * V::kLanes);
+        some = some.plus(result);
+      }
+      all = all.plus(some);
     }
+    return all;
   }
 
-  template <int kTaps, int kRows>
-  POLYPHASE_BLOCK V sum(const Block& block, const T* in) const {
-    const V result = sum_taps<kTaps, false>(block, in);
-    return __builtin_expect(result.has_nan(), 0) ? sum_without_zeros(block, in) : result;
+  template <class Source>
+  POLYPHASE_ROW_LOOP static V sum_of_any(const Tables& tables, int64_t b, const Source& source) {
+    const V result = sum<0, 0, false>(tables, b, source);
+    return __builtin_expect(result.has_nan(), 0) ? sum_without_zeros(tables, b, source) : result;
+  }
+  template <class Source>
+  POLYPHASE_ROW_LOOP static V sum_without_zeros(const Tables& tables, int64_t b, const Source& source) {
+    return sum<0, 0, true>(tables, b, source);
   }
 
-  POLYPHASE_ROW_LOOP V sum_of_any(const Block& block, const T* in) const { return sum<0, 0>(block, in); }
-  POLYPHASE_ROW_LOOP V sum_without_zeros(const Block& block, const T* in) const { return sum_taps<0, true>(block, in); }
-
-  template <int kTaps, bool kSkipZeros>
-  POLYPHASE_BLOCK V sum_taps(const Block& block, const T* in) const {
+  template <int kTaps, int, bool kSkipZeros>
+  POLYPHASE_BLOCK static V sum(const Tables& tables, int64_t b, const T* in) {
+    const Block& block = tables.blocks[b];
     const int taps = kTaps == 0 ? block.taps : kTaps;
-    const T* weights = weights_.data() + block.weights;
-    const int32_t* index = index_.data() + block.indices;
+    const T* weights = tables.weights + (kTaps == 0 ? block.weights : b * kTaps * V::kLanes);
+    const int32_t* index = tables.index + (kTaps == 0 ? block.indices : b * V::kLanes);
     const T* window = in + block.base;
     V total = V::zero();
     const auto add = [&](V value, int k) {
       const V weight = V::load(weights + k * V::kLanes);
       total = multiply_add(kSkipZeros ? value.where_nonzero(weight) : value, weight, total);
     };
-    const int32_t step = static_cast<int32_t>(channels_);
     switch (block.kind) {
       case kOneWindow: {
         typename V::Index i = V::load_index(index);
 #pragma GCC unroll 6
-        for (int k = 0; k < taps; ++k, i = V::advance(i, step)) add(V::pick(window, i), k);
+        for (int k = 0; k < taps; ++k, i = V::further(i, tables.step)) add(V::pick(window, i), k);
         break;
       }
       case kWindowEach: {
         const typename V::Index i = V::load_index(index);
 #pragma GCC unroll 6
-        for (int k = 0; k < taps; ++k, window += step) add(V::pick(window, i), k);
+        for (int k = 0; k < taps; ++k, window += tables.step) add(V::pick(window, i), k);
         break;
       }
       case kAnywhere:
@@ -291,21 +329,9 @@ class FloatLanes {
     return total;
   }
 
-  template <int kTaps, int kRows>
-  POLYPHASE_BLOCK V sum(const Block& block, const Summands& summands) const {
-    const V result = sum_window<kTaps, kRows, false>(block, summands);
-    return __builtin_expect(result.has_nan(), 0) ? sum_without_zeros(block, summands) : result;
-  }
-
-  POLYPHASE_ROW_LOOP V sum_of_any(const Block& block, const Summands& summands) const {
-    return sum<0, 0>(block, summands);
-  }
-  POLYPHASE_ROW_LOOP V sum_without_zeros(const Block& block, const Summands& summands) const {
-    return sum_window<0, 0, true>(block, summands);
-  }
-
   template <int kTaps, int kRows, bool kSkipZeros>
-  POLYPHASE_BLOCK V sum_window(const Block& block, const Summands& summands) const {
+  POLYPHASE_BLOCK static V sum(const Tables& tables, int64_t b, const Summands& summands) {
+    const Block& block = tables.blocks[b];
     V low = V::zero(), high = low;
     for (int k = 0; k < (kRows == 0 ? summands.count : kRows); ++k) {
       const T* window = summands.rows[k] + block.base;
@@ -313,12 +339,11 @@ class FloatLanes {
       low = multiply_add(V::load(window), weight, low);
       high = multiply_add(V::load(window + V::kLanes), weight, high);
     }
-    const T* weights = weights_.data() + block.weights;
-    const int32_t step = static_cast<int32_t>(channels_);
-    typename V::Index i = V::load_index(index_.data() + block.indices);
+    const T* weights = tables.weights + (kTaps == 0 ? block.weights : b * kTaps * V::kLanes);
+    typename V::Index i = V::load_index(tables.index + (kTaps == 0 ? block.indices : b * V::kLanes));
     V total = V::zero();
 #pragma GCC unroll 4
-    for (int k = 0; k < (kTaps == 0 ? block.taps : kTaps); ++k, i = V::advance(i, step), weights += V::kLanes) {
+    for (int k = 0; k < (kTaps == 0 ? block.taps : kTaps); ++k, i = V::further(i, tables.step), weights += V::kLanes) {
       const V value = V::pick(low, high, i), weight = V::load(weights);
       total = multiply_add(kSkipZeros ? value.where_nonzero(weight) : value, weight, total);
     }
@@ -388,13 +413,14 @@ class FloatLanes {
   int64_t channels_;
   int64_t in_length_;
   int64_t out_length_;
+  int64_t widest_ = 0;  // pixels from the first to the last tap of an output
   int64_t readable_length_ = 0;
   bool by_runs_ = false;
   bool sums_rows_ = false, sums_all_ = false;
   Runs<T> runs_;
   int all_taps_ = 0;  // of every block, each in windows, or 0
   Buffer<Block> blocks_;
-  Buffer<int32_t> index_;  // elements from the window's beginning; many channels: Taps::index
+  Buffer<int32_t> index_;  // places from the window's beginning; kAnywhere: elements; many channels: Taps::index
   Buffer<int32_t> begin_;  // many channels only: Taps::begin
   Buffer<T> weights_;
 };

@@ -84,7 +84,7 @@ inline void copy_rows(const MovedRows& rows, int64_t bytes) {
     const uint8_t* const next_out = rows.target(rows.after(r));
     for (int64_t at = 0; at + kCacheLine <= bytes; at += kCacheLine) {
       if (far) fetch_later(next_in + at);
-      __builtin_prefetch(next_out + at, 1);
+      fetch_to_write(next_out + at);
       CacheLine::copy(in + at, out + at);
     }
     // Some of the line before once more.

@@ -159,6 +159,23 @@ class PickLanes {
     }
   };
   using FarWords = Words;
+#elif defined(POLYPHASE_NEON)
+  struct Window {
+    static constexpr int kRegister = 16, kBytes = 16;
+    using Register = Bytes::Register;
+    static Register load(const uint8_t* p) { return Bytes::load(p); }
+    static void store(uint8_t* out, Register v) { Bytes::store(out, v); }
+    static void store_first(uint8_t* out, int n, Register v) { Bytes::store_first(out, n, v); }
+    static Register pick(const uint8_t* in, Register table) { return neon::pick(load(in), table); }
+  };
+  struct WideWindow : Window {
+    static constexpr int kBytes = 32;
+    static Register pick(const uint8_t* in, Register table) { return neon::pick(load(in), load(in + 16), table); }
+  };
+  using ShortRow = Window;
+  using FarWindow = WideWindow;
+  using Words = Window;
+  using FarWords = Window;
 #else
   struct Window {
     static constexpr int kRegister = 0, kBytes = 0;

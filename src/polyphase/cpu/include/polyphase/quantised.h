@@ -47,20 +47,43 @@ inline void vertical_plain(const uint8_t* const* rows, const int32_t* pairs, int
 
 #if defined(POLYPHASE_BYTE_VECTORS)
 
+// What two rows add to the sums of Bytes::kSize outputs, in the order `Bytes::pack` takes them. `pair`: their weights.
+#if defined(POLYPHASE_NEON)
+POLYPHASE_BLOCK void add_rows(Bytes::Register a, Bytes::Register b, const int32_t* pair, Bytes::Register& p,
+                              Bytes::Register& q, Bytes::Register& r, Bytes::Register& s) {
+  using namespace neon;
+  const Shorts weights = {reinterpret_cast<const int16_t*>(pair)[0], reinterpret_cast<const int16_t*>(pair)[1]};
+  const Shorts a_low = widened_low(a), a_high = widened_high(a), b_low = widened_low(b), b_high = widened_high(b);
+  const auto add_low = [&](Bytes::Register& sum, Shorts first, Shorts second) {
+    sum = Bytes::of(add_products_low<1>(add_products_low<0>(Bytes::sums(sum), first, weights), second, weights));
+  };
+  const auto add_high = [&](Bytes::Register& sum, Shorts first, Shorts second) {
+    sum = Bytes::of(add_products_high<1>(add_products_high<0>(Bytes::sums(sum), first, weights), second, weights));
+  };
+  add_low(p, a_low, b_low), add_high(q, a_low, b_low);
+  add_low(r, a_high, b_high), add_high(s, a_high, b_high);
+}
+#else
+POLYPHASE_BLOCK void add_rows(Bytes::Register a, Bytes::Register b, const int32_t* pair, Bytes::Register& p,
+                              Bytes::Register& q, Bytes::Register& r, Bytes::Register& s) {
+  const Bytes::Register zero = Bytes::broadcast(0), weights = Bytes::broadcast(*pair);
+  const Bytes::Register low = Bytes::interleave_low(a, b), high = Bytes::interleave_high(a, b);
+  p = Bytes::dot(p, Bytes::interleave_low(low, zero), weights);
+  q = Bytes::dot(q, Bytes::interleave_high(low, zero), weights);
+  r = Bytes::dot(r, Bytes::interleave_low(high, zero), weights);
+  s = Bytes::dot(s, Bytes::interleave_high(high, zero), weights);
+}
+#endif
+
 // The Bytes::kSize outputs, or fewer, from one place on.
 POLYPHASE_BLOCK void vertical_block(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
                            int64_t i, int n) {
   using Register = Bytes::Register;
-  const Register zero = Bytes::broadcast(0), bits = Bytes::broadcast(precision);
+  const Register bits = Bytes::broadcast(precision);
   Register p = Bytes::broadcast(1 << (precision - 1)), q = p, r = p, s = p;  // an array would lie in memory
   for (int k = 0; k < taps; k += 2, ++pairs) {
     const Register a = Bytes::load_first(rows[k] + i, n), b = Bytes::load_first(rows[k + 1] + i, n);
-    const Register low = Bytes::interleave_low(a, b), high = Bytes::interleave_high(a, b);
-    const Register weights = Bytes::broadcast(*pairs);
-    p = Bytes::dot(p, Bytes::interleave_low(low, zero), weights);
-    q = Bytes::dot(q, Bytes::interleave_high(low, zero), weights);
-    r = Bytes::dot(r, Bytes::interleave_low(high, zero), weights);
-    s = Bytes::dot(s, Bytes::interleave_high(high, zero), weights);
+    add_rows(a, b, pairs, p, q, r, s);
   }
   p = Bytes::shift_right(p, bits), q = Bytes::shift_right(q, bits);
   r = Bytes::shift_right(r, bits), s = Bytes::shift_right(s, bits);
@@ -243,11 +266,11 @@ class ByteWindows {
     for (int64_t l = 0; l < to - from; ++l, place.next()) {
       if (taps.begin[place.x] == taps.begin[place.x + 1]) continue;
       const int64_t byte = start[l] * channels_ + place.c - base;
-      put_byte(shuffle + 4 * l, byte);
-      put_byte(shuffle + 4 * l + 2, byte + channels_);
+      put_byte(shuffle + 2 * Bytes::place(l, 0), byte);
+      put_byte(shuffle + 2 * Bytes::place(l, 1), byte + channels_);
       for (int32_t t = taps.begin[place.x]; t < taps.begin[place.x + 1]; ++t) {
         const int64_t k = taps.index[t] - start[l];
-        weights[k / 2 * 2 * Bytes::kSums + 2 * l + k % 2] = static_cast<int16_t>(taps.weight[t]);
+        weights[k / 2 * 2 * Bytes::kSums + Bytes::place(l, k % 2)] = static_cast<int16_t>(taps.weight[t]);
       }
     }
     return true;

@@ -28,6 +28,14 @@ POLYPHASE_BLOCK TurnedPlaces load_places(const uint8_t* places) { return _mm512_
 POLYPHASE_BLOCK void copy_turned_block(const uint8_t* end, TurnedPlaces places, uint8_t* out) {
   _mm512_storeu_si512(out, _mm512_permutexvar_epi8(places, _mm512_loadu_si512(end - 64)));
 }
+#elif defined(POLYPHASE_NEON)
+constexpr int kTurnedBlock = 32, kSpan = 16;
+using TurnedPlaces = Bytes::Register;
+POLYPHASE_BLOCK TurnedPlaces load_places(const uint8_t* places) { return Bytes::load(places); }
+POLYPHASE_BLOCK void copy_turned_block(const uint8_t* end, TurnedPlaces places, uint8_t* out) {
+  Bytes::store(out, neon::pick(Bytes::load(end - 16), places));
+  Bytes::store(out + 16, neon::pick(Bytes::load(end - 32), places));
+}
 #else
 constexpr int kTurnedBlock = 32, kSpan = 16;
 using TurnedPlaces = __m256i;

@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "polyphase/neon.h"
+#include "polyphase/standard.h"
+
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include "polyphase/intrinsics.h"
 #endif
@@ -34,6 +37,8 @@ struct Vec<float> {
   void store_first(float* p, int n) const { _mm512_mask_storeu_ps(p, first(n), v); }
 
   static Index load_index(const int32_t* p) { return _mm512_loadu_si512(p); }
+  static constexpr int32_t place(int32_t element) { return element; }
+  static Index further(Index places, int32_t by) { return advance(places, by); }
   static Index advance(Index i, int32_t by) { return _mm512_add_epi32(i, _mm512_set1_epi32(by)); }
   static Index sum(Index a, Index b) { return _mm512_add_epi32(a, b); }
   static Index times(Index i, int32_t by) { return _mm512_mullo_epi32(i, _mm512_set1_epi32(by)); }
@@ -57,7 +62,8 @@ struct Vec<float> {
   static Index kept(Index i, Mask mask) { return _mm512_maskz_mov_epi32(mask, i); }
   Vec floor() const { return {_mm512_roundscale_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
   Vec plus(Vec other) const { return {_mm512_add_ps(v, other.v)}; }
-  // Lane l is window[i[l]]. kPicks: or that of two registers.
+  // Lane l is the element of a window that `place` makes i[l] of; `further`: so many elements further on. kPicks: or that
+  // of two registers.
   static constexpr bool kPicks = true;
   static Vec pick(Vec low, Vec high, Index i) { return {_mm512_permutex2var_ps(low.v, i, high.v)}; }
   static Vec pick(const float* window, Index i) { return pick(load(window), load(window + kLanes), i); }
@@ -89,8 +95,9 @@ struct Vec<float> {
     const Mask lanes = first(n);
     return {_mm512_mask_loadu_ps(_mm512_maskz_loadu_ps(lanes, low), static_cast<Mask>(lanes << 8), high - 8)};
   }
-  // Four lanes from each of four places; each of four numbers in four lanes.
-  static Vec load_fours(const float* a, const float* b, const float* c, const float* d) {
+  // Four lanes from each of four places, every so many of a list; each of four numbers in four lanes.
+  static Vec load_fours(const float* p, const int32_t* at, int stride) {
+    const float *a = p + at[0], *b = p + at[stride], *c = p + at[2 * stride], *d = p + at[3 * stride];
     const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(a)), _mm_loadu_ps(b), 1);
     const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(c)), _mm_loadu_ps(d), 1);
     const __m512d both = _mm512_castpd256_pd512(_mm256_castps_pd(low));
@@ -137,6 +144,7 @@ struct Vec<double> {
   __m512d v;
 
   static Vec zero() { return {_mm512_setzero_pd()}; }
+  Vec plus(Vec other) const { return {_mm512_add_pd(v, other.v)}; }
   static Vec broadcast(double x) { return {_mm512_set1_pd(x)}; }
   static Vec load(const double* p) { return {_mm512_loadu_pd(p)}; }
   static Vec load_first(const double* p, int n) { return {_mm512_maskz_loadu_pd(first(n), p)}; }
@@ -144,6 +152,8 @@ struct Vec<double> {
   void store_first(double* p, int n) const { _mm512_mask_storeu_pd(p, first(n), v); }
 
   static Index load_index(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static constexpr int32_t place(int32_t element) { return element; }
+  static Index further(Index places, int32_t by) { return advance(places, by); }
   static Index advance(Index i, int32_t by) { return _mm256_add_epi32(i, _mm256_set1_epi32(by)); }
   static constexpr bool kPicks = true;
   static Vec pick(Vec low, Vec high, Index i) { return {_mm512_permutex2var_pd(low.v, _mm512_cvtepi32_epi64(i), high.v)}; }
@@ -219,6 +229,8 @@ struct Vec<float> {
   void store_first(float* p, int n) const { _mm256_maskstore_ps(p, first_lanes(n), v); }
 
   static Index load_index(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static constexpr int32_t place(int32_t element) { return element; }
+  static Index further(Index places, int32_t by) { return advance(places, by); }
   static Index advance(Index i, int32_t by) { return _mm256_add_epi32(i, _mm256_set1_epi32(by)); }
   static Index sum(Index a, Index b) { return _mm256_add_epi32(a, b); }
   static Index times(Index i, int32_t by) { return _mm256_mullo_epi32(i, _mm256_set1_epi32(by)); }
@@ -286,6 +298,7 @@ struct Vec<double> {
   __m256d v;
 
   static Vec zero() { return {_mm256_setzero_pd()}; }
+  Vec plus(Vec other) const { return {_mm256_add_pd(v, other.v)}; }
   static Vec broadcast(double x) { return {_mm256_set1_pd(x)}; }
   static Vec load(const double* p) { return {_mm256_loadu_pd(p)}; }
   static Vec load_first(const double* p, int n) { return {_mm256_maskload_pd(p, first_lanes(2 * n))}; }
@@ -293,6 +306,8 @@ struct Vec<double> {
   void store_first(double* p, int n) const { _mm256_maskstore_pd(p, first_lanes(2 * n), v); }
 
   static Index load_index(const int32_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+  static constexpr int32_t place(int32_t element) { return element; }
+  static Index further(Index places, int32_t by) { return advance(places, by); }
   static Index advance(Index i, int32_t by) { return _mm_add_epi32(i, _mm_set1_epi32(by)); }
   static constexpr bool kPicks = false;
   static Vec pick(const double* window, Index i) { return gather(window, i); }
@@ -332,27 +347,30 @@ inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) { r
 
 #else
 
+typedef int32_t TwoInts __attribute__((vector_size(8)));
+typedef int32_t FourInts __attribute__((vector_size(16)));
+
 // 16 bytes by the compiler's vector extension: SSE2, NEON, or plain code.
 template <class T>
 struct Vec {
   static constexpr int kLanes = 16 / sizeof(T);
   static constexpr int kWindow = 2 * kLanes;
-  struct Index {
-    int32_t lane[kLanes];
-  };
   typedef T Register __attribute__((vector_size(16)));
+  typedef T Anywhere __attribute__((vector_size(16), aligned(1), may_alias));
+  using Index = Conditional<sizeof(T) == 4, FourInts, TwoInts>;
 
   Register v;
 
   static Vec zero() { return {Register{}}; }
+  Vec plus(Vec other) const { return {v + other.v}; }
   static Vec broadcast(T x) { return {Register{} + x}; }
-  static Vec load(const T* p) { return load_first(p, kLanes); }
+  static Vec load(const T* p) { return {*reinterpret_cast<const Anywhere*>(p)}; }
   static Vec load_first(const T* p, int n) {
     Vec result = zero();
     std::memcpy(&result.v, p, n * sizeof(T));
     return result;
   }
-  void store(T* p) const { std::memcpy(p, &v, sizeof(v)); }
+  void store(T* p) const { *reinterpret_cast<Anywhere*>(p) = v; }
   void store_first(T* p, int n) const { std::memcpy(p, &v, n * sizeof(T)); }
 
   static Index load_index(const int32_t* p) {
@@ -360,28 +378,44 @@ struct Vec {
     std::memcpy(&i, p, sizeof(i));
     return i;
   }
-  static Index advance(Index i, int32_t by) {
-    for (int32_t& lane : i.lane) lane += by;
-    return i;
+  static Index advance(Index i, int32_t by) { return i + by; }
+#if defined(POLYPHASE_NEON)
+  // Places of bytes: of element n, the four from 4 n on.
+  static constexpr bool kPicks = sizeof(T) == 4;
+  static constexpr int32_t place(int32_t element) { return kPicks ? element * 0x04040404 + 0x03020100 : element; }
+  static Index further(Index places, int32_t by) { return places + (kPicks ? by * 0x04040404 : by); }
+  static Vec pick(Vec low, Vec high, Index places) {
+    using neon::Bytes16;
+    return {reinterpret_cast<Register>(neon::pick(reinterpret_cast<Bytes16>(low.v), reinterpret_cast<Bytes16>(high.v),
+                                                  reinterpret_cast<Bytes16>(places)))};
   }
+  // Four lanes from the first of a list's places: there is room for no more.
+  static Vec load_fours(const T* p, const int32_t* at, int) { return load(p + at[0]); }
+#else
   static constexpr bool kPicks = false;
-  static Vec pick(const T* window, Index i) { return gather(window, i); }
+  static constexpr int32_t place(int32_t element) { return element; }
+  static Index further(Index places, int32_t by) { return advance(places, by); }
+#endif
+  static Vec pick(const T* window, Index places) {
+    if constexpr (kPicks) {
+      return pick(load(window), load(window + kLanes), places);
+    } else {
+      return gather(window, places);
+    }
+  }
   static Vec gather(const T* p, Index i) {
     Vec result;
-    for (int l = 0; l < kLanes; ++l) result.v[l] = p[i.lane[l]];
+    for (int l = 0; l < kLanes; ++l) result.v[l] = p[i[l]];
     return result;
   }
 
   struct Pair;
   static Pair gather_pairs(const T* p, Index i) { return {gather(p, i), gather(p + 1, i)}; }
   static Pair load_pairs(const T* p) { return {strided(p, 2), strided(p + 1, 2)}; }
-  static Index sum(Index a, Index b) {
-    for (int l = 0; l < kLanes; ++l) a.lane[l] += b.lane[l];
-    return a;
-  }
+  static Index sum(Index a, Index b) { return a + b; }
   Vec where(Index condition) const {
     Vec result;
-    for (int l = 0; l < kLanes; ++l) result.v[l] = condition.lane[l] != 0 ? v[l] : T(0);
+    for (int l = 0; l < kLanes; ++l) result.v[l] = condition[l] != 0 ? v[l] : T(0);
     return result;
   }
 
@@ -392,9 +426,13 @@ struct Vec {
   }
 
   bool has_nan() const {
+#if defined(POLYPHASE_NEON)
+    return !neon::all(reinterpret_cast<neon::Ints>(v == v));
+#else
     bool found = false;
     for (int l = 0; l < kLanes; ++l) found |= v[l] != v[l];
     return found;
+#endif
   }
   bool lies_between(Vec least, Vec most) const {
     bool all = true;
@@ -413,9 +451,24 @@ struct Vec<T>::Pair {
   Vec first, second;
 };
 
+#if defined(POLYPHASE_NEON)
+inline void transpose_fours(Vec<float>& p, Vec<float>& q, Vec<float>& r, Vec<float>& s) {
+  const neon::Floats a = __builtin_shuffle(p.v, q.v, FourInts{0, 4, 1, 5}), b = __builtin_shuffle(p.v, q.v, FourInts{2, 6, 3, 7});
+  const neon::Floats c = __builtin_shuffle(r.v, s.v, FourInts{0, 4, 1, 5}), d = __builtin_shuffle(r.v, s.v, FourInts{2, 6, 3, 7});
+  p.v = __builtin_shuffle(a, c, FourInts{0, 1, 4, 5});
+  q.v = __builtin_shuffle(a, c, FourInts{2, 3, 6, 7});
+  r.v = __builtin_shuffle(b, d, FourInts{0, 1, 4, 5});
+  s.v = __builtin_shuffle(b, d, FourInts{2, 3, 6, 7});
+}
+#endif
+
 template <class T>
 inline Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<T> c) {
+#if defined(POLYPHASE_NEON)
+  return {neon::multiply_add(a.v, b.v, c.v)};
+#else
   return {a.v * b.v + c.v};
+#endif
 }
 
 #endif
