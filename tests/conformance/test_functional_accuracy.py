@@ -124,7 +124,7 @@ def limits(mode: Mode, dtype: torch.dtype) -> Limits:
     for x86, anywhere.
     """
     if mode.filter == "bicubic" and dtype == torch.float64:
-        return Limits(1.3, 6 if platform.machine() == "x86_64" else 8)
+        return Limits(1.3, 6) if platform.machine() == "x86_64" else Limits(1.4, 8)
     return Limits(1.1 if isa.chosen() == "portable" else 1.05, 1)
 
 
