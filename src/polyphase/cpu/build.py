@@ -43,20 +43,38 @@ class Request(NamedTuple):
 def library(
     source: str, isa: str, *, stem: str = "kernel", options: tuple[str, ...] = (), include: Path = INCLUDE
 ) -> Path:
-    return _obtain(Request(source, isa, stem, options, include))
+    return _obtain(_planned(Request(source, isa, stem, options, include)))
 
 
 def libraries(requests: Iterable[Request]) -> list[Path]:
-    """As `library`, those that are missing built side by side."""
-    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
-        return list(pool.map(_obtain, requests))
+    """As `library`, those that are missing built side by side. To find them all, threads would only take turns."""
+    planned = [_planned(request) for request in requests]
+    found = {library.name: entry for library in planned if (entry := cache.find(library.name)) is not None}
+    missing = [library for library in planned if library.name not in found]
+    if missing:
+        with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+            found |= zip((library.name for library in missing), pool.map(_obtain, missing), strict=True)
+    return [found[library.name] for library in planned]
 
 
-def _obtain(request: Request) -> Path:
+class _Planned(NamedTuple):
+    """A library with its name in the cache, and what makes it."""
+
+    name: str
+    request: Request
+    command: tuple[str, ...]
+
+
+def _planned(request: Request) -> _Planned:
     compiler = settings.compiler()
     flags = (*FLAGS, *isa.flags(request.isa), *request.options)
-    name = f"{request.stem}-{_key(request, compiler, flags)}.so"
-    return cache.obtain(name, lambda scratch: _compile(request, (*compiler, *flags), scratch / name))
+    return _Planned(f"{request.stem}-{_key(request, compiler, flags)}.so", request, (*compiler, *flags))
+
+
+def _obtain(library: _Planned) -> Path:
+    return cache.obtain(
+        library.name, lambda scratch: _compile(library.request, library.command, scratch / library.name)
+    )
 
 
 def _key(request: Request, compiler: tuple[str, ...], flags: tuple[str, ...]) -> str:

@@ -45,6 +45,12 @@ def obtain(name: str, make: Callable[[Path], Path]) -> Path:
     return _find_or_make(_private_directory(os.getpid()) / name, make)
 
 
+def find(name: str) -> Path | None:
+    """The entry `name`, if there is a sound one in the cache directory."""
+    directory = trusted_directory()
+    return directory / name if directory is not None and is_sound(directory / name) else None
+
+
 def entries() -> list[tuple[Path, int]]:
     """The cached libraries and their sizes in bytes."""
     return [(path, path.stat().st_size) for path in _files() if path.suffix == ".so"]

@@ -215,13 +215,14 @@ class FloatLanes {
     }
   }
 
-  // Where some blocks have a window for each tap, so have all that can: which it is cannot be foreseen otherwise.
+  // Where most blocks have a window for each tap, so have all that can: which it is cannot be foreseen otherwise.
   void make_alike() {
-    bool mixed = false;
-    for (const Block& block : blocks_) mixed |= block.kind == kWindowEach;
+    int64_t with_each = 0;
+    for (const Block& block : blocks_) with_each += block.kind == kWindowEach;
+    if (2 * with_each <= blocks_.size()) return;
     for (Block& block : blocks_) {
       const int64_t end = block.base + V::kWindow + (block.taps - 1) * channels_;
-      if (mixed && block.kind == kOneWindow && end <= in_length_) block.kind = kWindowEach;
+      if (block.kind == kOneWindow && end <= in_length_) block.kind = kWindowEach;
     }
   }
 
@@ -276,7 +277,7 @@ class FloatLanes {
       const int64_t end = min(count, first + kBlocksPerStep);
       V some = V::zero();  // in a register, which what lives on while rows are fetched is not
       for (int64_t b = first; b < end; ++b) {
-        const V result = kTaps == 0 ? sum_of_any(tables, b, source) : sum<kTaps, kRows, false>(tables, b, source);
+        const V result = sum<kTaps, kRows, false>(tables, b, source);
         result.store(out + b * V::kLanes);
         fetch_target(out + b * V::kLanes);
         some = some.plus(result);
