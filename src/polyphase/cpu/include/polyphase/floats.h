@@ -102,7 +102,7 @@ class FloatLanes {
   POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead* ahead) const {
     if (channels_ >= V::kLanes) return run_many_channels(in, out);
     if (by_runs_) return runs_.run(in, out, ahead);
-    with_constant<2, kMostUnrolled>(all_taps_, [&](auto taps) { run_blocks(in, sum_blocks<taps, 0, const T*>, out, ahead); });
+    with_constant<2, kMostUnrolled>(all_taps_, [&](auto taps) { run_blocks(in, sum_blocks<taps, const T*>, out, ahead); });
   }
 
   // `run` of the `vertical` sum of rows. The same bits, but the sum is never in memory.
@@ -110,9 +110,9 @@ class FloatLanes {
     if (channels_ >= V::kLanes) return run_sums_of_many_channels({rows, weights, count}, out);
     if constexpr (V::kPicks) {
       const Summands summands = {rows, weights, count};
-      if (all_taps_ == 2 && count == 2) return run_blocks(summands, sum_blocks<2, 2, Summands>, out, ahead);
+      if (all_taps_ == 2 && count == 2) return run_blocks(TwoRows(summands), sum_blocks<2, TwoRows>, out, ahead);
       with_constant<kLeastSummed, kMostSummed>(all_taps_, [&](auto taps) {
-        if constexpr (taps != 0) run_blocks(summands, sum_blocks<taps, 0, Summands>, out, ahead);
+        if constexpr (taps != 0) run_blocks(summands, sum_blocks<taps, Summands>, out, ahead);
       });
     }
   }
@@ -239,6 +239,21 @@ class FloatLanes {
     int count;
   };
 
+  // Two of them, in registers.
+  struct TwoRows {
+    explicit TwoRows(const Summands& rows)
+        : all(rows), p(rows.rows[0]), q(rows.rows[1]), p_weight(V::broadcast(rows.weights[0])),
+          q_weight(V::broadcast(rows.weights[1])) {}
+    Summands all;
+    const T *p, *q;
+    V p_weight, q_weight;
+  };
+  static const Summands& any_number(const TwoRows& rows) { return rows.all; }
+  template <class Source>
+  static const Source& any_number(const Source& source) {
+    return source;
+  }
+
   // What a row reads of this, read once: for all the compiler knows, a value that is stored may be any of it.
   struct Tables {
     const Block* blocks;
@@ -248,8 +263,8 @@ class FloatLanes {
   };
   Tables tables() const { return {blocks_.data(), index_.data(), weights_.data(), static_cast<int32_t>(channels_)}; }
 
-  // The blocks of a row that are whole. Source: the row they are read from, or `Summands`. Returns a vector that is NaN
-  // somewhere if any block is: what a row holds is asked once.
+  // The blocks of a row that are whole. Source: the row they are read from, `Summands` or `TwoRows`. Returns a vector that
+  // is NaN somewhere if any block is: what a row holds is asked once.
   template <class Source>
   using SumBlocks = V (*)(const Tables& tables, const Source& source, T* out, int64_t count, Fetching& fetching);
 
@@ -260,24 +275,24 @@ class FloatLanes {
     const Tables read = tables();
     Fetching fetching(ahead, whole / kBlocksPerStep + 1);
     if (__builtin_expect(sum_blocks(read, source, out, whole, fetching).has_nan(), 0)) {
-      for (int64_t b = 0; b < whole; ++b) sum_of_any(read, b, source).store(out + b * V::kLanes);
+      for (int64_t b = 0; b < whole; ++b) sum_of_any(read, b, any_number(source)).store(out + b * V::kLanes);
     }
     const int rest = static_cast<int>(out_length_ % V::kLanes);
-    if (rest != 0) sum_of_any(read, whole, source).store_first(out + whole * V::kLanes, rest);
+    if (rest != 0) sum_of_any(read, whole, any_number(source)).store_first(out + whole * V::kLanes, rest);
   }
 
-  // kTaps, kRows: how many, 0 for any.
-  template <int kTaps, int kRows, class Source>
+  // kTaps: how many, 0 for any. What lives on while rows are fetched is in memory, so registers are loaded after it.
+  template <int kTaps, class Source>
   static V sum_blocks(const Tables& shared, const Source& given, T* out, int64_t count, Fetching& fetching) {
-    const Tables tables = shared;
-    const Source source = given;
     V all = V::zero();
     for (int64_t first = 0; first < count; first += kBlocksPerStep) {
       fetching.step();
+      const Tables tables = shared;
+      const Source source = given;
       const int64_t end = min(count, first + kBlocksPerStep);
-      V some = V::zero();  // in a register, which what lives on while rows are fetched is not
+      V some = V::zero();
       for (int64_t b = first; b < end; ++b) {
-        const V result = sum<kTaps, kRows, false>(tables, b, source);
+        const V result = sum<kTaps, false>(tables, b, source);
         result.store(out + b * V::kLanes);
         fetch_target(out + b * V::kLanes);
         some = some.plus(result);
@@ -289,15 +304,15 @@ class FloatLanes {
 
   template <class Source>
   POLYPHASE_ROW_LOOP static V sum_of_any(const Tables& tables, int64_t b, const Source& source) {
-    const V result = sum<0, 0, false>(tables, b, source);
+    const V result = sum<0, false>(tables, b, source);
     return __builtin_expect(result.has_nan(), 0) ? sum_without_zeros(tables, b, source) : result;
   }
   template <class Source>
   POLYPHASE_ROW_LOOP static V sum_without_zeros(const Tables& tables, int64_t b, const Source& source) {
-    return sum<0, 0, true>(tables, b, source);
+    return sum<0, true>(tables, b, source);
   }
 
-  template <int kTaps, int, bool kSkipZeros>
+  template <int kTaps, bool kSkipZeros>
   POLYPHASE_BLOCK static V sum(const Tables& tables, int64_t b, const T* in) {
     const Block& block = tables.blocks[b];
     const int taps = kTaps == 0 ? block.taps : kTaps;
@@ -330,16 +345,26 @@ class FloatLanes {
     return total;
   }
 
-  template <int kTaps, int kRows, bool kSkipZeros>
-  POLYPHASE_BLOCK static V sum(const Tables& tables, int64_t b, const Summands& summands) {
+  // The sum of a window of each row, as two vectors.
+  POLYPHASE_BLOCK static void sum_windows(const Summands& rows, int64_t base, V& low, V& high) {
+    low = V::zero(), high = low;
+    for (int k = 0; k < rows.count; ++k) add_window(rows.rows[k] + base, V::broadcast(rows.weights[k]), low, high);
+  }
+  POLYPHASE_BLOCK static void sum_windows(const TwoRows& rows, int64_t base, V& low, V& high) {
+    low = V::zero(), high = low;
+    add_window(rows.p + base, rows.p_weight, low, high);
+    add_window(rows.q + base, rows.q_weight, low, high);
+  }
+  POLYPHASE_BLOCK static void add_window(const T* window, V weight, V& low, V& high) {
+    low = multiply_add(V::load(window), weight, low);
+    high = multiply_add(V::load(window + V::kLanes), weight, high);
+  }
+
+  template <int kTaps, bool kSkipZeros, class Rows>
+  POLYPHASE_BLOCK static V sum(const Tables& tables, int64_t b, const Rows& rows) {
     const Block& block = tables.blocks[b];
-    V low = V::zero(), high = low;
-    for (int k = 0; k < (kRows == 0 ? summands.count : kRows); ++k) {
-      const T* window = summands.rows[k] + block.base;
-      const V weight = V::broadcast(summands.weights[k]);
-      low = multiply_add(V::load(window), weight, low);
-      high = multiply_add(V::load(window + V::kLanes), weight, high);
-    }
+    V low, high;
+    sum_windows(rows, block.base, low, high);
     const T* weights = tables.weights + (kTaps == 0 ? block.weights : b * kTaps * V::kLanes);
     typename V::Index i = V::load_index(tables.index + (kTaps == 0 ? block.indices : b * V::kLanes));
     V total = V::zero();

@@ -56,7 +56,7 @@ class Runs<float> {
  private:
   using V = Vec<float>;
   static constexpr int kPixels = V::kLanes / 4;              // of a vector
-  static constexpr int64_t kBlocksPerStep = V::kLanes == 16 ? 1 : 8;  // of `Fetching`
+  static constexpr int64_t kBlocksPerStep = V::kLanes == 16 ? 4 : 8;  // of `Fetching`
 
   // What a row reads of this, read once: for all the compiler knows, a value that is stored may be any of it.
   struct Tables {
