@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "polyphase/neon.h"
+
 #if defined(__AVX2__)
 #include "polyphase/intrinsics.h"
 #endif
@@ -41,9 +43,9 @@ struct Quad {
 #if defined(__AVX2__)
     return {_mm_cvtepi32_ps(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(static_cast<int>(bytes))))};
 #else
-    Quad result;
-    for (int i = 0; i < 4; ++i) result.v[i] = static_cast<float>((bytes >> (8 * i)) & 0xff);
-    return result;
+    const Bits four = {static_cast<int32_t>(bytes & 0xff), static_cast<int32_t>((bytes >> 8) & 0xff),
+                       static_cast<int32_t>((bytes >> 16) & 0xff), static_cast<int32_t>(bytes >> 24)};
+    return {__builtin_convertvector(four, Register)};
 #endif
   }
 };
@@ -51,6 +53,8 @@ struct Quad {
 inline Quad multiply_add(Quad a, Quad b, Quad c) {
 #if defined(__FMA__)
   return {_mm_fmadd_ps(a.v, b.v, c.v)};
+#elif defined(POLYPHASE_NEON)
+  return {neon::multiply_add(a.v, b.v, c.v)};
 #else
   return {a.v * b.v + c.v};
 #endif

@@ -403,46 +403,41 @@ struct Vec {
       return gather(window, places);
     }
   }
+  // Written out: a loop over lanes goes through memory at -O1.
   static Vec gather(const T* p, Index i) {
-    Vec result;
-    for (int l = 0; l < kLanes; ++l) result.v[l] = p[i[l]];
-    return result;
+    if constexpr (kLanes == 4) {
+      return {Register{p[i[0]], p[i[1]], p[i[2]], p[i[3]]}};
+    } else {
+      return {Register{p[i[0]], p[i[1]]}};
+    }
   }
 
   struct Pair;
   static Pair gather_pairs(const T* p, Index i) { return {gather(p, i), gather(p + 1, i)}; }
-  static Pair load_pairs(const T* p) { return {strided(p, 2), strided(p + 1, 2)}; }
+  static Pair load_pairs(const T* p) { return unzipped(load(p), load(p + kLanes)); }
+  static Pair unzipped(Vec low, Vec high);
   static Index sum(Index a, Index b) { return a + b; }
-  Vec where(Index condition) const {
-    Vec result;
-    for (int l = 0; l < kLanes; ++l) result.v[l] = condition[l] != 0 ? v[l] : T(0);
-    return result;
-  }
+  Vec where(Index condition) const { return kept(condition != 0); }
 
-  static Vec strided(const T* p, int stride) {
-    Vec result;
-    for (int l = 0; l < kLanes; ++l) result.v[l] = p[l * stride];
-    return result;
-  }
+  bool has_nan() const { return !all(v == v); }
+  bool lies_between(Vec least, Vec most) const { return all((v >= least.v) & (v < most.v)); }
+  Vec where_nonzero(Vec weight) const { return kept(weight.v != 0); }
 
-  bool has_nan() const {
+ private:
+  // Of lanes whose bits are all the same.
+  template <class Bits>
+  Vec kept(Bits lanes) const {
+    return {reinterpret_cast<Register>(reinterpret_cast<Bits>(v) & lanes)};
+  }
+  template <class Bits>
+  static bool all(Bits lanes) {
 #if defined(POLYPHASE_NEON)
-    return !neon::all(reinterpret_cast<neon::Ints>(v == v));
+    return neon::all(reinterpret_cast<neon::Ints>(lanes));
 #else
-    bool found = false;
-    for (int l = 0; l < kLanes; ++l) found |= v[l] != v[l];
-    return found;
+    typedef int64_t Longs __attribute__((vector_size(16)));
+    const Longs halves = reinterpret_cast<Longs>(lanes);
+    return (halves[0] & halves[1]) == -1;
 #endif
-  }
-  bool lies_between(Vec least, Vec most) const {
-    bool all = true;
-    for (int l = 0; l < kLanes; ++l) all &= (v[l] >= least.v[l]) & (v[l] < most.v[l]);
-    return all;
-  }
-  Vec where_nonzero(Vec weight) const {
-    Vec result;
-    for (int l = 0; l < kLanes; ++l) result.v[l] = weight.v[l] != 0 ? v[l] : T(0);
-    return result;
   }
 };
 
@@ -450,8 +445,28 @@ template <class T>
 struct Vec<T>::Pair {
   Vec first, second;
 };
+template <class T>
+inline typename Vec<T>::Pair Vec<T>::unzipped(Vec low, Vec high) {
+  if constexpr (kLanes == 4) {
+    return {{__builtin_shuffle(low.v, high.v, FourInts{0, 2, 4, 6})}, {__builtin_shuffle(low.v, high.v, FourInts{1, 3, 5, 7})}};
+  } else {
+    return {{Register{low.v[0], high.v[0]}}, {Register{low.v[1], high.v[1]}}};
+  }
+}
 
 #if defined(POLYPHASE_NEON)
+// Both of a lane by one load.
+template <>
+inline Vec<float>::Pair Vec<float>::gather_pairs(const float* p, Index i) {
+  const auto two = [&](int a, int b) {
+    neon::Doubles both;
+    std::memcpy(&both, p + a, 8);
+    std::memcpy(reinterpret_cast<char*>(&both) + 8, p + b, 8);
+    return Vec{reinterpret_cast<Register>(both)};
+  };
+  return unzipped(two(i[0], i[1]), two(i[2], i[3]));
+}
+
 inline void transpose_fours(Vec<float>& p, Vec<float>& q, Vec<float>& r, Vec<float>& s) {
   const neon::Floats a = __builtin_shuffle(p.v, q.v, FourInts{0, 4, 1, 5}), b = __builtin_shuffle(p.v, q.v, FourInts{2, 6, 3, 7});
   const neon::Floats c = __builtin_shuffle(r.v, s.v, FourInts{0, 4, 1, 5}), d = __builtin_shuffle(r.v, s.v, FourInts{2, 6, 3, 7});
