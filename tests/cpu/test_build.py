@@ -168,6 +168,32 @@ def test_options_and_instruction_set_reach_the_compiler(include: Path) -> None:
     assert answer(build.library(source, "avx2", options=options, include=include)) == 2
 
 
+@pytest.mark.skipif(shutil.which("clang++") is None, reason="there is no clang++")
+@pytest.mark.parametrize("forced", isa.available())
+def test_clang_builds_kernels_too(monkeypatch: pytest.MonkeyPatch, forced: str) -> None:
+    program = """
+import warnings
+import torch
+import torch.nn.functional as F
+import polyphase.functional as P
+from polyphase.errors import NoKernelsWarning
+warnings.simplefilter("error", NoKernelsWarning)
+for dtype in (torch.float32, torch.uint8):
+    image = (torch.rand(1, 3, 40, 50) * 255).to(dtype)
+    for size, mode in (((23, 31), "bilinear"), ((70, 20), "bicubic")):
+        ours, eager = (f(image, size=size, mode=mode, antialias=True) for f in (P.interpolate, F.interpolate))
+        torch.testing.assert_close(ours, eager, rtol=0, atol=0 if dtype == torch.uint8 else 1e-3)
+    assert P.flip(image, (-1,)).equal(image.flip(-1))
+image, grid = torch.rand(1, 3, 40, 50), torch.rand(1, 20, 30, 2) * 2 - 1
+for mode in ("nearest", "bilinear", "bicubic"):
+    ours, eager = (f(image, grid, mode=mode, align_corners=False) for f in (P.grid_sample, F.grid_sample))
+    torch.testing.assert_close(ours, eager, rtol=0, atol=1e-4)
+"""
+    monkeypatch.setenv("CXX", "clang++")
+    monkeypatch.setenv("POLYPHASE_ISA", forced)
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def truncate(entry: Path) -> None:
     os.truncate(entry, entry.stat().st_size // 2)
 

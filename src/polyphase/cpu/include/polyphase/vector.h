@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "polyphase/neon.h"
+#include "polyphase/quad.h"
 #include "polyphase/standard.h"
 
 #if defined(__AVX512F__) || defined(__AVX2__)
@@ -448,7 +449,7 @@ struct Vec<T>::Pair {
 template <class T>
 inline typename Vec<T>::Pair Vec<T>::unzipped(Vec low, Vec high) {
   if constexpr (kLanes == 4) {
-    return {{__builtin_shuffle(low.v, high.v, FourInts{0, 2, 4, 6})}, {__builtin_shuffle(low.v, high.v, FourInts{1, 3, 5, 7})}};
+    return {{Register{low.v[0], low.v[2], high.v[0], high.v[2]}}, {Register{low.v[1], low.v[3], high.v[1], high.v[3]}}};
   } else {
     return {{Register{low.v[0], high.v[0]}}, {Register{low.v[1], high.v[1]}}};
   }
@@ -468,12 +469,9 @@ inline Vec<float>::Pair Vec<float>::gather_pairs(const float* p, Index i) {
 }
 
 inline void transpose_fours(Vec<float>& p, Vec<float>& q, Vec<float>& r, Vec<float>& s) {
-  const neon::Floats a = __builtin_shuffle(p.v, q.v, FourInts{0, 4, 1, 5}), b = __builtin_shuffle(p.v, q.v, FourInts{2, 6, 3, 7});
-  const neon::Floats c = __builtin_shuffle(r.v, s.v, FourInts{0, 4, 1, 5}), d = __builtin_shuffle(r.v, s.v, FourInts{2, 6, 3, 7});
-  p.v = __builtin_shuffle(a, c, FourInts{0, 1, 4, 5});
-  q.v = __builtin_shuffle(a, c, FourInts{2, 3, 6, 7});
-  r.v = __builtin_shuffle(b, d, FourInts{0, 1, 4, 5});
-  s.v = __builtin_shuffle(b, d, FourInts{2, 3, 6, 7});
+  Quad a = {p.v}, b = {q.v}, c = {r.v}, d = {s.v};
+  transpose(a, b, c, d);
+  p.v = a.v, q.v = b.v, r.v = c.v, s.v = d.v;
 }
 #endif
 
