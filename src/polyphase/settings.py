@@ -3,7 +3,7 @@
 | variable | what it sets | where unset |
 | --- | --- | --- |
 | `POLYPHASE_CACHE_DIR` | where built kernels are kept | `$XDG_CACHE_HOME/polyphase`, else `~/.cache/polyphase` |
-| `POLYPHASE_ISA` | the CPU kernels' instruction set: `avx512`, `avx2`, `portable` (SSE2, NEON) | the best this CPU has |
+| `POLYPHASE_ISA` | instruction set of CPU kernels: `avx512`, `avx2`, `portable` (SSE2, NEON) | the best there is |
 | `CXX` | the C++ compiler, with arguments if need be: `ccache g++` | `g++`, `c++` or `clang++`, the first that exists |
 
 A variable that is empty counts as unset.
