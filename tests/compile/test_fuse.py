@@ -113,11 +113,20 @@ def test_one_kernel(name: str, dynamic: bool) -> None:
     report, result = fused(function, *args, dynamic=dynamic)
     assert [kernel.program for kernel in report.kernels] == [text]
     expected = function(*args)
-    torch.testing.assert_close(result, expected)
+    assert_close_but_for_ties(result, expected)
     assert result.stride() == expected.stride()
     unfused, result = fused(function, *args, fusion=False)
-    torch.testing.assert_close(result, expected)
+    assert_close_but_for_ties(result, expected)
     assert len(unfused.kernels) >= len(report.kernels)
+
+
+def assert_close_but_for_ties(ours: Tensor, eager: Tensor) -> None:
+    """Floats that are rounded to bytes may, once in a thousand, lie so near a half that they are rounded otherwise."""
+    if eager.dtype == torch.uint8:
+        torch.testing.assert_close(ours, eager, rtol=0, atol=1)
+        assert int((ours != eager).sum()) <= 0.002 * eager.numel()
+    else:
+        torch.testing.assert_close(ours, eager)
 
 
 NOT_FUSED: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], Why | Reason]] = {
