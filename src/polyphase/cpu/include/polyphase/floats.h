@@ -24,7 +24,7 @@ POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int tap
   int64_t i = 0;
   for (; i + kStep <= length; i += kStep) {
     V p = V::zero(), q = p, r = p, s = p;  // an array would lie in memory
-    for (int64_t a = 0; ahead != nullptr && a < ahead->count; ++a) {
+    for (int64_t a = 0; kFetchesWhileSumming && ahead != nullptr && a < ahead->count; ++a) {
       const uint8_t* row = ahead->first + a * ahead->stride + i * static_cast<int64_t>(sizeof(T));
       for (int64_t j = 0; j < kStep * static_cast<int64_t>(sizeof(T)); j += kCacheLine) __builtin_prefetch(row + j);
     }
