@@ -52,11 +52,12 @@ class PickLanes {
       pixels_[x] = taps.begin[x] == taps.begin[x + 1] ? -1 : taps.index[taps.begin[x]];
     }
     for (int64_t x = 0; x < taps.out_size;) x = add_run(x);
-    one_table_ = runs_.size() == 1 && runs_[0].kind == kWindow && all_tables_equal();
+    one_table_ = runs_.size() == 1 && runs_[0].kind == kWindow && tables_equal();
   }
 
   int64_t readable_length() const { return 0; }
   bool fetches() const { return false; }
+  bool has_one_table() const { return one_table_; }
   size_t bytes() const {
     return sizeof(*this) + runs_.bytes() + windows_.bytes() + pixels_.bytes() + tables_.bytes();
   }
@@ -205,8 +206,8 @@ class PickLanes {
   static constexpr bool kFetchesShrinking = false;
 #endif
 
-  // kOneTable: of a flipped row, all blocks have the same. What a run says is read before anything is written: for all
-  // the compiler knows, it is written over.
+  // kOneTable: of a flipped row, all blocks but the last have the same. What a run says is read before anything is
+  // written: for all the compiler knows, it is written over.
   template <class Way, bool kOneTable = false>
   POLYPHASE_ROW_LOOP void pick(const Run& run, const MovedRows& rows) const {
     const Way way = make<Way>();
@@ -234,7 +235,7 @@ class PickLanes {
         repeat<kOfLine>([&](auto i) { pick_block(b + i, out + i * step); });
       }
       for (; b < last; ++b, out += step) pick_block(b, out);
-      const auto picked = way.pick(in + windows[last], kOneTable ? only : Way::load(tables + last * kTable));
+      const auto picked = way.pick(in + windows[last], Way::load(tables + last * kTable));
       if (last_bytes == Way::kRegister) {
         Way::store(row + last_out, picked);
       } else {
@@ -365,19 +366,21 @@ class PickLanes {
   // Whether some pixels from x on lie within a window of so many bytes.
   bool fits(int64_t x, int64_t count, int64_t window) const {
     if (in_bytes_ < window) return false;
-    int64_t high = pixels_[x];
-    for (int64_t p = x; p < x + count; ++p) high = max<int64_t>(high, pixels_[p]);
-    return (high - lowest(x, count) + 1) * pixel_ <= window;
-  }
-
-  int64_t lowest(int64_t x, int64_t count) const {
     int64_t low = pixels_[x];
     for (int64_t p = x; p < x + count; ++p) low = min<int64_t>(low, pixels_[p]);
-    return low;
+    return (highest(x, count) - low + 1) * pixel_ <= window;
   }
 
+  int64_t highest(int64_t x, int64_t count) const {
+    int64_t high = pixels_[x];
+    for (int64_t p = x; p < x + count; ++p) high = max<int64_t>(high, pixels_[p]);
+    return high;
+  }
+
+  // A window ends with the last pixel that is picked: only at the beginning of the row must it end later, and of a flipped
+  // row that is the last block.
   int64_t add_window(Kind kind, int64_t x, int64_t count) {
-    const int64_t base = min(lowest(x, count) * pixel_, in_bytes_ - window_bytes(kind));
+    const int64_t base = max<int64_t>(0, (highest(x, count) + 1) * pixel_ - window_bytes(kind));
     const int64_t table = tables_.size();
     tables_.resize(table + kTable);
     for (int64_t p = 0; p < count; ++p) {
@@ -400,9 +403,9 @@ class PickLanes {
     return x + count;
   }
 
-  // Of a flipped row they are.
-  bool all_tables_equal() const {
-    for (int64_t table = kTable; table < tables_.size(); table += kTable) {
+  // All but the last; of a flipped row they are.
+  bool tables_equal() const {
+    for (int64_t table = kTable; table < tables_.size() - kTable; table += kTable) {
       if (std::memcmp(tables_.data(), tables_.data() + table, kTable) != 0) return false;
     }
     return true;
@@ -421,7 +424,7 @@ class PickLanes {
   int64_t pixel_;
   int64_t in_bytes_;
   CopyEach copy_;
-  bool one_table_ = false;       // one run of whole windows, all picked by the same table
+  bool one_table_ = false;  // one run of whole windows, all but the last picked by the same table
   Buffer<int32_t> pixels_;  // per output the input pixel, -1 for a border
   Buffer<Run> runs_;
   Buffer<int32_t> windows_;  // of each block, the byte of the input it begins at
