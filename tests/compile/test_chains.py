@@ -167,6 +167,8 @@ REGROUPED: dict[str, Callable[[Tensor], Tensor]] = {
     "pad, drop the batch, permute": lambda x: F.pad(x, (2, 1))[0].permute(1, 2, 0).contiguous(),
     "pad, regroup, vector": lambda x: F.pad(x, (2, 1)).reshape(2, 2, 5, 9) * torch.tensor([2.0, 3.0]).view(2, 1, 1),
     "pad, regroup, tensor": lambda x: F.pad(x, (2, 1)).reshape(2, 2, 5, 9) + torch.arange(180.0).view(2, 2, 5, 9),
+    "regroup, flip, resize": lambda x: F.interpolate(torch.flip(x.reshape(4, 1, 5, 6), (-1,)), size=(2, 3)),
+    "flip, regroup, resize": lambda x: F.interpolate(torch.flip(x, (-1,)).reshape(4, 1, 5, 6), size=(2, 3)),
     "regroup, pad, flip": lambda x: torch.flip(F.pad(x.reshape(2, 2, 5, 6), (2, 1)), (-3,)),
 }
 
