@@ -1,8 +1,8 @@
 """PyTorch where its own build ends the process.
 
-torch 2.13 for ARM converts to bfloat16 by instructions that not every such CPU has: the gradient of a bfloat16 image
-that was resized by nearest, in channels-last memory, is a SIGILL there. Tests take it in float32 and round it once,
-which is what those instructions would have done.
+torch 2.13 for ARM converts to half precision by instructions that not every such CPU has: the gradient of a float16 or
+bfloat16 image that was resized by nearest, in channels-last memory, is a SIGILL there. Tests take it in float32 and
+round it once, which is what those instructions would have done.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def in_float32(op: OpOverload) -> Callable[..., Tensor]:
     own = torch.library.get_kernel(op, "CPU")
 
     def kernel(keys: DispatchKeySet, gradient: Tensor, *sizes: Any) -> Tensor:
-        if gradient.dtype != torch.bfloat16:
+        if gradient.dtype not in (torch.bfloat16, torch.float16):
             return own.call_boxed(keys, gradient, *sizes)  # type: ignore[no-any-return]
-        return own.call_boxed(keys, gradient.float(), *sizes).bfloat16()  # type: ignore[no-any-return]
+        return own.call_boxed(keys, gradient.float(), *sizes).to(gradient.dtype)  # type: ignore[no-any-return]
 
     return kernel
 

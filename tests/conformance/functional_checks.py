@@ -144,13 +144,14 @@ def gradient_equals_eager(pair: Pair) -> str | None:
     if pair.case.dtype in HALF:
         truth = pair.case.gradients(torch.float64)[pair.seen.place]
         return no_farther(pair.ours, pair.eager, truth)
-    if pair.seen.asked.name == "grid_sample" and pair.ours.dtype == torch.float32:
-        # What cancels in a coordinate's gradient leaves an error by the greatest of them; eager fuses as its CPU does.
+    if pair.seen.asked.name in ("grid_sample", "affine_grid") and pair.ours.dtype == torch.float32:
+        # What cancels in the gradient of a coordinate, or of a matrix, leaves an error by the greatest of them; eager
+        # fuses and adds as its CPU does.
         return close(
             pair.ours,
             pair.eager,
             rtol=1.3e-6,
-            atol=max(1e-5, 4 * torch.finfo(torch.float32).eps * greatest(pair.eager)),
+            atol=max(1e-5, 8 * torch.finfo(torch.float32).eps * greatest(pair.eager)),
         )
     return close(pair.ours, pair.eager)
 
