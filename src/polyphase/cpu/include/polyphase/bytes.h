@@ -55,8 +55,9 @@ struct Bytes {
     return _mm512_maskz_permutexvar_epi8(0x5555555555555555ull, table, window);
   }
   // As shuffle_pairs, out of windows one after the other; `from` has a mask for each, of the bytes that lie in it.
-  static Register shuffle_pairs(const uint8_t* in, int windows, Register table, const uint64_t* from) {
+  POLYPHASE_BLOCK static Register shuffle_pairs(const uint8_t* in, int windows, Register table, const uint64_t* from) {
     Register pairs = _mm512_maskz_permutexvar_epi8(from[0], table, load(in));
+#pragma GCC unroll 2
     for (int w = 1; w < windows; ++w) pairs = _mm512_mask_permutexvar_epi8(pairs, from[w], table, load(in + w * kWindow));
     return pairs;
   }
@@ -72,10 +73,16 @@ struct Bytes {
   static Register pack(Register a, Register b, Register c, Register d) {
     return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
   }
-  // Packs four registers of sums one after the other.
-  static Register pack_in_order(const Register* sums) {
-    const Register order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    return _mm512_permutexvar_epi32(order, pack(sums[0], sums[1], sums[2], sums[3]));
+  // Packs the first lanes of four registers of sums one after the other.
+  static constexpr int kLeastLanes = 12;  // fewer, and another window is better
+  static void fill_order(int64_t lanes, uint8_t* order) {
+    for (int64_t i = 0; i < 4 * lanes; ++i) {
+      const int64_t lane = i % lanes;
+      order[i] = static_cast<uint8_t>(16 * (lane / 4) + 4 * (i / lanes) + lane % 4);
+    }
+  }
+  static Register pack_in_order(const Register* sums, Register order) {
+    return _mm512_permutexvar_epi8(order, pack(sums[0], sums[1], sums[2], sums[3]));
   }
 
  private:
@@ -128,8 +135,9 @@ struct Bytes {
   static Register pack(Register a, Register b, Register c, Register d) {
     return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
   }
-  static Register pack_in_order(const Register* sums) {
-    const Register order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  static constexpr int kLeastLanes = kSums;
+  static void fill_order(int64_t, uint8_t* order) { store(order, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)); }
+  static Register pack_in_order(const Register* sums, Register order) {
     return _mm256_permutevar8x32_epi32(pack(sums[0], sums[1], sums[2], sums[3]), order);
   }
 };
@@ -206,7 +214,9 @@ struct Bytes {
   static Register pack(Register a, Register b, Register c, Register d) {
     return neon::narrowed(sums(a), sums(b), sums(c), sums(d));
   }
-  static Register pack_in_order(const Register* r) { return pack(r[0], r[1], r[2], r[3]); }
+  static constexpr int kLeastLanes = kSums;
+  static void fill_order(int64_t, uint8_t*) {}
+  static Register pack_in_order(const Register* r, Register) { return pack(r[0], r[1], r[2], r[3]); }
 
   static Register of(neon::Ints v) { return reinterpret_cast<Register>(v); }
   static neon::Ints sums(Register v) { return reinterpret_cast<neon::Ints>(v); }

@@ -111,28 +111,15 @@ POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_
 // in a few, one after the other), two pixels further on for the next pair.
 class ByteWindows {
  public:
-  // False where lanes lie too far apart. `windows`: how many a block has.
+  // False where lanes lie too far apart. `windows`: how many a block has. Lanes of whole pixels lie closer together: RGB
+  // that shrinks by 4 to 4.8 then has one window, and takes half the time.
   bool build(const Taps& taps, int64_t channels, int windows) {
-    channels_ = channels;
-    windows_ = windows;
-    out_length_ = taps.out_size * channels;
-    precision_ = taps.precision;
-    const int64_t count = (out_length_ + Bytes::kSums - 1) / Bytes::kSums;
-    blocks_.reserve(count + 3);
-    shuffles_.reserve((count + 3) * Bytes::kSize);
-    if (has_many()) from_.resize((count + 3) * windows_);
-    const int64_t most_pairs = (widest_of(taps, 0, min<int64_t>(taps.out_size, 64) - 1) + 1) / 2;
-    weights_.reserve(count * most_pairs * 2 * Bytes::kSums);
-    for (int64_t b = 0; b < count; ++b) {
-      if (!add_block(taps, b * Bytes::kSums)) return false;
-      all_pairs_ = b == 0 || all_pairs_ == blocks_[b].pairs ? blocks_[b].pairs : 0;
-    }
-    // Four blocks are stored at once. Those beyond the end are the last one again.
-    for (int64_t b = count; b % 4 != 0; ++b) {
-      blocks_.push_back(blocks_.back());
-      shuffles_.resize(shuffles_.size() + Bytes::kSize);
-    }
-    return true;
+    if (build(taps, channels, windows, Bytes::kSums)) return true;
+    *this = ByteWindows();
+    const int64_t whole = Bytes::kSums / channels * channels;
+    if (whole < Bytes::kSums && whole >= Bytes::kLeastLanes && build(taps, channels, windows, whole)) return true;
+    *this = ByteWindows();
+    return false;
   }
 
   bool has_many() const { return windows_ > 1; }
@@ -142,16 +129,18 @@ class ByteWindows {
   }
 
   void run(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
+    const int64_t count = blocks_.size();
     if (!has_many()) {
-      return with_constant<1, 4>(all_pairs_, [&](auto pairs) { run_blocks<pairs, false>(in, out, 0, out_length_); });
+      return with_constant<1, 4>(all_pairs_, [&](auto pairs) { run_blocks<pairs, 1>(in, out, 0, count); });
     }
     if constexpr (Bytes::kMostWindows > 1) {
-      constexpr int64_t kStep = 4 * Bytes::kSize;
-      Fetching fetching(ahead, out_length_ / kStep + 1);
-      for (int64_t i = 0; i < out_length_; i += kStep) {
+      constexpr int64_t kStep = 16;
+      Fetching fetching(ahead, count / kStep + 1);
+      for (int64_t b = 0; b < count; b += kStep) {
         fetching.step();
-        const int64_t end = min(out_length_, i + kStep);
-        with_constant<1, 1>(all_pairs_, [&](auto pairs) { run_blocks<pairs, true>(in, out, i, end); });
+        with_constant<1, 1>(all_pairs_, [&](auto pairs) {
+          with_constant<2, 2>(windows_, [&](auto windows) { run_blocks<pairs, windows>(in, out, b, min(count, b + kStep)); });
+        });
       }
     }
   }
@@ -172,32 +161,73 @@ class ByteWindows {
     const int16_t* weights;
     int64_t step;  // from a pair to the next
     int windows;
-    Bytes::Register half, bits;
+    Bytes::Register half, bits, order;
   };
 
-  // Outputs [from, to). `from` is a multiple of Bytes::kSize.
-  template <int kPairs, bool kMany>
+  bool build(const Taps& taps, int64_t channels, int windows, int64_t lanes) {
+    channels_ = channels;
+    windows_ = windows;
+    lanes_ = lanes;
+    out_length_ = taps.out_size * channels;
+    precision_ = taps.precision;
+    Bytes::fill_order(lanes, order_);
+    const int64_t count = (out_length_ + lanes_ - 1) / lanes_;
+    if (!may_fit(taps, count / 2 * lanes_)) return false;
+    blocks_.reserve(count + 3);
+    shuffles_.reserve((count + 3) * Bytes::kSize);
+    if (has_many()) from_.resize((count + 3) * windows_);
+    const int64_t most_pairs = (widest_of(taps, 0, min<int64_t>(taps.out_size, 64) - 1) + 1) / 2;
+    weights_.reserve(count * most_pairs * 2 * Bytes::kSums);
+    for (int64_t b = 0; b < count; ++b) {
+      if (!add_block(taps, b * lanes_)) return false;
+      all_pairs_ = b == 0 || all_pairs_ == blocks_[b].pairs ? blocks_[b].pairs : 0;
+    }
+    // Four blocks are stored at once. Those beyond the end are the last one again.
+    for (int64_t b = count; b % 4 != 0; ++b) {
+      blocks_.push_back(blocks_.back());
+      shuffles_.resize(shuffles_.size() + Bytes::kSize);
+    }
+    return true;
+  }
+
+  // What can be told of a block, in the middle of the row, before there is room for all of them.
+  bool may_fit(const Taps& taps, int64_t from) const {
+    const int64_t x = from / channels_, last = min(from + lanes_ / Bytes::kGroups, out_length_) - 1;
+    const int32_t begin = taps.begin[x], last_begin = taps.begin[last / channels_];
+    if (begin == taps.begin[x + 1] || last_begin == taps.begin[last / channels_ + 1]) return true;  // a border
+    if (has_many() && windows_ * ((widest_of(taps, x, x) + 1) / 2) > most_shuffles()) return false;
+    const int64_t apart = taps.index[last_begin] - taps.index[begin];
+    return max(apart, -apart) * channels_ < windows_ * Bytes::kWindow;
+  }
+
+  // Blocks [from, to), four at a time. If they have fewer lanes than a register, more is stored than they are, which the
+  // next ones write over.
+  template <int kPairs, int kWindows>
   POLYPHASE_ROW_LOOP void run_blocks(const uint8_t* in, uint8_t* out, int64_t from, int64_t to) const {
     const Read read = {blocks_.data(),  shuffles_.data(), from_.data(), weights_.data(),
                        2 * channels_, windows_,
-                       Bytes::broadcast(1 << (precision_ - 1)), Bytes::broadcast(precision_)};
-    for (int64_t i = from, b = from / Bytes::kSums; i < to; i += Bytes::kSize, b += 4) {
+                       Bytes::broadcast(1 << (precision_ - 1)), Bytes::broadcast(precision_), Bytes::load(order_)};
+    const int64_t step = 4 * lanes_;
+    int64_t left = out_length_ - from * lanes_;
+    out += from * lanes_;
+    for (int64_t b = from; b < to; b += 4, out += step, left -= step) {
       Bytes::Register sums[4];
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) sums[j] = sum<kPairs, kMany>(read, b + j, in);
-      const Bytes::Register packed = Bytes::pack_in_order(sums);
-      if (i + Bytes::kSize <= to) {
-        Bytes::store(out + i, packed);
+      for (int j = 0; j < 4; ++j) sums[j] = sum<kPairs, kWindows>(read, b + j, in);
+      const Bytes::Register packed = Bytes::pack_in_order(sums, read.order);
+      if (left >= Bytes::kSize) {
+        Bytes::store(out, packed);
       } else {
-        Bytes::store_first(out + i, static_cast<int>(to - i), packed);
+        Bytes::store_first(out, static_cast<int>(min(left, step)), packed);
       }
     }
   }
 
-  template <int kPairs, bool kMany>
+  template <int kPairs, int kWindows>
   POLYPHASE_BLOCK static Bytes::Register sum(const Read& read, int64_t b, const uint8_t* in) {
     const Block& block = read.blocks[b];
     const int pairs = kPairs == 0 ? block.pairs : kPairs;
+    [[maybe_unused]] const int windows = kWindows == 0 ? read.windows : kWindows;
     const Bytes::Register shuffle = Bytes::load(read.shuffles + b * Bytes::kSize);
     const int16_t* weights = read.weights + block.weights;
     Bytes::Register total = read.half;
@@ -205,10 +235,10 @@ class ByteWindows {
     for (int k = 0; k < pairs; ++k) {
       const uint8_t* from = in + k * read.step;
       Bytes::Register values;
-      if constexpr (kMany) {
-        values = Bytes::shuffle_pairs(from + block.bases[0], read.windows, shuffle, read.from + b * read.windows);
-      } else {
+      if constexpr (kWindows == 1) {
         values = Bytes::shuffle_pairs(Bytes::windows(from, block.bases), shuffle);
+      } else {
+        values = Bytes::shuffle_pairs(from + block.bases[0], windows, shuffle, read.from + b * windows);
       }
       total = Bytes::dot(total, values, Bytes::load(weights + k * 2 * Bytes::kSums));
     }
@@ -216,7 +246,7 @@ class ByteWindows {
   }
 
   bool add_block(const Taps& taps, int64_t from) {
-    const int64_t to = min<int64_t>(from + Bytes::kSums, out_length_);
+    const int64_t to = min(from + lanes_, out_length_);
     const int64_t widest = widest_of(taps, from / channels_, (to - 1) / channels_);
     Block block = {};
     block.pairs = static_cast<int32_t>((widest + 1) / 2);
@@ -276,10 +306,11 @@ class ByteWindows {
     return true;
   }
 
-  // Of a block that has several windows. Dot products are better beyond, where there are any.
+  // Of a block that has several windows. Dot products are better beyond, where there are any: of RGB, those of fewer
+  // pixels at a time.
   int64_t most_shuffles() const {
     if (channels_ > ByteDots::kMostChannels) return INT64_MAX;
-    return channels_ < 4 ? 10 : 8;
+    return channels_ == 4 ? 8 : channels_ == 3 ? 12 : 10;
   }
 
   // Byte `to` of all blocks' registers is this byte of the block's windows.
@@ -294,6 +325,8 @@ class ByteWindows {
   int precision_ = 0;
   int windows_ = 1;
   int all_pairs_ = 0;  // of every block, or 0
+  int64_t lanes_ = Bytes::kSums;
+  uint8_t order_[Bytes::kSize] = {};  // in which four blocks are packed
   Buffer<Block> blocks_;
   Buffer<uint8_t> shuffles_;  // kSize for a block
   Buffer<uint64_t> from_;     // of many windows, as many for a block: the bytes that lie in each
@@ -331,7 +364,6 @@ class ByteLanes {
         way_ = kWindows;
         return;
       }
-      windows_ = ByteWindows();
     }
     if (channels <= ByteDots::kMostChannels) {
       way_ = kDots;
