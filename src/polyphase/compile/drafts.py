@@ -107,7 +107,7 @@ def followed_by_sampling(draft: Draft, node: Node, sampling: Sampling) -> Draft 
         return Why.ADJOINT_AND_MAPS
     if draft.tensors or (draft.vectors and len(sampling.steps) > draft.axes):
         return Why.OPERAND_BEFORE_MAP
-    if len(sampling.steps) >= draft.same_dimensions:  # what comes before the mapped ones, the channels, must be the same
+    if len(sampling.steps) >= draft.same_dimensions:  # the channels before those mapped must be the same too
         return Why.REGROUPED
     added, borders = _bordered(sampling, draft.borders, stored=draft.epilogue != VALUE)
     count = max(len(draft.maps), len(added))
