@@ -15,15 +15,20 @@
 
 namespace polyphase {
 
+// Of short vectors, more: a weight is read, and a row found, for all of them.
+template <class V>
+constexpr int kSummedTogether = sizeof(V) == 16 ? 8 : 4;
+
 // out[i] = sum over k of weights[k] * rows[k][i], in the order of k. No weight is 0.
 template <class T>
 POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int taps, T* out, int64_t length,
                                  const Ahead* ahead = nullptr) {
   using V = Vec<T>;
-  constexpr int kStep = 4 * V::kLanes;
+  constexpr int kVectors = kSummedTogether<V>, kStep = kVectors * V::kLanes;
   int64_t i = 0;
   for (; i + kStep <= length; i += kStep) {
-    V p = V::zero(), q = p, r = p, s = p;  // an array would lie in memory
+    V sums[kVectors];
+    repeat<kVectors>([&](auto v) { sums[v] = V::zero(); });
     for (int64_t a = 0; kFetchesWhileSumming && ahead != nullptr && a < ahead->count; ++a) {
       const uint8_t* row = ahead->first + a * ahead->stride + i * static_cast<int64_t>(sizeof(T));
       for (int64_t j = 0; j < kStep * static_cast<int64_t>(sizeof(T)); j += kCacheLine) __builtin_prefetch(row + j);
@@ -31,15 +36,9 @@ POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int tap
     for (int k = 0; k < taps; ++k) {
       const V weight = V::broadcast(weights[k]);
       const T* row = rows[k] + i;
-      p = multiply_add(V::load(row), weight, p);
-      q = multiply_add(V::load(row + V::kLanes), weight, q);
-      r = multiply_add(V::load(row + 2 * V::kLanes), weight, r);
-      s = multiply_add(V::load(row + 3 * V::kLanes), weight, s);
+      repeat<kVectors>([&](auto v) { sums[v] = multiply_add(V::load(row + v * V::kLanes), weight, sums[v]); });
     }
-    p.store(out + i);
-    q.store(out + i + V::kLanes);
-    r.store(out + i + 2 * V::kLanes);
-    s.store(out + i + 3 * V::kLanes);
+    repeat<kVectors>([&](auto v) { sums[v].store(out + i + v * V::kLanes); });
   }
   for (; i < length; i += V::kLanes) {
     const int n = static_cast<int>(min<int64_t>(V::kLanes, length - i));
@@ -57,6 +56,8 @@ class FloatLanes {
  public:
   FloatLanes(const Taps& taps, int64_t channels, int64_t)
       : channels_(channels), in_length_(taps.in_size * channels), out_length_(taps.out_size * channels) {
+    by_runs_ = runs_.build(taps, channels);
+    if (by_runs_) return;
     if (channels >= V::kLanes) {
       weights_.assign(taps.weight, taps.begin[taps.out_size]);
       begin_.assign(taps.begin, taps.out_size + 1);
@@ -66,8 +67,6 @@ class FloatLanes {
                    (sums_all_ || in_length_ >= out_length_);
       return;
     }
-    by_runs_ = runs_.build(taps, channels);
-    if (by_runs_) return;
     const int64_t count = (out_length_ + V::kLanes - 1) / V::kLanes;
     widest_ = widest_of(taps, 0, taps.out_size - 1);
     blocks_.reserve(count);
@@ -92,7 +91,7 @@ class FloatLanes {
     return sizeof(*this) + runs_.bytes() + blocks_.bytes() + weights_.bytes() + index_.bytes() + begin_.bytes();
   }
 
-  bool fetches() const { return channels_ < V::kLanes; }
+  bool fetches() const { return by_runs_ || channels_ < V::kLanes; }
 
   // Whether rows are better summed as they are read than before; then there is `run_sum`.
   bool sums_rows() const { return sums_rows_; }
@@ -100,8 +99,8 @@ class FloatLanes {
   bool sums_all() const { return sums_rows_ && sums_all_; }
 
   POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead* ahead) const {
-    if (channels_ >= V::kLanes) return run_many_channels(in, out);
     if (by_runs_) return runs_.run(in, out, ahead);
+    if (channels_ >= V::kLanes) return run_many_channels(in, out);
     with_constant<2, kMostUnrolled>(all_taps_, [&](auto taps) { run_blocks(in, sum_blocks<taps, const T*>, out, ahead); });
   }
 

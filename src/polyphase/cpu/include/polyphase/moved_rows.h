@@ -77,11 +77,14 @@ inline void copy_rows(const MovedRows& rows, int64_t bytes) {
     return;
   }
   const bool far = rows.count * bytes > kNear, ends_within_a_line = bytes % kCacheLine != 0;
-  for (int64_t r = 0; r < rows.count; ++r) {
+  const bool backwards = kMovesInReadingOrder && rows.source(rows.count - 1) < rows.source(0);
+  for (int64_t n = 0; n < rows.count; ++n) {
+    const int64_t r = backwards ? rows.count - 1 - n : n;
+    const int64_t next = backwards ? max<int64_t>(r - 1, 0) : rows.after(r);
     const uint8_t* const in = rows.source(r);
     uint8_t* const out = rows.target(r);
-    const uint8_t* const next_in = rows.source(rows.after(r));
-    const uint8_t* const next_out = rows.target(rows.after(r));
+    const uint8_t* const next_in = rows.source(next);
+    const uint8_t* const next_out = rows.target(next);
     for (int64_t at = 0; at + kCacheLine <= bytes; at += kCacheLine) {
       if (far) fetch_later(next_in + at);
       fetch_to_write(next_out + at);

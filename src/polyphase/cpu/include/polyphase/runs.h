@@ -34,10 +34,11 @@ class Runs<float> {
     out_size_ = taps.out_size;
     const int64_t widest = widest_of(taps, 0, taps.out_size - 1);
     if (!pays(taps, widest) || !are_neighbours(taps)) return false;
-    length_ = channels == 1 || kPixels == 1 ? (widest + 3) / 4 * 4 : widest;
+    length_ = filled_up(widest);
     if (length_ == 0 || length_ > taps.in_size) return false;
     const int64_t count = (out_size_ + outputs() - 1) / outputs();
     starts_.resize(count * outputs());
+    weights_.reserve(count * outputs() * length_ + V::kLanes);  // read four at a time
     weights_.resize(count * outputs() * length_);
     for (int64_t x = 0; x < out_size_; ++x) add_output(taps, x);
     for (int64_t x = out_size_; x < starts_.size(); ++x) starts_[x] = starts_[out_size_ - 1];
@@ -73,9 +74,15 @@ class Runs<float> {
   // A pixel here is one load, where a window takes two and picking.
   bool pays(const Taps& taps, int64_t widest) const {
     const bool far = taps.in_size > 2 * taps.out_size;
-    return channels_ <= 2 ? far : channels_ <= 4 && widest > 2;
+    return channels_ <= 2 ? far : channels_ == 3 ? widest > 2 : channels_ == 4;
   }
 #endif
+
+  // Taps are read four at a time; of a vector that is one pixel, two where there are no more.
+  int64_t filled_up(int64_t taps) const {
+    if (channels_ > 1 && kPixels > 1) return taps;
+    return channels_ > 1 && taps > 0 && taps <= 2 ? 2 : (taps + 3) / 4 * 4;
+  }
 
   int64_t outputs() const { return channels_ == 1 ? V::kLanes : kPixels; }  // of a block
 
@@ -196,15 +203,24 @@ class Runs<float> {
     const int64_t step = tables.channels;
     in += tables.starts[b];
     V total = V::zero();
+    if (tables.length == 2) {
+      add_pixels<kSkipZeros, 2>(in, step, weights, total);
+      return total;
+    }
     for (int64_t k = 0; k < tables.length; k += 4, in += 4 * step, weights += 4) {
-      const V four = V::load(weights);
-      repeat<4>([&](auto t) {
-        const V value = V::load(in + t * step);
-        const V counted = kSkipZeros ? value.where_nonzero(V::broadcast(weights[t])) : value;
-        total.v = neon::multiply_add_lane<t>(counted.v, four.v, total.v);
-      });
+      add_pixels<kSkipZeros, 4>(in, step, weights, total);
     }
     return total;
+  }
+
+  template <bool kSkipZeros, int kTaps>
+  POLYPHASE_BLOCK static void add_pixels(const float* in, int64_t step, const float* weights, V& total) {
+    const V four = V::load(weights);
+    repeat<kTaps>([&](auto t) {
+      const V value = V::load(in + t * step);
+      const V counted = kSkipZeros ? value.where_nonzero(V::broadcast(weights[t])) : value;
+      total.v = neon::multiply_add_lane<t>(counted.v, four.v, total.v);
+    });
   }
 
   // A pixel's four lanes, of which the next pixel is written over.

@@ -364,7 +364,13 @@ struct Vec {
 
   static Vec zero() { return {Register{}}; }
   Vec plus(Vec other) const { return {v + other.v}; }
-  static Vec broadcast(T x) { return {Register{} + x}; }
+  static Vec broadcast(T x) {
+    if constexpr (kLanes == 4) {
+      return {Register{x, x, x, x}};
+    } else {
+      return {Register{x, x}};
+    }
+  }
   static Vec load(const T* p) { return {*reinterpret_cast<const Anywhere*>(p)}; }
   static Vec load_first(const T* p, int n) {
     Vec result = zero();
