@@ -2,7 +2,7 @@
 #pragma once
 
 #include "polyphase/bytes.h"
-#include "polyphase/dot_tables.h"
+#include "polyphase/dots.h"
 
 namespace polyphase {
 
@@ -38,18 +38,17 @@ struct Dots {
   POLYPHASE_BLOCK static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks,
                                      int channels, int precision, const DotTables& tables, uint8_t* out, int64_t n) {
     const int chunks = kChunks == 0 ? any_chunks : kChunks;
-    const int64_t step = kPixelTaps * channels, stride = static_cast<int64_t>(chunks) * kPixelChunk;
+    const int64_t step = kPixelTaps * channels;
     const Register by_channel = Bytes::load(tables.shuffle);
-    const uint8_t *at_p = in + starts[0], *at_q = in + starts[1], *at_r = in + starts[2], *at_s = in + starts[3];
+    const auto add_chunk = [&](Register sum, const uint8_t* pixels, const uint8_t* chunk) {
+      const Register values = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16(pixels)), by_channel);
+      const Register each = _mm256_broadcastq_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(chunk)));
+      sum = Bytes::dot(sum, values, each);
+      asm("" : "+x"(sum));  // GCC would add all products at the end, and has no registers for them
+      return sum;
+    };
     Register p = _mm256_set1_epi64x(1 << (precision - 1)), q = p, r = p, s = p;  // half, in one of the two lanes to be added
-#pragma GCC unroll 5
-    for (int g = 0; g < chunks; ++g) {
-      const uint8_t* const chunk = weights + g * kPixelChunk;
-      p = add_chunk(p, at_p + g * step, by_channel, chunk);
-      q = add_chunk(q, at_q + g * step, by_channel, chunk + stride);
-      r = add_chunk(r, at_r + g * step, by_channel, chunk + 2 * stride);
-      s = add_chunk(s, at_s + g * step, by_channel, chunk + 3 * stride);
-    }
+    sum_four<kPixelChunk>(in, starts, step, weights, chunks, add_chunk, p, q, r, s);
     const Register bits = Bytes::broadcast(precision);
     const Register words = _mm256_packs_epi32(Bytes::shift_right(_mm256_hadd_epi32(p, q), bits),
                                               Bytes::shift_right(_mm256_hadd_epi32(r, s), bits));
@@ -78,14 +77,6 @@ struct Dots {
 
  private:
   static __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
-
-  POLYPHASE_BLOCK static Register add_chunk(Register sums, const uint8_t* in, Register by_channel, const uint8_t* weights) {
-    const Register values = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16(in)), by_channel);
-    const Register each = _mm256_broadcastq_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(weights)));
-    sums = Bytes::dot(sums, values, each);
-    asm("" : "+x"(sums));  // GCC would add all products at the end, and has no registers for them
-    return sums;
-  }
 
   static __m128i rounded(__m128i sums, int precision) {
     const __m128i shifted = _mm_srai_epi32(_mm_add_epi32(sums, _mm_set1_epi32(1 << (precision - 1))), precision);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "polyphase/bytes.h"
-#include "polyphase/dot_tables.h"
+#include "polyphase/dots.h"
 
 namespace polyphase {
 
@@ -42,18 +42,15 @@ struct Dots {
     const Register by_channel = _mm512_loadu_si512(tables.shuffle);
     const Register half = _mm512_maskz_set1_epi32(0x1111, 1 << (precision - 1));  // in one of the four lanes to be added
     const Register bits = Bytes::broadcast(precision);
+    const auto add_chunk = [&](Register sum, const uint8_t* pixels, const uint8_t* chunk) {
+      const Register window = _mm512_zextsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(pixels)));
+      const Register values = _mm512_permutexvar_epi8(by_channel, window);
+      return _mm512_dpwssd_epi32(sum, values, _mm512_broadcast_i32x4(load16(chunk)));
+    };
     Register sums[4];
     for (int i = 0; i < 4; ++i, starts += 4, weights += 4 * stride) {
-      const uint8_t *at_p = in + starts[0], *at_q = in + starts[1], *at_r = in + starts[2], *at_s = in + starts[3];
       Register p = half, q = half, r = half, s = half;
-#pragma GCC unroll 3
-      for (int g = 0; g < chunks; ++g) {
-        const uint8_t* const chunk = weights + g * kPixelChunk;
-        p = add_chunk(p, at_p + g * step, by_channel, chunk);
-        q = add_chunk(q, at_q + g * step, by_channel, chunk + stride);
-        r = add_chunk(r, at_r + g * step, by_channel, chunk + 2 * stride);
-        s = add_chunk(s, at_s + g * step, by_channel, chunk + 3 * stride);
-      }
+      sum_four<kPixelChunk>(in, starts, step, weights, chunks, add_chunk, p, q, r, s);
       sums[i] = Bytes::shift_right(added(p, q, r, s), bits);
     }
     const Register planes = Bytes::pack(sums[0], sums[1], sums[2], sums[3]);
@@ -80,12 +77,6 @@ struct Dots {
 
  private:
   static __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
-
-  POLYPHASE_BLOCK static Register add_chunk(Register sums, const uint8_t* in, Register by_channel, const uint8_t* weights) {
-    const Register window = _mm512_zextsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in)));
-    const Register values = _mm512_permutexvar_epi8(by_channel, window);
-    return _mm512_dpwssd_epi32(sums, values, _mm512_broadcast_i32x4(load16(weights)));
-  }
 
   // 32 bit lane 4 * g + i of the result: the sum of the four lanes of 128 bit group g of the i-th register.
   static Register added(Register p, Register q, Register r, Register s) {

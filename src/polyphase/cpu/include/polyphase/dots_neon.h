@@ -2,7 +2,7 @@
 #pragma once
 
 #include "polyphase/bytes.h"
-#include "polyphase/dot_tables.h"
+#include "polyphase/dots.h"
 
 namespace polyphase {
 
@@ -37,19 +37,21 @@ struct Dots {
   POLYPHASE_BLOCK static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks,
                                      int channels, int precision, const DotTables& tables, uint8_t* out, int64_t n) {
     const int chunks = kChunks == 0 ? any_chunks : kChunks;
-    const int64_t step = kPixelTaps * channels, stride = static_cast<int64_t>(chunks) * kPixelChunk;
+    const int64_t step = kPixelTaps * channels;
     const Register first = Bytes::load(tables.shuffle), second = Bytes::load(tables.shuffle + 16);
     const Register bits = Bytes::broadcast(precision);
-    const uint8_t *at_p = in + starts[0], *at_q = in + starts[1], *at_r = in + starts[2], *at_s = in + starts[3];
+    const auto add_chunk = [&](Register sum, const uint8_t* pixels, const uint8_t* chunk) {
+      using namespace neon;
+      const Register window = Bytes::load(pixels);
+      const Shorts two = Bytes::shorts(pick(window, first)), others = Bytes::shorts(pick(window, second));
+      const Shorts four = Bytes::shorts(load8(chunk));
+      Ints total = Bytes::sums(sum);
+      total = add_products_high<1>(add_products_low<0>(total, two, four), two, four);
+      total = add_products_high<3>(add_products_low<2>(total, others, four), others, four);
+      return Bytes::of(total);
+    };
     Register p = Bytes::broadcast(1 << (precision - 1)), q = p, r = p, s = p;
-#pragma GCC unroll 5
-    for (int g = 0; g < chunks; ++g) {
-      const uint8_t* const chunk = weights + g * kPixelChunk;
-      p = add_chunk(p, at_p + g * step, first, second, chunk);
-      q = add_chunk(q, at_q + g * step, first, second, chunk + stride);
-      r = add_chunk(r, at_r + g * step, first, second, chunk + 2 * stride);
-      s = add_chunk(s, at_s + g * step, first, second, chunk + 3 * stride);
-    }
+    sum_four<kPixelChunk>(in, starts, step, weights, chunks, add_chunk, p, q, r, s);
     const Register fours = Bytes::pack(Bytes::shift_right(p, bits), Bytes::shift_right(q, bits),
                                        Bytes::shift_right(r, bits), Bytes::shift_right(s, bits));
     store(out, n * channels, neon::pick(fours, Bytes::load(tables.interleave)));
@@ -78,18 +80,6 @@ struct Dots {
     std::memcpy(&bytes, p, 8);
     typedef uint64_t Longs __attribute__((vector_size(16)));
     return reinterpret_cast<Register>(Longs{bytes});
-  }
-
-  POLYPHASE_BLOCK static Register add_chunk(Register sums, const uint8_t* in, Register first, Register second,
-                                            const uint8_t* weights) {
-    using namespace neon;
-    const Register window = Bytes::load(in);
-    const Shorts two = Bytes::shorts(pick(window, first)), others = Bytes::shorts(pick(window, second));
-    const Shorts four = Bytes::shorts(load8(weights));
-    Ints total = Bytes::sums(sums);
-    total = add_products_high<1>(add_products_low<0>(total, two, four), two, four);
-    total = add_products_high<3>(add_products_low<2>(total, others, four), others, four);
-    return Bytes::of(total);
   }
 };
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "polyphase/bytes.h"
-#include "polyphase/dot_tables.h"
+#include "polyphase/dots.h"
 
 namespace polyphase {
 
@@ -36,18 +36,14 @@ struct Dots {
   POLYPHASE_BLOCK static void pixels(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int any_chunks,
                                      int channels, int precision, const DotTables&, uint8_t* out, int64_t n) {
     const int chunks = kChunks == 0 ? any_chunks : kChunks;
-    const int64_t stride = static_cast<int64_t>(chunks) * kPixelChunk, pixel = channels;
+    const int64_t pixel = channels;  // bytes
     const Register bits = Bytes::broadcast(precision);
-    const uint8_t *at_p = in + starts[0], *at_q = in + starts[1], *at_r = in + starts[2], *at_s = in + starts[3];
+    const auto add_chunk = [&](Register sum, const uint8_t* pixels, const uint8_t* chunk) {
+      const Register both = Bytes::interleave_low(load4(pixels), load4(pixels + pixel));
+      return Bytes::dot(sum, Bytes::interleave_low(both, _mm_setzero_si128()), Bytes::load(chunk));
+    };
     Register p = Bytes::broadcast(1 << (precision - 1)), q = p, r = p, s = p;
-#pragma GCC unroll 3
-    for (int g = 0; g < chunks; ++g) {
-      const uint8_t* const chunk = weights + g * kPixelChunk;
-      p = add_chunk(p, at_p + g * kPixelTaps * pixel, pixel, chunk);
-      q = add_chunk(q, at_q + g * kPixelTaps * pixel, pixel, chunk + stride);
-      r = add_chunk(r, at_r + g * kPixelTaps * pixel, pixel, chunk + 2 * stride);
-      s = add_chunk(s, at_s + g * kPixelTaps * pixel, pixel, chunk + 3 * stride);
-    }
+    sum_four<kPixelChunk>(in, starts, kPixelTaps * pixel, weights, chunks, add_chunk, p, q, r, s);
     uint8_t buffer[16];  // four bytes for each of four outputs
     Bytes::store(buffer, Bytes::pack(Bytes::shift_right(p, bits), Bytes::shift_right(q, bits),
                                      Bytes::shift_right(r, bits), Bytes::shift_right(s, bits)));
@@ -73,12 +69,6 @@ struct Dots {
     int32_t bytes;
     std::memcpy(&bytes, p, 4);
     return _mm_cvtsi32_si128(bytes);
-  }
-
-  // pixel: its bytes.
-  POLYPHASE_BLOCK static Register add_chunk(Register sums, const uint8_t* in, int64_t pixel, const uint8_t* weights) {
-    const Register both = Bytes::interleave_low(load4(in), load4(in + pixel));
-    return Bytes::dot(sums, Bytes::interleave_low(both, _mm_setzero_si128()), Bytes::load(weights));
   }
 };
 
