@@ -348,6 +348,23 @@ def test_pads_that_are_like_the_one_before() -> None:
             P.pad(whole, amounts)
 
 
+def test_scale_factors_that_are_like_the_call_before() -> None:
+    """Factors are remembered as sizes are; equal to a size, or given beside one, they are something else."""
+    x = torch.rand(1, 2, 6, 8)
+    wrong: list[dict[str, Any]] = [{"size": (3, 3), "scale_factor": 2.0}, {}, {"scale_factor": (2.0,)}]
+    given: Any
+    for given in (2.0, 2, 2.0, (2.0, 0.5), (2, 0.5), 1.5, [2.0, 2.0]) * 3:
+        ours, eager = (resize(x, None, given, "bilinear") for resize in (P.interpolate, F.interpolate))
+        torch.testing.assert_close(ours, eager)
+        assert P.interpolate(x, 2, mode="bilinear").shape[-2:] == (2, 2)
+        for recomputed in (None, True, False):
+            both = (resize(x, None, 1.3, "nearest", None, recomputed) for resize in (P.interpolate, F.interpolate))
+            assert torch.equal(*both)
+        for arguments in (*wrong, {"scale_factor": float("nan")}):
+            with pytest.raises((ValueError, RuntimeError)):
+                P.interpolate(x, **arguments, mode="bilinear")
+
+
 @pytest.mark.parametrize("wrong", [np.array([1, 1]), torch.tensor([1, 1]), (True, 1), (1.0, 1)], ids=repr)
 @pytest.mark.parametrize("function", [P.interpolate, P.pad, P.flip])
 def test_what_only_looks_like_the_call_before(function: Callable[..., Tensor], wrong: Any) -> None:

@@ -44,14 +44,19 @@ def interpolate(
     * `nearest` and `nearest-exact` of every dtype; uint8 in every mode, rounded.
     """
     global _latest_interpolate
-    given = (size, mode, align_corners, antialias)
+    given = (size, scale_factor, mode, align_corners, antialias)
     known, fits, latest = _latest_interpolate
-    to_size = not is_dynamo_compiling() and scale_factor is None and not recompute_scale_factor
-    if to_size and (size is known[0] or _are_integers(size)) and given == known and fits(input):
+    usual = not is_dynamo_compiling() and not recompute_scale_factor
+    if (
+        usual
+        and ((size is known[0] and scale_factor is known[1]) or _are_numbers(size, scale_factor))
+        and given == known
+        and fits(input)
+    ):
         return latest(input)
     if is_plain(input):
-        if to_size and _are_integers(size):
-            call = _resized(input.dtype, input.shape, input.stride(), size, mode, align_corners, antialias)
+        if usual and _are_numbers(size, scale_factor):
+            call = _resized(input.dtype, input.shape, input.stride(), *given)
             _latest_interpolate = _latest_interpolate.followed_by(given, call, input)
             return call(input)
         maps = arguments.resize_maps(
@@ -257,6 +262,17 @@ def _are_integers(values: Any) -> bool:
     return True
 
 
+def _are_numbers(size: Any, scale_factor: Any) -> bool:
+    """The same of the one that is given. The factors 2 and 2.0 are the same."""
+    if scale_factor is None:
+        return _are_integers(size)
+    if size is not None:
+        return False
+    if type(scale_factor) is not tuple:
+        return type(scale_factor) in (float, int)
+    return all(type(factor) in (float, int) for factor in scale_factor)
+
+
 # Calls seen before find their kernel by what they are given.
 
 
@@ -265,14 +281,14 @@ def _resized(
     dtype: torch.dtype,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
-    size: int | tuple[int, ...],
+    size: int | tuple[int, ...] | None,
+    scale_factor: float | tuple[float, ...] | None,
     mode: str,
     align_corners: bool | None,
     antialias: bool,
 ) -> Callable[[Tensor], Tensor]:
-    return bound(
-        dtype, shape, strides, arguments.resize_maps(shape, dtype, size, None, mode, align_corners, None, antialias)
-    )
+    maps = arguments.resize_maps(shape, dtype, size, scale_factor, mode, align_corners, None, antialias)
+    return bound(dtype, shape, strides, maps)
 
 
 @lru_cache(maxsize=128)
