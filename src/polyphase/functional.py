@@ -263,7 +263,7 @@ def _are_integers(values: Any) -> bool:
 
 
 def _are_numbers(size: Any, scale_factor: Any) -> bool:
-    """The same of the one that is given. The factors 2 and 2.0 are the same."""
+    """As `_are_integers`, of a size or of scale factors, whichever is given. The factors 2 and 2.0 are the same."""
     if scale_factor is None:
         return _are_integers(size)
     if size is not None:

@@ -71,7 +71,8 @@ class Runs<float> {
   // Windows are better where a row shrinks less.
   bool pays(const Taps& taps, int64_t) const { return channels_ <= 4 && taps.in_size > 2 * taps.out_size; }
 #else
-  // A pixel here is one load, where a window takes two and picking.
+  // A pixel here is one load, where a window takes two and picking. But a pixel of three is stored over the one before:
+  // with two taps, that took 1.2 to 1.4 times as long as windows.
   bool pays(const Taps& taps, int64_t widest) const {
     const bool far = taps.in_size > 2 * taps.out_size;
     return channels_ <= 2 ? far : channels_ == 3 ? widest > 2 : channels_ == 4;
