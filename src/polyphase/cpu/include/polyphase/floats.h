@@ -19,6 +19,19 @@ namespace polyphase {
 template <class V>
 constexpr int kSummedTogether = sizeof(V) == 16 ? 8 : 4;
 
+template <int kVectors, class T>
+POLYPHASE_BLOCK void sum_vectors(const T* const* rows, const T* weights, int taps, T* out, int64_t i) {
+  using V = Vec<T>;
+  V sums[kVectors];
+  repeat<kVectors>([&](auto v) { sums[v] = V::zero(); });
+  for (int k = 0; k < taps; ++k) {
+    const V weight = V::broadcast(weights[k]);
+    const T* row = rows[k] + i;
+    repeat<kVectors>([&](auto v) { sums[v] = multiply_add(V::load(row + v * V::kLanes), weight, sums[v]); });
+  }
+  repeat<kVectors>([&](auto v) { sums[v].store(out + i + v * V::kLanes); });
+}
+
 // out[i] = sum over k of weights[k] * rows[k][i], in the order of k. No weight is 0.
 template <class T>
 POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int taps, T* out, int64_t length,
@@ -27,18 +40,17 @@ POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int tap
   constexpr int kVectors = kSummedTogether<V>, kStep = kVectors * V::kLanes;
   int64_t i = 0;
   for (; i + kStep <= length; i += kStep) {
-    V sums[kVectors];
-    repeat<kVectors>([&](auto v) { sums[v] = V::zero(); });
     for (int64_t a = 0; kFetchesWhileSumming && ahead != nullptr && a < ahead->count; ++a) {
       const uint8_t* row = ahead->first + a * ahead->stride + i * static_cast<int64_t>(sizeof(T));
       for (int64_t j = 0; j < kStep * static_cast<int64_t>(sizeof(T)); j += kCacheLine) __builtin_prefetch(row + j);
     }
-    for (int k = 0; k < taps; ++k) {
-      const V weight = V::broadcast(weights[k]);
-      const T* row = rows[k] + i;
-      repeat<kVectors>([&](auto v) { sums[v] = multiply_add(V::load(row + v * V::kLanes), weight, sums[v]); });
+    sum_vectors<kVectors>(rows, weights, taps, out, i);
+  }
+  if constexpr (kVectors > 4) {
+    if (i + kStep / 2 <= length) {
+      sum_vectors<kVectors / 2>(rows, weights, taps, out, i);
+      i += kStep / 2;
     }
-    repeat<kVectors>([&](auto v) { sums[v].store(out + i + v * V::kLanes); });
   }
   for (; i < length; i += V::kLanes) {
     const int n = static_cast<int>(min<int64_t>(V::kLanes, length - i));
