@@ -52,14 +52,13 @@ POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int tap
       i += kStep / 2;
     }
   }
-  for (; i < length; i += V::kLanes) {
-    const int n = static_cast<int>(min<int64_t>(V::kLanes, length - i));
-    V sum = V::zero();
-    for (int k = 0; k < taps; ++k) {
-      sum = multiply_add(V::load_first(rows[k] + i, n), V::broadcast(weights[k]), sum);
-    }
-    sum.store_first(out + i, n);
-  }
+  for (; i + V::kLanes <= length; i += V::kLanes) sum_vectors<1>(rows, weights, taps, out, i);
+  if (i == length) return;
+  if (length >= V::kLanes) return sum_vectors<1>(rows, weights, taps, out, length - V::kLanes);  // some once more
+  const int all = static_cast<int>(length);
+  V sum = V::zero();
+  for (int k = 0; k < taps; ++k) sum = multiply_add(V::load_first(rows[k], all), V::broadcast(weights[k]), sum);
+  sum.store_first(out, all);
 }
 
 // How the horizontal pass reads a row of `channels` interleaved values per pixel: block by block of kLanes outputs.

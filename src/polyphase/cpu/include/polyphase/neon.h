@@ -43,6 +43,36 @@ inline Floats multiply_add_lane(Floats a, Floats b, Floats c) {
   return c;
 }
 
+// Lane kTo is lane kFrom of another; lanes 2 and 3 are lanes 0 and 1 of another; lane 0 is lane kFirst, and so on around.
+template <int kTo, int kFrom>
+inline Floats with_lane(Floats v, Floats other) {
+  asm("ins %0.s[%2], %1.s[%3]" : "+w"(v) : "w"(other), "i"(kTo), "i"(kFrom));
+  return v;
+}
+inline Floats with_low_half(Floats v, Floats other) {
+  asm("ins %0.d[1], %1.d[0]" : "+w"(v) : "w"(other));
+  return v;
+}
+template <int kFirst>
+inline Floats rotated(Floats v) {
+  Floats turned;
+  asm("ext %0.16b, %1.16b, %1.16b, %2" : "=w"(turned) : "w"(v), "i"(4 * kFirst));
+  return turned;
+}
+
+// Lane j of the i-th becomes lane i of the j-th.
+inline void transpose(Floats& p, Floats& q, Floats& r, Floats& s) {
+  Floats even_pq, odd_pq, even_rs, odd_rs;
+  asm("trn1 %0.4s, %1.4s, %2.4s" : "=w"(even_pq) : "w"(p), "w"(q));
+  asm("trn2 %0.4s, %1.4s, %2.4s" : "=w"(odd_pq) : "w"(p), "w"(q));
+  asm("trn1 %0.4s, %1.4s, %2.4s" : "=w"(even_rs) : "w"(r), "w"(s));
+  asm("trn2 %0.4s, %1.4s, %2.4s" : "=w"(odd_rs) : "w"(r), "w"(s));
+  asm("trn1 %0.2d, %1.2d, %2.2d" : "=w"(p) : "w"(even_pq), "w"(even_rs));
+  asm("trn1 %0.2d, %1.2d, %2.2d" : "=w"(q) : "w"(odd_pq), "w"(odd_rs));
+  asm("trn2 %0.2d, %1.2d, %2.2d" : "=w"(r) : "w"(even_pq), "w"(even_rs));
+  asm("trn2 %0.2d, %1.2d, %2.2d" : "=w"(s) : "w"(odd_pq), "w"(odd_rs));
+}
+
 // Byte i is byte places[i] of a table of 16 or 32; 0 for a place beyond it.
 inline Bytes16 pick(Bytes16 table, Bytes16 places) {
   Bytes16 picked;

@@ -61,14 +61,19 @@ inline Quad multiply_add(Quad a, Quad b, Quad c) {
 }
 inline Quad multiply_add(Quad a, float b, Quad c) { return multiply_add(a, Quad{Quad::Register{b, b, b, b}}, c); }
 
-// Element j of the i-th becomes element i of the j-th. Compilers know such initialisers as permutations of two registers.
+// Element j of the i-th becomes element i of the j-th. Compilers know such initialisers as permutations of two registers,
+// but where all four were just loaded, GCC makes 16 loads of one element of it on ARM.
 inline void transpose(Quad& p, Quad& q, Quad& r, Quad& s) {
+#if defined(POLYPHASE_NEON)
+  neon::transpose(p.v, q.v, r.v, s.v);
+#else
   const Quad::Register a = {p.v[0], q.v[0], p.v[1], q.v[1]}, b = {p.v[2], q.v[2], p.v[3], q.v[3]};
   const Quad::Register c = {r.v[0], s.v[0], r.v[1], s.v[1]}, d = {r.v[2], s.v[2], r.v[3], s.v[3]};
   p.v = Quad::Register{a[0], a[1], c[0], c[1]};
   q.v = Quad::Register{a[2], a[3], c[2], c[3]};
   r.v = Quad::Register{b[0], b[1], d[0], d[1]};
   s.v = Quad::Register{b[2], b[3], d[2], d[3]};
+#endif
 }
 
 }  // namespace polyphase

@@ -23,8 +23,8 @@ class Runs {
 
 #if defined(__AVX512F__) || defined(POLYPHASE_NEON)
 
-// Of a plane, four taps of as many outputs as a vector takes are loaded and transposed. Of interleaved pixels, each four
-// lanes are a pixel.
+// Of a plane, four taps of as many outputs as a vector takes are loaded and transposed. Of interleaved pixels, a block is
+// four outputs, each in four lanes.
 template <>
 class Runs<float> {
  public:
@@ -38,7 +38,6 @@ class Runs<float> {
     if (length_ == 0 || length_ > taps.in_size) return false;
     const int64_t count = (out_size_ + outputs() - 1) / outputs();
     starts_.resize(count * outputs());
-    weights_.reserve(count * outputs() * length_ + V::kLanes);  // read four at a time
     weights_.resize(count * outputs() * length_);
     for (int64_t x = 0; x < out_size_; ++x) add_output(taps, x);
     for (int64_t x = out_size_; x < starts_.size(); ++x) starts_[x] = starts_[out_size_ - 1];
@@ -51,13 +50,21 @@ class Runs<float> {
   size_t bytes() const { return starts_.bytes() + weights_.bytes() + shifts_.bytes(); }
 
   POLYPHASE_ROW_LOOP void run(const float* in, float* out, const Ahead* ahead) const {
-    channels_ == 1 ? run_blocks<true>(in, out, ahead) : run_blocks<false>(in, out, ahead);
+    if (channels_ == 1) return length_ == 4 ? run_blocks<1, 4>(in, out, ahead) : run_blocks<1, 0>(in, out, ahead);
+    with_constant<3, kMostChannels>(static_cast<int>(channels_), [&](auto channels) {
+      with_constant<2, kMostUnrolled>(static_cast<int>(length_),
+                                      [&](auto taps) { run_blocks<channels, taps>(in, out, ahead); });
+    });
   }
 
  private:
   using V = Vec<float>;
-  static constexpr int kPixels = V::kLanes / 4;              // of a vector
-  static constexpr int64_t kBlocksPerStep = V::kLanes == 16 ? 4 : 8;  // of `Fetching`
+  static constexpr int kPixels = 4;  // of a block
+#if defined(POLYPHASE_NEON)
+  static constexpr int kMostChannels = 4, kMostUnrolled = 4;  // that have a loop of their own; of taps
+#else
+  static constexpr int kMostChannels = 0, kMostUnrolled = 0;
+#endif
 
   // What a row reads of this, read once: for all the compiler knows, a value that is stored may be any of it.
   struct Tables {
@@ -71,19 +78,15 @@ class Runs<float> {
   // Windows are better where a row shrinks less.
   bool pays(const Taps& taps, int64_t) const { return channels_ <= 4 && taps.in_size > 2 * taps.out_size; }
 #else
-  // A pixel here is one load, where a window takes two and picking. But a pixel of three is stored over the one before:
-  // with two taps, that took 1.2 to 1.4 times as long as windows.
+  // A pixel here is one load, where a window takes two and picking; but two channels fill half of it.
   bool pays(const Taps& taps, int64_t widest) const {
     const bool far = taps.in_size > 2 * taps.out_size;
-    return channels_ <= 2 ? far : channels_ == 3 ? widest > 2 : channels_ == 4;
+    return channels_ == 1 ? far : channels_ == 2 ? far || widest > 6 : channels_ <= 4;
   }
 #endif
 
-  // Taps are read four at a time; of a vector that is one pixel, two where there are no more.
-  int64_t filled_up(int64_t taps) const {
-    if (channels_ > 1 && kPixels > 1) return taps;
-    return channels_ > 1 && taps > 0 && taps <= 2 ? 2 : (taps + 3) / 4 * 4;
-  }
+  // Of a plane, taps are read four at a time.
+  int64_t filled_up(int64_t taps) const { return channels_ > 1 ? taps : (taps + 3) / 4 * 4; }
 
   int64_t outputs() const { return channels_ == 1 ? V::kLanes : kPixels; }  // of a block
 
@@ -121,10 +124,14 @@ class Runs<float> {
     return first >= shift;
   }
 
-  template <bool kPlane>
+  // kChannels, kTaps: how many, 0 for any; but of planes, any number of taps.
+  template <int kChannels, int kTaps>
   POLYPHASE_BLOCK void run_blocks(const float* in, float* out, const Ahead* ahead) const {
-    const Tables tables = {starts_.data(), weights_.data(), shifts_.data(), length_, channels_};
-    const int64_t step = outputs() * channels_, length = out_size_ * channels_, count = (length + step - 1) / step;
+    constexpr int64_t kBlocksPerStep = kChannels == 1 && V::kLanes == 4 ? 8 : 4;  // of `Fetching`
+    const int64_t channels = kChannels == 0 ? channels_ : kChannels;
+    const Tables tables = {starts_.data(), weights_.data(), shifts_.data(), kTaps == 0 ? length_ : kTaps, channels};
+    const int64_t step = (kChannels == 1 ? V::kLanes : kPixels) * channels, length = out_size_ * channels;
+    const int64_t count = (length + step - 1) / step;
     Fetching fetching(ahead, count / kBlocksPerStep + 1);
     V all = V::zero();  // what a row holds is asked once: if any block is NaN, so is this
     for (int64_t first = 0; first < count; first += kBlocksPerStep) {
@@ -132,21 +139,30 @@ class Runs<float> {
       const int64_t end = min(count, first + kBlocksPerStep);
       V some = V::zero();  // in a register, which what lives on while rows are fetched is not
       for (int64_t b = first; b < end; ++b) {
-        const V result = kPlane ? of_plane<false>(tables, b, in) : of_pixels<false>(tables, b, in);
-        store<kPlane>(tables, b, result, out + b * step, length - b * step);
-        some = some.plus(result);
+        const auto result = block<kChannels == 1, false>(tables, b, in);
+        some = some.plus(store(tables, b, result, out + b * step, length - b * step));
       }
       all = all.plus(some);
     }
     if (__builtin_expect(all.has_nan(), 0)) {
       for (int64_t b = 0; b < count; ++b) {
-        store<kPlane>(tables, b, without_zeros(tables, b, in), out + b * step, length - b * step);
+        store(tables, b, without_zeros<kChannels == 1>(tables, b, in), out + b * step, length - b * step);
       }
     }
   }
 
-  POLYPHASE_ROW_LOOP static V without_zeros(const Tables& tables, int64_t b, const float* in) {
-    return tables.channels == 1 ? of_plane<true>(tables, b, in) : of_pixels<true>(tables, b, in);
+  template <bool kPlane>
+  POLYPHASE_ROW_LOOP static auto without_zeros(const Tables& tables, int64_t b, const float* in) {
+    return block<kPlane, true>(tables, b, in);
+  }
+
+  template <bool kPlane, bool kSkipZeros>
+  POLYPHASE_BLOCK static auto block(const Tables& tables, int64_t b, const float* in) {
+    if constexpr (kPlane) {
+      return of_plane<kSkipZeros>(tables, b, in);
+    } else {
+      return of_pixels<kSkipZeros>(tables, b, in);
+    }
   }
 
   template <bool kSkipZeros>
@@ -159,6 +175,7 @@ class Runs<float> {
     const int32_t* at = tables.starts + V::kLanes * b;
     const float* weights = tables.weights + V::kLanes * b * tables.length;
     V total = V::zero();
+#pragma GCC unroll 4
     for (int64_t k = 0; k < tables.length; k += 4, in += 4, weights += 4 * V::kLanes) {
       V p = V::load_fours(in, at, 4), q = V::load_fours(in, at + 1, 4);
       V r = V::load_fours(in, at + 2, 4), s = V::load_fours(in, at + 3, 4);
@@ -190,46 +207,79 @@ class Runs<float> {
     return total;
   }
 
-  // So many floats are left of the row.
-  template <bool kPlane>
-  POLYPHASE_BLOCK static void store(const Tables& tables, int64_t b, V result, float* out, int64_t left) {
-    if (!kPlane) result = result.permuted(V::load_index(kDense[tables.channels - 2][tables.shifts[b] != 0]));
-    const int64_t step = kPlane ? V::kLanes : kPixels * tables.channels;
+  // Stores a block of which so many floats are left of the row, and returns what is NaN if one of them is.
+  POLYPHASE_BLOCK static V store(const Tables& tables, int64_t b, V result, float* out, int64_t left) {
+    if (tables.channels != 1) result = result.permuted(V::load_index(kDense[tables.channels - 2][tables.shifts[b] != 0]));
+    const int64_t step = tables.channels == 1 ? V::kLanes : kPixels * tables.channels;
     result.store_first(out, static_cast<int>(min(step, left)));
+    return result;
   }
 #else
+  // A vector each.
+  struct Pixels {
+    V p, q, r, s;
+  };
+
   template <bool kSkipZeros>
-  POLYPHASE_BLOCK static V of_pixels(const Tables& tables, int64_t b, const float* in) {
-    const float* weights = tables.weights + b * tables.length;
-    const int64_t step = tables.channels;
-    in += tables.starts[b];
-    V total = V::zero();
-    if (tables.length == 2) {
-      add_pixels<kSkipZeros, 2>(in, step, weights, total);
-      return total;
+  POLYPHASE_BLOCK static Pixels of_pixels(const Tables& tables, int64_t b, const float* in) {
+    const int32_t* at = tables.starts + 4 * b;
+    const float* weights = tables.weights + 4 * b * tables.length;
+    const float *p = in + at[0], *q = in + at[1], *r = in + at[2], *s = in + at[3];
+    Pixels totals = {V::zero(), V::zero(), V::zero(), V::zero()};
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < tables.length; ++k, weights += 4) {
+      const int64_t i = k * tables.channels;
+      const V each = V::load(weights);
+      add_pixel<kSkipZeros, 0>(V::load(p + i), each, totals.p);
+      add_pixel<kSkipZeros, 1>(V::load(q + i), each, totals.q);
+      add_pixel<kSkipZeros, 2>(V::load(r + i), each, totals.r);
+      add_pixel<kSkipZeros, 3>(V::load(s + i), each, totals.s);
     }
-    for (int64_t k = 0; k < tables.length; k += 4, in += 4 * step, weights += 4) {
-      add_pixels<kSkipZeros, 4>(in, step, weights, total);
-    }
-    return total;
+    return totals;
   }
 
-  template <bool kSkipZeros, int kTaps>
-  POLYPHASE_BLOCK static void add_pixels(const float* in, int64_t step, const float* weights, V& total) {
-    const V four = V::load(weights);
-    repeat<kTaps>([&](auto t) {
-      const V value = V::load(in + t * step);
-      const V counted = kSkipZeros ? value.where_nonzero(V::broadcast(weights[t])) : value;
-      total.v = neon::multiply_add_lane<t>(counted.v, four.v, total.v);
-    });
+  template <bool kSkipZeros, int kLane>
+  POLYPHASE_BLOCK static void add_pixel(V value, V weights, V& total) {
+    const V counted = kSkipZeros ? value.where_nonzero(V::broadcast(weights.v[kLane])) : value;
+    total.v = neon::multiply_add_lane<kLane>(counted.v, weights.v, total.v);
   }
 
-  // A pixel's four lanes, of which the next pixel is written over.
-  template <bool kPlane>
-  POLYPHASE_BLOCK static void store(const Tables& tables, int64_t b, V result, float* out, int64_t left) {
-    if (left >= V::kLanes && (kPlane || tables.shifts[b] == 0)) return result.store(out);
-    const int64_t first = kPlane ? 0 : tables.shifts[b], count = kPlane ? left : tables.channels;
-    for (int64_t i = 0; i < count; ++i) out[i] = result.v[first + i];
+  POLYPHASE_BLOCK static V store(const Tables&, int64_t, V result, float* out, int64_t left) {
+    if (left >= V::kLanes) {
+      result.store(out);
+    } else {
+      float lanes[V::kLanes];
+      result.store(lanes);
+      for (int64_t i = 0; i < left; ++i) out[i] = lanes[i];
+    }
+    return result;
+  }
+
+  POLYPHASE_BLOCK static V store(const Tables& tables, int64_t b, Pixels four, float* out, int64_t left) {
+    auto [p, q, r, s] = four;
+    const int64_t channels = tables.channels;
+    if (tables.shifts[b] != 0) {
+      const auto turn = [&](V& v) { v.v = channels == 3 ? neon::rotated<1>(v.v) : neon::rotated<2>(v.v); };
+      turn(p), turn(q), turn(r), turn(s);
+    }
+    if (channels == 3) {
+      p.v = neon::with_lane<3, 0>(p.v, q.v);
+      q.v = neon::with_low_half(neon::rotated<1>(q.v), r.v);
+      r.v = neon::with_lane<0, 2>(neon::rotated<3>(s.v), r.v);
+    } else if (channels == 2) {
+      p.v = neon::with_low_half(p.v, q.v);
+      q.v = neon::with_low_half(r.v, s.v);
+    }
+    if (left < 4 * channels) {  // not by memcpy: a call, and all vectors would be in memory
+      float dense[16];
+      p.store(dense), q.store(dense + 4), r.store(dense + 8), s.store(dense + 12);
+      for (int64_t i = 0; i < left; ++i) out[i] = dense[i];
+    } else {
+      p.store(out), q.store(out + 4);
+      if (channels >= 3) r.store(out + 8);
+      if (channels >= 4) s.store(out + 12);
+    }
+    return channels == 2 ? p.plus(q) : channels == 3 ? p.plus(q).plus(r) : p.plus(q).plus(r.plus(s));
   }
 #endif
 
