@@ -17,14 +17,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import polyphase.functional as P
 from polyphase import plain
-from polyphase.plain import DTYPES, MOST_DIMENSIONS, is_plain
+from polyphase.plain import DIFFERENTIABLE, DTYPES, MOST_DIMENSIONS, is_plain
 
 IMAGE = torch.rand(2, 3, 4, 5)
 
 
+def is_plain_or_recorded(image: object) -> bool:
+    return is_plain(image, recorded=True)
+
+
+def recorded() -> Tensor:
+    return IMAGE.clone().requires_grad_()
+
+
 def test_the_check_exists_in_this_torch() -> None:
     """Without it everything still works, at the operator's price."""
-    assert len(plain._CHECKS) == len(DTYPES) * (MOST_DIMENSIONS + 1)
+    assert len(plain._CHECKS) == (len(DTYPES) + len(DIFFERENTIABLE)) * (MOST_DIMENSIONS + 1)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -34,6 +42,20 @@ def test_dense_cpu_tensors_are_plain(dtype: torch.dtype) -> None:
     image = torch.zeros(2, 3, 4, 5, dtype=dtype)
     views = [image[:, :, 1:], image.mT, image.expand(2, 3, 4, 5), image.to(memory_format=torch.channels_last)]
     assert all(map(is_plain, views))
+
+
+@pytest.mark.parametrize("dtype", DIFFERENTIABLE, ids=str)
+def test_gradients_may_be_recorded(dtype: torch.dtype) -> None:
+    for rank in range(MOST_DIMENSIONS + 1):
+        leaf = torch.zeros([2] * rank, dtype=dtype, requires_grad=True)
+        for image in (leaf, leaf * 2, leaf.detach()):
+            assert is_plain_or_recorded(image)
+            assert is_plain(image) is not image.requires_grad
+    assert not is_plain_or_recorded(torch.zeros(2, 3, dtype=torch.complex64, requires_grad=True))
+    with torch.no_grad():
+        assert is_plain_or_recorded(leaf)
+    with torch.inference_mode():
+        assert not is_plain_or_recorded(leaf)
 
 
 def test_no_gradient_is_recorded_in_inference_and_no_grad_mode() -> None:
@@ -90,6 +112,7 @@ SPECIAL: dict[str, Callable[[], object]] = {
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor", "ignore:Sparse CSR")
 def test_special_tensors_are_not_plain(kind: str) -> None:
     assert not is_plain(SPECIAL[kind]())
+    assert is_plain_or_recorded(SPECIAL[kind]()) is (kind in ("requires grad", "result of one that does"))
 
 
 class DispatchMode(TorchDispatchMode):
@@ -126,9 +149,12 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("kind", CONTEXTS)
 def test_nothing_is_plain_in_special_contexts(kind: str) -> None:
+    image = recorded()
     with CONTEXTS[kind]():
         assert not is_plain(IMAGE)
+        assert not is_plain_or_recorded(image)
     assert is_plain(IMAGE)
+    assert is_plain_or_recorded(image)
 
 
 TRANSFORMS: dict[str, Callable[[Callable[[Tensor], Tensor]], object]] = {
@@ -146,10 +172,10 @@ TRANSFORMS: dict[str, Callable[[Callable[[Tensor], Tensor]], object]] = {
 @pytest.mark.parametrize("kind", TRANSFORMS)
 @pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning")
 def test_nothing_is_plain_while_transformed_or_traced(kind: str) -> None:
-    found = []
+    found: list[bool] = []
 
     def seen(image: Tensor) -> Tensor:
-        found.append(is_plain(image))
+        found.extend((is_plain(image), is_plain_or_recorded(image)))
         return image * 2
 
     TRANSFORMS[kind](seen)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,12 +16,15 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import handle_torch_function, has_torch_function_unary, has_torch_function_variadic
 
 from polyphase import arguments
-from polyphase.cpu.launch import bound, resample
+from polyphase.cpu.launch import bound
 from polyphase.cpu.launch_warp import bound as bound_warp
 from polyphase.cpu.launch_warp import warp
 from polyphase.errors import NotATensorError, WrongArgumentError
 from polyphase.ops import whole_calls
-from polyphase.plain import Check, check_of_same, is_plain
+from polyphase.ops.recorded import Recorded
+from polyphase.plain import NO_CALL, is_plain
+
+_Facts: TypeAlias = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], bool]
 
 __all__ = ["affine_grid", "affine_sample", "crop", "flip", "grid_sample", "interpolate", "pad"]
 
@@ -54,15 +57,15 @@ def interpolate(
         and fits(input)
     ):
         return latest(input)
-    if is_plain(input):
+    if is_plain(input, recorded=True):
         if usual and _are_numbers(size, scale_factor):
-            call = _resized(input.dtype, input.shape, input.stride(), *given)
+            call = _resized(_facts(input), *given)
             _latest_interpolate = _latest_interpolate.followed_by(given, call, input)
             return call(input)
         maps = arguments.resize_maps(
             input.shape, input.dtype, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
         )
-        return resample(input, maps)
+        return _bound(_facts(input), maps)(input)
     options = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     if has_torch_function_unary(input):
         return _overridden(interpolate, (input,), *options)
@@ -73,25 +76,7 @@ def interpolate(
     return whole_calls.interpolate(input, *options)
 
 
-class _Latest(NamedTuple):
-    """The latest call of a function. Most calls are like the one before: that is quicker to tell than what they are,
-    and where an image has just gone through the caches, all that is looked up comes from far away. `fits` says whether
-    tensors are like those it was for; it is made when the same call comes a second time."""
-
-    given: Any
-    fits: Check
-    call: Callable[..., Tensor]
-
-    def followed_by(self, given: Any, call: Callable[..., Tensor], *tensors: Tensor) -> _Latest:
-        again = call is self.call and call is not torch.clone
-        return _Latest(given, check_of_same(*tensors) if again else _never, call)
-
-
-def _never(*tensors: object) -> bool:
-    return False
-
-
-_latest_interpolate = _latest_flip = _latest_pad = _latest_grid_sample = _Latest(((), None, None), _never, torch.clone)
+_latest_interpolate = _latest_flip = _latest_pad = _latest_grid_sample = NO_CALL
 
 
 def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
@@ -100,13 +85,12 @@ def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
     latest = _latest_flip
     if not is_dynamo_compiling() and _are_integers(dims) and dims == latest.given and latest.fits(input):
         return latest.call(input)
-    if is_plain(input):
+    if is_plain(input, recorded=True):
         if _are_integers(dims):
-            call = _flipped(input.dtype, input.shape, input.stride(), dims)
+            call = _flipped(_facts(input), dims)
             _latest_flip = latest.followed_by(dims, call, input)
             return call(input)
-        maps = arguments.flip_maps(input.ndim, dims)
-        return resample(input, maps) if maps else input.clone()
+        return _bound(_facts(input), arguments.flip_maps(input.ndim, dims))(input)
     if has_torch_function_unary(input):
         return _overridden(flip, (input,), dims)
     _check_tensor("flip", input)
@@ -130,13 +114,11 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         and fits(input)
     ):
         return latest(input)
-    if is_plain(input):
+    if is_plain(input, recorded=True):
         amounts = arguments.pad_amounts(pad)
         maps = arguments.remembered_pad_maps(input.shape, amounts, mode)
-        if not maps:
-            return input.clone()
         border = arguments.border_value(value, mode, input.dtype, amounts)
-        call = bound(input.dtype, input.shape, input.stride(), maps, border=border, border_text=repr(border))
+        call = _bound(_facts(input), maps, border, repr(border))
         if type(pad) is tuple and _are_integers(pad):
             _latest_pad = _latest_pad.followed_by((pad, mode, value), call, input)
         return call(input)
@@ -278,25 +260,35 @@ def _are_numbers(size: Any, scale_factor: Any) -> bool:
 
 @lru_cache(maxsize=128)
 def _resized(
-    dtype: torch.dtype,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
+    image: _Facts,
     size: int | tuple[int, ...] | None,
     scale_factor: float | tuple[float, ...] | None,
     mode: str,
     align_corners: bool | None,
     antialias: bool,
 ) -> Callable[[Tensor], Tensor]:
-    maps = arguments.resize_maps(shape, dtype, size, scale_factor, mode, align_corners, None, antialias)
-    return bound(dtype, shape, strides, maps)
+    dtype, shape, *_ = image
+    return _bound(image, arguments.resize_maps(shape, dtype, size, scale_factor, mode, align_corners, None, antialias))
 
 
 @lru_cache(maxsize=128)
-def _flipped(
-    dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], dims: int | tuple[int, ...]
-) -> Callable[[Tensor], Tensor]:
-    maps = arguments.flip_maps(len(shape), dims)
-    return bound(dtype, shape, strides, maps) if maps else torch.clone
+def _flipped(image: _Facts, dims: int | tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+    return _bound(image, arguments.flip_maps(len(image[1]), dims))
+
+
+@lru_cache(maxsize=128)
+def _bound(image: _Facts, maps: arguments.Maps, border: float = 0, border_text: str = "") -> Callable[[Tensor], Tensor]:
+    """`border_text` tells -0.0 from 0.0."""
+    *facts, needs_gradient = image
+    if not maps:
+        return torch.clone
+    call = bound(*facts, maps, border=border, border_text=border_text)
+    return Recorded(call, maps, image[1]) if needs_gradient else call
+
+
+def _facts(image: Tensor) -> _Facts:
+    """What a kernel is bound to."""
+    return image.dtype, image.shape, image.stride(), image.requires_grad
 
 
 def _crop_amounts(start: int, length: int, size: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -33,15 +33,19 @@ DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
 )
+DIFFERENTIABLE = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_DIMENSIONS = 8
 
 
-def is_plain(image: object) -> bool:
+def is_plain(image: object, *, recorded: bool = False) -> bool:
     """True only for a dense CPU tensor of a common dtype and rank, of which nothing is to be recorded, traced,
-    transformed, cast or resolved."""
+    transformed, cast or resolved. With `recorded`, one that needs a gradient may be recorded, by autograd alone."""
     if is_dynamo_compiling() or type(image) is not Tensor:  # first: Dynamo cannot trace the rest
         return False
-    checks = _CHECKS.get((image.dtype, image.ndim))
+    needs_gradient = image.requires_grad
+    if needs_gradient and not recorded:
+        return False
+    checks = _CHECKS.get((image.dtype, image.ndim, needs_gradient))
     return (
         checks is not None
         and (checks[0](image) or any(check(image) for check in checks[1:]))
@@ -52,7 +56,7 @@ def is_plain(image: object) -> bool:
 
 
 def check_of_same(*tensors: Tensor) -> Check:
-    """A check that tensors are as the given ones, which are plain, and of their sizes and strides.
+    """A check that tensors are as the given ones, which are plain (or recorded), and of their sizes and strides.
 
     It does for `is_plain` and for a look-up by shape, at a third of the cost of both.
     """
@@ -69,16 +73,39 @@ def check_of_same(*tensors: Tensor) -> Check:
     return check
 
 
+class Latest(NamedTuple):
+    """The latest call of a function. Most calls are like the one before: that is quicker to tell than what they are,
+    and where an image has just gone through the caches, all that is looked up comes from far away. `fits` says whether
+    tensors are like those it was for; it is made when the same call comes a second time."""
+
+    given: Any
+    fits: Check
+    call: Callable[..., Tensor]
+
+    def followed_by(self, given: Any, call: Callable[..., Tensor], *tensors: Tensor) -> Latest:
+        again = call is self.call and call is not torch.clone
+        return Latest(given, check_of_same(*tensors) if again else _never, call)
+
+
+def _never(*tensors: object) -> bool:
+    return False
+
+
+NO_CALL = Latest(((), None, None), _never, torch.clone)
+
+
 def forward_mode_is_on() -> bool:
     """Whether tensors may carry tangents; True where torch no longer tells."""
     return getattr(forward_ad, "_current_level", 0) >= 0
 
 
-def _checks_of_a_new_thread() -> dict[tuple[torch.dtype, int], list[Check]]:
-    """By dtype and rank. A new thread has no mode, transform or autocast on, whatever the one that imports this has."""
+def _checks_of_a_new_thread() -> dict[tuple[torch.dtype, int, bool], list[Check]]:
+    """By dtype, rank and whether a gradient is needed. A new thread has no mode, transform or autocast on, whatever the
+    one that imports this has."""
     if not _CAN_TELL:
         return {}
-    kinds = [(dtype, rank) for dtype in DTYPES for rank in range(MOST_DIMENSIONS + 1)]
+    kinds = [(dtype, rank, False) for dtype in DTYPES for rank in range(MOST_DIMENSIONS + 1)]
+    kinds += [(dtype, rank, True) for dtype in DIFFERENTIABLE for rank in range(MOST_DIMENSIONS + 1)]
     try:
         with ThreadPoolExecutor(1) as thread:
             return {kind: thread.submit(_checks, *kind).result() for kind in kinds}
@@ -86,8 +113,10 @@ def _checks_of_a_new_thread() -> dict[tuple[torch.dtype, int], list[Check]]:
         return {}
 
 
-def _checks(dtype: torch.dtype, rank: int) -> list[Check]:
+def _checks(dtype: torch.dtype, rank: int, needs_gradient: bool) -> list[Check]:
     """Inference mode or not, for a tensor made in inference mode or not; neither is the common case, and first."""
+    if needs_gradient:
+        return [_like(torch.empty([1] * rank, dtype=dtype, device="cpu", requires_grad=True))]
     checks, modes = [], (False, True)
     for made_in, used_in in product(modes, modes):
         with torch.inference_mode(made_in):
@@ -98,8 +127,8 @@ def _checks(dtype: torch.dtype, rank: int) -> list[Check]:
 
 
 def _like(example: Tensor) -> Check:
-    """Whether a tensor has the Python type, dtype, device and rank of the example, needs no gradient, and has the same
-    dispatch keys after the thread's own are added and taken away: it would call the same kernels."""
+    """Whether a tensor has the Python type, dtype, device and rank of the example, needs a gradient as it does or not,
+    and has the same dispatch keys after the thread's own are added and taken away: it would call the same kernels."""
     any_size = [[None] * example.dim()]
     return _guard((example,), any_size, any_size)
 

@@ -77,10 +77,11 @@ def _empty_output(image: Tensor, maps: tuple[AxisMap, ...], size: Sequence[Size]
     return torch.empty(size, dtype=image.dtype, device=image.device, memory_format=suggested)
 
 
-def _is_plain_bicubic(maps: tuple[AxisMap, ...]) -> bool:
-    """Gradients lie in memory as the gradient they come from, but for the one mode in which eager's are contiguous."""
+def in_eager_order(gradient: Tensor, maps: tuple[AxisMap, ...]) -> Tensor:
+    """A gradient lies in memory as the one it comes from, but for plain bicubic: there eager's is contiguous."""
     steps = [one.weighted for one in maps]
-    return any(isinstance(step, Resize) and step.filter == "bicubic" and not step.antialias for step in steps)
+    plain_bicubic = any(isinstance(step, Resize) and step.filter == "bicubic" and not step.antialias for step in steps)
+    return gradient.clone(memory_format=torch.contiguous_format) if plain_bicubic else gradient
 
 
 class _Differentiable(_SingleLevelFunction):
@@ -97,8 +98,7 @@ class _Differentiable(_SingleLevelFunction):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         in_size = () if ctx.transposed else ctx.image_size
-        if _is_plain_bicubic(maps_from_text(ctx.maps)):
-            gradient = gradient.clone(memory_format=torch.contiguous_format)
+        gradient = in_eager_order(gradient, maps_from_text(ctx.maps))
         return resample(gradient, ctx.maps, ctx.sizes, in_size, not ctx.transposed, 0), None, None, None, None, None
 
     @staticmethod

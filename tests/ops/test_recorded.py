@@ -1,0 +1,111 @@
+"""Images that are plain but for their gradient, held against the operator. `conformance` holds both against eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
+
+import polyphase.functional as P
+from polyphase import functional, plain
+
+CALLS: dict[str, Callable[[Tensor], Tensor]] = {
+    "bilinear": lambda x: P.interpolate(x, (7, 3), mode="bilinear"),
+    "bicubic": lambda x: P.interpolate(x, (3, 9), mode="bicubic", align_corners=True),
+    "antialiased": lambda x: P.interpolate(x, (3, 4), mode="bilinear", antialias=True),
+    "by factors": lambda x: P.interpolate(x, scale_factor=2, mode="nearest"),
+    "by a list": lambda x: P.interpolate(x, [4, 4], mode="area"),
+    "flip": lambda x: P.flip(x, (-1, 2)),
+    "flip of nothing": lambda x: P.flip(x, ()),
+    "constant pad": lambda x: P.pad(x, (1, 2, -1, 3), value=-0.0),
+    "reflect pad": lambda x: P.pad(x, (1, 2, 3, 4), "reflect"),
+    "crop": lambda x: P.crop(x, 1, -1, 4, 3),
+}
+
+
+def image(dtype: torch.dtype = torch.float64, memory_format: torch.memory_format = torch.contiguous_format) -> Tensor:
+    values = torch.rand(2, 3, 5, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    return values.to(dtype).contiguous(memory_format=memory_format).requires_grad_()
+
+
+def by_operator(call: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch, x: Tensor) -> Tensor:
+    with monkeypatch.context() as patched:
+        patched.setattr(plain, "_CHECKS", {})
+        for function in ("interpolate", "flip", "pad"):
+            patched.setattr(functional, f"_latest_{function}", plain.NO_CALL)
+        return call(x)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("dtype", plain.DIFFERENTIABLE, ids=str)
+@pytest.mark.parametrize("kind", CALLS)
+def test_as_the_operator(
+    kind: str, dtype: torch.dtype, memory_format: torch.memory_format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = image(dtype, memory_format)
+    wanted = by_operator(CALLS[kind], monkeypatch, x)
+    dense = torch.rand_like(wanted)
+    for gradient in (dense, dense, dense.mT.contiguous().mT, dense[:1, :1, :1, :1].expand_as(wanted), dense):
+        found = CALLS[kind](x)
+        assert torch.equal(found, wanted)
+        assert found.stride() == wanted.stride()
+        (want,) = torch.autograd.grad(wanted, x, gradient, retain_graph=True)
+        (have,) = torch.autograd.grad(found, x, gradient)
+        assert torch.equal(have, want)
+        assert have.stride() == want.stride()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CALLS if kind != "flip of nothing"])
+def test_past_the_dispatcher(kind: str) -> None:
+    for _ in range(3):
+        grad_fn = CALLS[kind](image()).grad_fn
+        assert grad_fn is not None
+        assert type(grad_fn).__name__ == "_FunctionBackward"
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_derivatives(kind: str) -> None:
+    assert gradcheck(CALLS[kind], image(), check_forward_ad=True, check_batched_grad=True, fast_mode=True)
+    assert gradgradcheck(
+        lambda x: CALLS[kind](x) ** 2, image(), check_batched_grad=True, check_fwd_over_rev=True, fast_mode=True
+    )
+
+
+def test_a_gradient_that_needs_one() -> None:
+    x = image()
+    y = CALLS["bilinear"](x)
+    for _ in range(3):
+        given = torch.rand_like(y).requires_grad_()
+        (gradient,) = torch.autograd.grad(y, x, given, create_graph=True)
+        (second,) = torch.autograd.grad(gradient, given, torch.ones_like(gradient))
+        torch.testing.assert_close(second, CALLS["bilinear"](torch.ones_like(x)))
+
+
+def test_forward_mode_that_begins_after_the_call() -> None:
+    x = image()
+    y = CALLS["antialiased"](x)
+    gradient, tangent = torch.rand_like(y), torch.rand_like(y)
+    with forward_ad.dual_level():
+        (found,) = torch.autograd.grad(y, x, forward_ad.make_dual(gradient, tangent), retain_graph=True)
+        found_tangent = forward_ad.unpack_dual(found).tangent
+    torch.testing.assert_close(found_tangent, torch.autograd.grad(y, x, tangent)[0])
+
+
+def test_nothing_is_recorded_without_grad_mode() -> None:
+    x = image()
+    for _ in range(3):
+        with torch.no_grad():
+            assert not CALLS["bilinear"](x).requires_grad
+        assert CALLS["bilinear"](x).requires_grad
+        assert not CALLS["bilinear"](x.detach()).requires_grad
+
+
+def test_no_image_is_kept() -> None:
+    """Nothing of it is needed backward."""
+    x = image()
+    y = CALLS["bilinear"](x * 2)
+    assert y.grad_fn is not None
+    assert not hasattr(y.grad_fn, "saved_tensors") or not y.grad_fn.saved_tensors
