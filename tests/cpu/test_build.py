@@ -426,6 +426,24 @@ def test_a_failing_compiler(
     assert [Path(name).suffix for name in names(directory)] == [".cpp"]
 
 
+def test_what_failed_is_not_tried_at_every_call(
+    include: Path, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, complaints = tmp_path / "log", []
+    use_compiler(monkeypatch, tmp_path, f'echo >> {log}; echo "$output: no" >&2; exit 3')
+    for tried in (1, 1, 2):
+        with pytest.raises(BuildFailedError) as caught:
+            have(include)
+        complaints.append(str(caught.value))
+        assert len(log.read_text()) == tried
+        if len(complaints) == 2:  # a minute later
+            past = {name: one._replace(until=0) for name, one in build._failures.items()}
+            monkeypatch.setattr(build, "_failures", past)
+    assert len(set(complaints)) == 1
+    (kept,) = directory.glob("*.cpp")
+    assert f" {kept}\n" in complaints[0]  # what can be run again
+
+
 def test_a_compiler_that_does_not_start(include: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "compiler"
     program.write_bytes(b"\0")

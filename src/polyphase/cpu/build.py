@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,8 @@ from polyphase.version import __version__
 INCLUDE = Path(__file__).parent / "include"
 FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
 COMPILER_SECONDS = 120.0
+#: What could not be built is not tried again for so long: every new size asks for it.
+RETRY_SECONDS = 60.0
 LINES_SHOWN = 30
 
 #: How many libraries this process has compiled, by their stem.
@@ -71,10 +74,25 @@ def _planned(request: Request) -> _Planned:
     return _Planned(f"{request.stem}-{_key(request, compiler, flags)}.so", request, (*compiler, *flags))
 
 
+class _Failure(NamedTuple):
+    text: str
+    until: float  # by time.monotonic
+
+
+_failures: dict[str, _Failure] = {}
+
+
 def _obtain(library: _Planned) -> Path:
-    return cache.obtain(
-        library.name, lambda scratch: _compile(library.request, library.command, scratch / library.name)
-    )
+    failure = _failures.get(library.name)
+    if failure is not None and time.monotonic() < failure.until:
+        raise BuildFailedError(failure.text)
+    try:
+        return cache.obtain(
+            library.name, lambda scratch: _compile(library.request, library.command, scratch / library.name)
+        )
+    except BuildFailedError as error:
+        _failures[library.name] = _Failure(str(error), time.monotonic() + RETRY_SECONDS)
+        raise
 
 
 def _key(request: Request, compiler: tuple[str, ...], flags: tuple[str, ...]) -> str:
@@ -106,12 +124,14 @@ def _compile(request: Request, compiler: tuple[str, ...], library: Path) -> Path
     if failure is None and not (library.is_file() and library.stat().st_size):
         failure = "it made no library"
     if failure is not None:
-        kept = source.replace(library.parents[1] / source.name)
-        raise BuildFailedError(
+        source.replace(library.parents[1] / source.name)
+        text = (
             f"the C++ compiler failed: {failure}\n"
             f"The command was: {shlex.join(command)}\n"
-            f"The source is kept in {kept}. Another compiler can be named with CXX"
+            f"The source is kept in {source}. Another compiler can be named with CXX"
         )
+        # As from where the source is kept: to be run again, and the same text every time.
+        raise BuildFailedError(text.replace(str(library.parent), str(library.parents[1])))
     built[request.stem] += 1
     return library
 

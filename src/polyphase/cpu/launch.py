@@ -230,11 +230,14 @@ def _bytes(scalar: Tensor) -> bytes:
     return bytes(scalar.reshape(1).view(torch.uint8).tolist())
 
 
-@functools.cache
+_warned: set[str] = set()
+
+
 def warn_once(error: Exception) -> None:
-    warnings.warn(
-        f"Polyphase runs on plain PyTorch operations, correct but slow: {error}", NoKernelsWarning, stacklevel=4
-    )
+    text = f"Polyphase runs on plain PyTorch operations, correct but slow: {error}"
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, NoKernelsWarning, stacklevel=4)
 
 
 def _find_empty_strided() -> Callable[[Sizes, Sizes, torch.dtype], Tensor]:
