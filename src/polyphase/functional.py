@@ -18,11 +18,11 @@ from torch.overrides import handle_torch_function, has_torch_function_unary, has
 from polyphase import arguments
 from polyphase.cpu.launch import bound
 from polyphase.cpu.launch_warp import bound as bound_warp
-from polyphase.cpu.launch_warp import warp
 from polyphase.errors import NotATensorError, WrongArgumentError
 from polyphase.ops import whole_calls
-from polyphase.ops.recorded import Recorded
+from polyphase.ops.recorded import RecordedMaps, RecordedWarp
 from polyphase.plain import NO_CALL, is_plain
+from polyphase.sampling.warps import Warp
 
 _Facts: TypeAlias = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], bool]
 
@@ -174,11 +174,10 @@ def grid_sample(
         and latest.fits(input, grid)
     ):
         return latest.call(input, grid)
-    if is_plain(input) and is_plain(grid):
+    if _are_plain(input, grid):
         options = arguments.warp_options(*given)
         sampler = arguments.remembered_grid_warp(input.shape, input.dtype, grid.shape, grid.dtype, *options)
-        of_input, of_grid = ((one.dtype, one.shape, one.stride()) for one in (input, grid))
-        call = bound_warp(of_input, of_grid, sampler)
+        call = _bound_warp(_facts(input), _facts(grid), sampler)
         _latest_grid_sample = latest.followed_by(given, call, input, grid)
         return call(input, grid)
     if has_torch_function_variadic(input, grid):
@@ -217,12 +216,12 @@ def affine_sample(
     `size` is as `affine_grid` has it: (batch, channels, spatial...) of the output. The channels are the input's,
     whatever `size` says, as they are in that composition.
     """
-    if is_plain(input) and is_plain(theta):
+    if _are_plain(input, theta):
         options = arguments.warp_options(mode, padding_mode, align_corners)
         sampler = arguments.remembered_affine_warp(
             input.shape, input.dtype, theta.shape, theta.dtype, arguments.affine_size(size), *options
         )
-        return warp(input, theta, sampler)
+        return _bound_warp(_facts(input), _facts(theta), sampler)(input, theta)
     given = (size, mode, padding_mode, align_corners)
     if has_torch_function_variadic(input, theta):
         return _overridden(affine_sample, (input, theta), *given)
@@ -283,7 +282,22 @@ def _bound(image: _Facts, maps: arguments.Maps, border: float = 0, border_text: 
     if not maps:
         return torch.clone
     call = bound(*facts, maps, border=border, border_text=border_text)
-    return Recorded(call, maps, image[1]) if needs_gradient else call
+    return RecordedMaps(call, maps, image[1]) if needs_gradient else call
+
+
+@lru_cache(maxsize=256)
+def _bound_warp(image: _Facts, coordinates: _Facts, sampler: Warp) -> Callable[[Tensor, Tensor], Tensor]:
+    call = bound_warp(image[:3], coordinates[:3], sampler)
+    return RecordedWarp(call, sampler) if image[3] or coordinates[3] else call
+
+
+def _are_plain(image: Tensor, coordinates: Tensor) -> bool:
+    """Integers have no derivatives, whatever they are sampled at: the operator knows."""
+    return (
+        is_plain(image, recorded=True)
+        and is_plain(coordinates, recorded=True)
+        and (not coordinates.requires_grad or image.is_floating_point())
+    )
 
 
 def _facts(image: Tensor) -> _Facts:

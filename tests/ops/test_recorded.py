@@ -1,7 +1,8 @@
-"""Images that are plain but for their gradient, held against the operator. `conformance` holds both against eager."""
+"""Tensors that are plain but for their gradients, against the operators. `conformance` holds both against eager."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -31,12 +32,12 @@ def image(dtype: torch.dtype = torch.float64, memory_format: torch.memory_format
     return values.to(dtype).contiguous(memory_format=memory_format).requires_grad_()
 
 
-def by_operator(call: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch, x: Tensor) -> Tensor:
+def by_operator(call: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch, *tensors: Tensor) -> Tensor:
     with monkeypatch.context() as patched:
         patched.setattr(plain, "_CHECKS", {})
-        for function in ("interpolate", "flip", "pad"):
+        for function in ("interpolate", "flip", "pad", "grid_sample"):
             patched.setattr(functional, f"_latest_{function}", plain.NO_CALL)
-        return call(x)
+        return call(*tensors)
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
@@ -63,7 +64,7 @@ def test_past_the_dispatcher(kind: str) -> None:
     for _ in range(3):
         grad_fn = CALLS[kind](image()).grad_fn
         assert grad_fn is not None
-        assert type(grad_fn).__name__ == "_FunctionBackward"
+        assert type(grad_fn).__name__ == "_MapsFunctionBackward"
 
 
 @pytest.mark.parametrize("kind", CALLS)
@@ -105,7 +106,79 @@ def test_nothing_is_recorded_without_grad_mode() -> None:
 
 def test_no_image_is_kept() -> None:
     """Nothing of it is needed backward."""
-    x = image()
-    y = CALLS["bilinear"](x * 2)
-    assert y.grad_fn is not None
-    assert not hasattr(y.grad_fn, "saved_tensors") or not y.grad_fn.saved_tensors
+    given = image() * 2
+    kept = weakref.ref(given)
+    y = CALLS["bilinear"](given)
+    del given
+    assert kept() is None
+    assert y.requires_grad
+
+
+# ---- warps
+
+WARPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "bilinear": lambda x, grid: P.grid_sample(x, grid, align_corners=False),
+    "bicubic": lambda x, grid: P.grid_sample(x, grid, "bicubic", "border", align_corners=True),
+    "nearest": lambda x, grid: P.grid_sample(x, grid, "nearest", "reflection", align_corners=False),
+    "affine": lambda x, grid: P.affine_sample(x, grid[:, 0, :3, :].mT, (2, 3, 4, 7), align_corners=False),
+}
+
+
+def grid(dtype: torch.dtype = torch.float64) -> Tensor:
+    values = torch.rand(2, 4, 7, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    return (2.4 * values - 1.2).to(dtype).requires_grad_()
+
+
+@pytest.mark.parametrize("needed", [(True, False), (False, True), (True, True)], ids=str)
+@pytest.mark.parametrize("dtype", plain.DIFFERENTIABLE, ids=str)
+@pytest.mark.parametrize("kind", WARPS)
+def test_warps_as_the_operator(
+    kind: str, dtype: torch.dtype, needed: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        x, at = image(dtype, memory_format).requires_grad_(needed[0]), grid(dtype).requires_grad_(needed[1])
+        inputs = [one for one in (x, at) if one.requires_grad]
+        wanted = by_operator(WARPS[kind], monkeypatch, x, at)
+        for gradient in (
+            torch.rand_like(wanted),
+            torch.rand_like(wanted),
+            torch.ones(1, dtype=dtype).expand_as(wanted),
+        ):
+            found = WARPS[kind](x, at)
+            assert torch.equal(found, wanted)
+            wants = torch.autograd.grad(wanted, inputs, gradient, retain_graph=True)
+            for have, want in zip(torch.autograd.grad(found, inputs, gradient), wants, strict=True):
+                assert torch.equal(have, want)
+                assert have.stride() == want.stride()
+
+
+@pytest.mark.parametrize("kind", WARPS)
+def test_warps_past_the_dispatcher(kind: str) -> None:
+    for _ in range(3):
+        assert type(WARPS[kind](image(), grid()).grad_fn).__name__ == "_WarpFunctionBackward"
+
+
+@pytest.mark.parametrize("kind", ["bilinear", "bicubic", "affine"])
+def test_derivatives_of_warps(kind: str) -> None:
+    """The operator's own tests are thorough: here it is what must be told from what these do themselves."""
+    x, at = image().detach()[:, :1].requires_grad_(), grid().detach()[:, :, :3].requires_grad_()
+    assert gradcheck(WARPS[kind], (x, at), check_forward_ad=True, check_batched_grad=True, fast_mode=True)
+    assert gradgradcheck(WARPS[kind], (x, at), fast_mode=True)
+
+
+def test_integers_have_no_derivatives() -> None:
+    bytes_ = torch.randint(0, 256, (2, 3, 5, 6), dtype=torch.uint8)
+    for _ in range(3):
+        assert not WARPS["bilinear"](bytes_, grid(torch.float32)).requires_grad
+
+
+def test_what_was_overwritten_is_not_used() -> None:
+    x = image() * 2
+    y = WARPS["bilinear"](x, grid().detach())
+    at = grid()
+    by_both = WARPS["bilinear"](x, at)
+    x.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        by_both.sum().backward()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()

@@ -105,12 +105,20 @@ class _Differentiable(_SingleLevelFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        image, coordinates = ctx.saved_tensors
         needed = ctx.needs_input_grad[:2]
-        if forward_mode_is_on():
-            found = _gradients_by_torch(gradient, *ctx.saved_tensors, *ctx.given)
-        else:
-            found = warp_backward(gradient, *ctx.saved_tensors, *ctx.given, needed)
-        return *(one if need else None for one, need in zip(found, needed, strict=True)), *(None for _ in ctx.given)
+        return *gradients(gradient, image, coordinates, ctx.given, needed), *(None for _ in ctx.given)
+
+
+def gradients(
+    gradient: Tensor, image: Tensor, coordinates: Tensor, given: Sequence[Any], needed: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Of a warp of these options, those that are needed; they can be differentiated again."""
+    if forward_mode_is_on():
+        found = _gradients_by_torch(gradient, image, coordinates, *given)
+    else:
+        found = warp_backward(gradient, image, coordinates, *given, needed)
+    return found[0] if needed[0] else None, found[1] if needed[1] else None
 
 
 class _BackwardDifferentiable(_SingleLevelFunction):
