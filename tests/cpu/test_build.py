@@ -399,7 +399,7 @@ def test_an_error_in_the_source(include: Path, directory: Path) -> None:
         have(include, "int x = no_such_name;")
     message = str(caught.value)
     assert "no_such_name" in message
-    assert "g++ -std=c++17 -O1 -fPIC" in message
+    assert "g++ -std=c++17 -O1 " in message
     (kept,) = directory.glob("*.cpp")
     assert f"The source is kept in {kept}" in message
     assert kept.read_text() == "int x = no_such_name;"

@@ -1,4 +1,4 @@
-// Weighted sums of float and double rows: the vertical pass, and the horizontal pass with its tables.
+// The horizontal pass over float and double rows, with its tables.
 //
 // A tap of weight 0 must not touch a value (0 * NaN is NaN), but rows of taps differ in length and lanes of a vector do
 // not. So short rows are filled up with zeros and summed as if they were long; a sum that came out NaN is done again,
@@ -8,58 +8,14 @@
 #include "polyphase/abi.h"
 #include "polyphase/ahead.h"
 #include "polyphase/buffer.h"
+#include "polyphase/float_sums.h"
 #include "polyphase/runs.h"
 #include "polyphase/standard.h"
 #include "polyphase/unroll.h"
 #include "polyphase/vector.h"
+#include "polyphase/wide_pixels.h"
 
 namespace polyphase {
-
-// Of short vectors, more: a weight is read, and a row found, for all of them.
-template <class V>
-constexpr int kSummedTogether = sizeof(V) == 16 ? 8 : 4;
-
-template <int kVectors, class T>
-POLYPHASE_BLOCK void sum_vectors(const T* const* rows, const T* weights, int taps, T* out, int64_t i) {
-  using V = Vec<T>;
-  V sums[kVectors];
-  repeat<kVectors>([&](auto v) { sums[v] = V::zero(); });
-  for (int k = 0; k < taps; ++k) {
-    const V weight = V::broadcast(weights[k]);
-    const T* row = rows[k] + i;
-    repeat<kVectors>([&](auto v) { sums[v] = multiply_add(V::load(row + v * V::kLanes), weight, sums[v]); });
-  }
-  repeat<kVectors>([&](auto v) { sums[v].store(out + i + v * V::kLanes); });
-}
-
-// out[i] = sum over k of weights[k] * rows[k][i], in the order of k. No weight is 0.
-template <class T>
-POLYPHASE_ROW_LOOP void vertical(const T* const* rows, const T* weights, int taps, T* out, int64_t length,
-                                 const Ahead* ahead = nullptr) {
-  using V = Vec<T>;
-  constexpr int kVectors = kSummedTogether<V>, kStep = kVectors * V::kLanes;
-  int64_t i = 0;
-  for (; i + kStep <= length; i += kStep) {
-    for (int64_t a = 0; kFetchesWhileSumming && ahead != nullptr && a < ahead->count; ++a) {
-      const uint8_t* row = ahead->first + a * ahead->stride + i * static_cast<int64_t>(sizeof(T));
-      for (int64_t j = 0; j < kStep * static_cast<int64_t>(sizeof(T)); j += kCacheLine) __builtin_prefetch(row + j);
-    }
-    sum_vectors<kVectors>(rows, weights, taps, out, i);
-  }
-  if constexpr (kVectors > 4) {
-    if (i + kStep / 2 <= length) {
-      sum_vectors<kVectors / 2>(rows, weights, taps, out, i);
-      i += kStep / 2;
-    }
-  }
-  for (; i + V::kLanes <= length; i += V::kLanes) sum_vectors<1>(rows, weights, taps, out, i);
-  if (i == length) return;
-  if (length >= V::kLanes) return sum_vectors<1>(rows, weights, taps, out, length - V::kLanes);  // some once more
-  const int all = static_cast<int>(length);
-  V sum = V::zero();
-  for (int k = 0; k < taps; ++k) sum = multiply_add(V::load_first(rows[k], all), V::broadcast(weights[k]), sum);
-  sum.store_first(out, all);
-}
 
 // How the horizontal pass reads a row of `channels` interleaved values per pixel: block by block of kLanes outputs.
 template <class T>
@@ -69,15 +25,8 @@ class FloatLanes {
       : channels_(channels), in_length_(taps.in_size * channels), out_length_(taps.out_size * channels) {
     by_runs_ = runs_.build(taps, channels);
     if (by_runs_) return;
-    if (channels >= V::kLanes) {
-      weights_.assign(taps.weight, taps.begin[taps.out_size]);
-      begin_.assign(taps.begin, taps.out_size + 1);
-      index_.assign(taps.index, taps.begin[taps.out_size]);
-      sums_all_ = channels >= 4 * V::kLanes;
-      sums_rows_ = taps.begin[taps.out_size] <= kMostSummedPixels * taps.out_size &&
-                   (sums_all_ || in_length_ >= out_length_);
-      return;
-    }
+    wide_ = wide_pixels_.build(taps, channels);
+    if (wide_) return;
     const int64_t count = (out_length_ + V::kLanes - 1) / V::kLanes;
     widest_ = widest_of(taps, 0, taps.out_size - 1);
     blocks_.reserve(count);
@@ -90,7 +39,7 @@ class FloatLanes {
     }
     make_alike();
     // Where blocks overlap much, what lies in both would be summed twice.
-    sums_rows_ = V::kPicks && all_taps_ >= kLeastSummed && all_taps_ <= kMostSummed && readable_length_ == 0 &&
+    sums_rows_ = kSumsWindows && all_taps_ >= kLeastSummed && all_taps_ <= kMostSummed && readable_length_ == 0 &&
                  in_length_ * 4 >= out_length_ * 5;
     for (const Block& block : blocks_) sums_rows_ = sums_rows_ && block.kind == kOneWindow;
   }
@@ -99,39 +48,41 @@ class FloatLanes {
   int64_t readable_length() const { return readable_length_; }
 
   size_t bytes() const {
-    return sizeof(*this) + runs_.bytes() + blocks_.bytes() + weights_.bytes() + index_.bytes() + begin_.bytes();
+    return sizeof(*this) + runs_.bytes() + wide_pixels_.bytes() + blocks_.bytes() + weights_.bytes() + index_.bytes();
   }
 
-  bool fetches() const { return by_runs_ || channels_ < V::kLanes; }
+  bool fetches() const { return !wide_; }
 
   // Whether rows are better summed as they are read than before; then there is `run_sum`.
-  bool sums_rows() const { return sums_rows_; }
+  bool sums_rows() const { return wide_ ? wide_pixels_.sums_rows() : sums_rows_; }
   // Whether even where sums of rows that were read would take less arithmetic.
-  bool sums_all() const { return sums_rows_ && sums_all_; }
+  bool sums_all() const { return wide_ && wide_pixels_.sums_all(); }
 
   POLYPHASE_ROW_LOOP void run(const T* in, T* out, const Ahead* ahead) const {
     if (by_runs_) return runs_.run(in, out, ahead);
-    if (channels_ >= V::kLanes) return run_many_channels(in, out);
+    if (wide_) return wide_pixels_.run(in, out);
     with_constant<2, kMostUnrolled>(all_taps_, [&](auto taps) { run_blocks(in, sum_blocks<taps, const T*>, out, ahead); });
   }
 
   // `run` of the `vertical` sum of rows. The same bits, but the sum is never in memory.
   void run_sum(const T* const* rows, const T* weights, int count, T* out, [[maybe_unused]] const Ahead* ahead) const {
-    if (channels_ >= V::kLanes) return run_sums_of_many_channels({rows, weights, count}, out);
-    if constexpr (V::kPicks) {
-      const Summands summands = {rows, weights, count};
+    const Rows summands = {rows, weights, count};
+    if (wide_) return wide_pixels_.run_sum(summands, out);
+    if constexpr (kSumsWindows) {
       if (all_taps_ == 2 && count == 2) return run_blocks(TwoRows(summands), sum_blocks<2, TwoRows>, out, ahead);
       with_constant<kLeastSummed, kMostSummed>(all_taps_, [&](auto taps) {
-        if constexpr (taps != 0) run_blocks(summands, sum_blocks<taps, Summands>, out, ahead);
+        if constexpr (taps != 0) run_blocks(summands, sum_blocks<taps, Rows>, out, ahead);
       });
     }
   }
 
  private:
   using V = Vec<T>;
+  using Rows = Summands<T>;
+  // Short vectors gain 3 to 9% of few cases, for a tenth of the time to build.
+  static constexpr bool kSumsWindows = V::kPicks && sizeof(V) > 16;
   static constexpr int kMostUnrolled = 6;                  // taps
   static constexpr int kLeastSummed = 2, kMostSummed = 4;  // taps, for `run_sum`
-  static constexpr int64_t kMostSummedPixels = 2;          // taps, for `run_sum` of many channels
   static constexpr int64_t kBlocksPerStep = 64 / V::kLanes;  // of `Fetching`
 
   enum Kind : int32_t {
@@ -242,23 +193,16 @@ class FloatLanes {
     return blocks_.back();
   }
 
-  // Several rows to be summed.
-  struct Summands {
-    const T* const* rows;
-    const T* weights;
-    int count;
-  };
-
-  // Two of them, in registers.
+  // Two rows to be summed, in registers.
   struct TwoRows {
-    explicit TwoRows(const Summands& rows)
+    explicit TwoRows(const Rows& rows)
         : all(rows), p(rows.rows[0]), q(rows.rows[1]), p_weight(V::broadcast(rows.weights[0])),
           q_weight(V::broadcast(rows.weights[1])) {}
-    Summands all;
+    Rows all;
     const T *p, *q;
     V p_weight, q_weight;
   };
-  static const Summands& any_number(const TwoRows& rows) { return rows.all; }
+  static const Rows& any_number(const TwoRows& rows) { return rows.all; }
   template <class Source>
   static const Source& any_number(const Source& source) {
     return source;
@@ -273,7 +217,7 @@ class FloatLanes {
   };
   Tables tables() const { return {blocks_.data(), index_.data(), weights_.data(), static_cast<int32_t>(channels_)}; }
 
-  // The blocks of a row that are whole. Source: the row they are read from, `Summands` or `TwoRows`. Returns a vector that
+  // The blocks of a row that are whole. Source: the row they are read from, `Rows` or `TwoRows`. Returns a vector that
   // is NaN somewhere if any block is: what a row holds is asked once.
   template <class Source>
   using SumBlocks = V (*)(const Tables& tables, const Source& source, T* out, int64_t count, Fetching& fetching);
@@ -356,7 +300,7 @@ class FloatLanes {
   }
 
   // The sum of a window of each row, as two vectors.
-  POLYPHASE_BLOCK static void sum_windows(const Summands& rows, int64_t base, V& low, V& high) {
+  POLYPHASE_BLOCK static void sum_windows(const Rows& rows, int64_t base, V& low, V& high) {
     low = V::zero(), high = low;
     for (int k = 0; k < rows.count; ++k) add_window(rows.rows[k] + base, V::broadcast(rows.weights[k]), low, high);
   }
@@ -370,8 +314,8 @@ class FloatLanes {
     high = multiply_add(V::load(window + V::kLanes), weight, high);
   }
 
-  template <int kTaps, bool kSkipZeros, class Rows>
-  POLYPHASE_BLOCK static V sum(const Tables& tables, int64_t b, const Rows& rows) {
+  template <int kTaps, bool kSkipZeros, class Source>
+  POLYPHASE_BLOCK static V sum(const Tables& tables, int64_t b, const Source& rows) {
     const Block& block = tables.blocks[b];
     V low, high;
     sum_windows(rows, block.base, low, high);
@@ -386,78 +330,19 @@ class FloatLanes {
     return total;
   }
 
-  // A pixel's channels fill vectors, and these are summed: so many at a time, the last of them some channels once more.
-  template <class Sum>
-  POLYPHASE_BLOCK void for_all_channels(T* out, const Sum& sum) const {
-    for (int64_t x = 0; x < out_length_ / channels_; ++x, out += channels_) {
-      int64_t c = 0;
-      for (; c + 4 * V::kLanes <= channels_; c += 4 * V::kLanes) sum(Constant<4>(), x, c, out + c);
-      for (; c < channels_; c += V::kLanes) {
-        const int64_t from = min(c, channels_ - V::kLanes);
-        sum(Constant<1>(), x, from, out + from);
-      }
-    }
-  }
-
-  POLYPHASE_ROW_LOOP void run_many_channels(const T* in, T* out) const {
-    for_all_channels(out, [&](auto vectors, int64_t x, int64_t c, T* to) { sum_channels<vectors>(in, x, c, to); });
-  }
-
-  // Both passes at once.
-  POLYPHASE_ROW_LOOP void run_sums_of_many_channels(const Summands& summands, T* out) const {
-    for_all_channels(out, [&](auto vectors, int64_t x, int64_t c, T* to) { sum_channels<vectors>(summands, x, c, to); });
-  }
-
-  template <int kVectors>
-  POLYPHASE_BLOCK void sum_channels(const T* in, int64_t x, int64_t c, T* out) const {
-    V totals[kVectors];
-    repeat<kVectors>([&](auto v) { totals[v] = V::zero(); });
-    for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) {
-      const T* pixel = in + index_[t] * channels_ + c;
-      const V weight = V::broadcast(weights_[t]);
-      repeat<kVectors>([&](auto v) { totals[v] = multiply_add(V::load(pixel + v * V::kLanes), weight, totals[v]); });
-    }
-    store_channels<kVectors>(totals, out);
-  }
-
-  template <int kVectors>
-  POLYPHASE_BLOCK void sum_channels(const Summands& summands, int64_t x, int64_t c, T* out) const {
-    V totals[kVectors];
-    repeat<kVectors>([&](auto v) { totals[v] = V::zero(); });
-    for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) {
-      V sums[kVectors];
-      repeat<kVectors>([&](auto v) { sums[v] = V::zero(); });
-      for (int k = 0; k < summands.count; ++k) {
-        const T* pixel = summands.rows[k] + index_[t] * channels_ + c;
-        const V weight = V::broadcast(summands.weights[k]);
-        repeat<kVectors>([&](auto v) { sums[v] = multiply_add(V::load(pixel + v * V::kLanes), weight, sums[v]); });
-      }
-      const V weight = V::broadcast(weights_[t]);
-      repeat<kVectors>([&](auto v) { totals[v] = multiply_add(sums[v], weight, totals[v]); });
-    }
-    store_channels<kVectors>(totals, out);
-  }
-
-  template <int kVectors>
-  POLYPHASE_BLOCK static void store_channels(const V* totals, T* out) {
-    repeat<kVectors>([&](auto v) {
-      totals[v].store(out + v * V::kLanes);
-      fetch_target(out + v * V::kLanes);
-    });
-  }
-
   int64_t channels_;
   int64_t in_length_;
   int64_t out_length_;
   int64_t widest_ = 0;  // pixels from the first to the last tap of an output
   int64_t readable_length_ = 0;
   bool by_runs_ = false;
-  bool sums_rows_ = false, sums_all_ = false;
+  bool wide_ = false;
+  bool sums_rows_ = false;
   Runs<T> runs_;
+  WidePixels<T> wide_pixels_;
   int all_taps_ = 0;  // of every block, each in windows, or 0
   Buffer<Block> blocks_;
-  Buffer<int32_t> index_;  // places from the window's beginning; kAnywhere: elements; many channels: Taps::index
-  Buffer<int32_t> begin_;  // many channels only: Taps::begin
+  Buffer<int32_t> index_;  // places from the window's beginning; kAnywhere: elements
   Buffer<T> weights_;
 };
 

@@ -43,7 +43,7 @@ inline Floats multiply_add_lane(Floats a, Floats b, Floats c) {
   return c;
 }
 
-// Lane kTo is lane kFrom of another; lanes 2 and 3 are lanes 0 and 1 of another; lane 0 is lane kFirst, and so on around.
+// Lane kTo is lane kFrom of another. Lanes 2 and 3 are lanes 0 and 1 of another. Lane 0 is lane kFirst, and so on around.
 template <int kTo, int kFrom>
 inline Floats with_lane(Floats v, Floats other) {
   asm("ins %0.s[%2], %1.s[%3]" : "+w"(v) : "w"(other), "i"(kTo), "i"(kFrom));

@@ -61,8 +61,8 @@ inline Quad multiply_add(Quad a, Quad b, Quad c) {
 }
 inline Quad multiply_add(Quad a, float b, Quad c) { return multiply_add(a, Quad{Quad::Register{b, b, b, b}}, c); }
 
-// Element j of the i-th becomes element i of the j-th. Compilers know such initialisers as permutations of two registers,
-// but where all four were just loaded, GCC makes 16 loads of one element of it on ARM.
+// Element j of the i-th becomes element i of the j-th. Compilers know such initialisers as permutations of two
+// registers, but where all four were just loaded, GCC makes 16 loads of one element of it on ARM.
 inline void transpose(Quad& p, Quad& q, Quad& r, Quad& s) {
 #if defined(POLYPHASE_NEON)
   neon::transpose(p.v, q.v, r.v, s.v);

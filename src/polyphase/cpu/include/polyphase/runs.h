@@ -23,8 +23,8 @@ class Runs {
 
 #if defined(__AVX512F__) || defined(POLYPHASE_NEON)
 
-// Of a plane, four taps of as many outputs as a vector takes are loaded and transposed. Of interleaved pixels, a block is
-// four outputs, each in four lanes.
+// Of a plane, four taps of as many outputs as a vector takes are loaded and transposed. Of interleaved pixels, a block
+// is four outputs, each in four lanes.
 template <>
 class Runs<float> {
  public:
@@ -36,7 +36,7 @@ class Runs<float> {
     if (!pays(taps, widest) || !are_neighbours(taps)) return false;
     length_ = filled_up(widest);
     if (length_ == 0 || length_ > taps.in_size) return false;
-    const int64_t count = (out_size_ + outputs() - 1) / outputs();
+    const int64_t count = blocks();
     starts_.resize(count * outputs());
     weights_.resize(count * outputs() * length_);
     for (int64_t x = 0; x < out_size_; ++x) add_output(taps, x);
@@ -50,20 +50,26 @@ class Runs<float> {
   size_t bytes() const { return starts_.bytes() + weights_.bytes() + shifts_.bytes(); }
 
   POLYPHASE_ROW_LOOP void run(const float* in, float* out, const Ahead* ahead) const {
-    if (channels_ == 1) return length_ == 4 ? run_blocks<1, 4>(in, out, ahead) : run_blocks<1, 0>(in, out, ahead);
-    with_constant<3, kMostChannels>(static_cast<int>(channels_), [&](auto channels) {
-      with_constant<2, kMostUnrolled>(static_cast<int>(length_),
-                                      [&](auto taps) { run_blocks<channels, taps>(in, out, ahead); });
-    });
+    const bool few = kUnrolls && length_ == (channels_ == 1 ? 4 : kTapsTogether);  // then there is no loop over taps
+    if (channels_ == 1) {
+      few ? run_blocks<1, kUnrolls ? 4 : 0>(in, out, ahead) : run_blocks<1, 0>(in, out, ahead);
+    } else {
+      with_constant<3, kUnrolls ? 4 : 0>(static_cast<int>(channels_), [&](auto channels) {
+        constexpr int kFew = channels == 0 ? 0 : kTapsTogether;
+        few ? run_blocks<channels, kUnrolls ? kFew : 0>(in, out, ahead) : run_blocks<channels, 0>(in, out, ahead);
+      });
+    }
   }
 
  private:
   using V = Vec<float>;
   static constexpr int kPixels = 4;  // of a block
 #if defined(POLYPHASE_NEON)
-  static constexpr int kMostChannels = 4, kMostUnrolled = 4;  // that have a loop of their own; of taps
+  static constexpr bool kUnrolls = true;  // loops for three and four channels, and for few taps
+  static constexpr int kTapsTogether = 2;  // of pixels
 #else
-  static constexpr int kMostChannels = 0, kMostUnrolled = 0;
+  static constexpr bool kUnrolls = false;
+  static constexpr int kTapsTogether = 1;
 #endif
 
   // What a row reads of this, read once: for all the compiler knows, a value that is stored may be any of it.
@@ -85,8 +91,11 @@ class Runs<float> {
   }
 #endif
 
-  // Of a plane, taps are read four at a time.
-  int64_t filled_up(int64_t taps) const { return channels_ > 1 ? taps : (taps + 3) / 4 * 4; }
+  // Taps are read so many at a time.
+  int64_t filled_up(int64_t taps) const {
+    const int64_t together = channels_ == 1 ? 4 : kTapsTogether;
+    return (taps + together - 1) / together * together;
+  }
 
   int64_t outputs() const { return channels_ == 1 ? V::kLanes : kPixels; }  // of a block
 
@@ -124,14 +133,21 @@ class Runs<float> {
     return first >= shift;
   }
 
-  // kChannels, kTaps: how many, 0 for any; but of planes, any number of taps.
+  // Tables for so many channels and taps, 0 for any; but of planes, any number of taps.
+  template <int kChannels, int kTaps>
+  POLYPHASE_BLOCK Tables tables() const {
+    return {starts_.data(), weights_.data(), shifts_.data(), kTaps == 0 ? length_ : kTaps,
+            kChannels == 0 ? channels_ : kChannels};
+  }
+  int64_t blocks() const { return (out_size_ + outputs() - 1) / outputs(); }
+
   template <int kChannels, int kTaps>
   POLYPHASE_BLOCK void run_blocks(const float* in, float* out, const Ahead* ahead) const {
-    constexpr int64_t kBlocksPerStep = kChannels == 1 && V::kLanes == 4 ? 8 : 4;  // of `Fetching`
-    const int64_t channels = kChannels == 0 ? channels_ : kChannels;
-    const Tables tables = {starts_.data(), weights_.data(), shifts_.data(), kTaps == 0 ? length_ : kTaps, channels};
-    const int64_t step = (kChannels == 1 ? V::kLanes : kPixels) * channels, length = out_size_ * channels;
-    const int64_t count = (length + step - 1) / step;
+    constexpr bool kPlane = kChannels == 1;
+    constexpr int64_t kBlocksPerStep = kPlane && V::kLanes == 4 ? 8 : 4;  // of `Fetching`
+    const Tables read = tables<kChannels, kTaps>();
+    const int64_t step = (kPlane ? V::kLanes : kPixels) * read.channels, length = out_size_ * read.channels;
+    const int64_t count = blocks();
     Fetching fetching(ahead, count / kBlocksPerStep + 1);
     V all = V::zero();  // what a row holds is asked once: if any block is NaN, so is this
     for (int64_t first = 0; first < count; first += kBlocksPerStep) {
@@ -139,21 +155,21 @@ class Runs<float> {
       const int64_t end = min(count, first + kBlocksPerStep);
       V some = V::zero();  // in a register, which what lives on while rows are fetched is not
       for (int64_t b = first; b < end; ++b) {
-        const auto result = block<kChannels == 1, false>(tables, b, in);
-        some = some.plus(store(tables, b, result, out + b * step, length - b * step));
+        const auto result = block<kPlane, false>(read, b, in);
+        some = some.plus(store(read, b, result, out + b * step, length - b * step));
       }
       all = all.plus(some);
     }
-    if (__builtin_expect(all.has_nan(), 0)) {
-      for (int64_t b = 0; b < count; ++b) {
-        store(tables, b, without_zeros<kChannels == 1>(tables, b, in), out + b * step, length - b * step);
-      }
-    }
+    if (__builtin_expect(all.has_nan(), 0)) run_without_zeros<kPlane>(in, out);
   }
 
   template <bool kPlane>
-  POLYPHASE_ROW_LOOP static auto without_zeros(const Tables& tables, int64_t b, const float* in) {
-    return block<kPlane, true>(tables, b, in);
+  POLYPHASE_ROW_LOOP void run_without_zeros(const float* in, float* out) const {
+    const Tables read = tables<kPlane, 0>();
+    const int64_t step = outputs() * channels_, length = out_size_ * channels_;
+    for (int64_t b = 0; b < blocks(); ++b) {
+      store(read, b, block<kPlane, true>(read, b, in), out + b * step, length - b * step);
+    }
   }
 
   template <bool kPlane, bool kSkipZeros>
@@ -175,7 +191,6 @@ class Runs<float> {
     const int32_t* at = tables.starts + V::kLanes * b;
     const float* weights = tables.weights + V::kLanes * b * tables.length;
     V total = V::zero();
-#pragma GCC unroll 4
     for (int64_t k = 0; k < tables.length; k += 4, in += 4, weights += 4 * V::kLanes) {
       V p = V::load_fours(in, at, 4), q = V::load_fours(in, at + 1, 4);
       V r = V::load_fours(in, at + 2, 4), s = V::load_fours(in, at + 3, 4);
@@ -209,7 +224,9 @@ class Runs<float> {
 
   // Stores a block of which so many floats are left of the row, and returns what is NaN if one of them is.
   POLYPHASE_BLOCK static V store(const Tables& tables, int64_t b, V result, float* out, int64_t left) {
-    if (tables.channels != 1) result = result.permuted(V::load_index(kDense[tables.channels - 2][tables.shifts[b] != 0]));
+    if (tables.channels != 1) {
+      result = result.permuted(V::load_index(kDense[tables.channels - 2][tables.shifts[b] != 0]));
+    }
     const int64_t step = tables.channels == 1 ? V::kLanes : kPixels * tables.channels;
     result.store_first(out, static_cast<int>(min(step, left)));
     return result;
@@ -226,14 +243,19 @@ class Runs<float> {
     const float* weights = tables.weights + 4 * b * tables.length;
     const float *p = in + at[0], *q = in + at[1], *r = in + at[2], *s = in + at[3];
     Pixels totals = {V::zero(), V::zero(), V::zero(), V::zero()};
-#pragma GCC unroll 4
-    for (int64_t k = 0; k < tables.length; ++k, weights += 4) {
-      const int64_t i = k * tables.channels;
-      const V each = V::load(weights);
-      add_pixel<kSkipZeros, 0>(V::load(p + i), each, totals.p);
-      add_pixel<kSkipZeros, 1>(V::load(q + i), each, totals.q);
-      add_pixel<kSkipZeros, 2>(V::load(r + i), each, totals.r);
-      add_pixel<kSkipZeros, 3>(V::load(s + i), each, totals.s);
+    const int64_t step = tables.channels;
+    for (int64_t k = 0; k < tables.length; k += 2, weights += 8) {
+      const V one = V::load(weights), other = V::load(weights + 4);
+      add_pixel<kSkipZeros, 0>(V::load(p), one, totals.p);
+      add_pixel<kSkipZeros, 1>(V::load(q), one, totals.q);
+      add_pixel<kSkipZeros, 2>(V::load(r), one, totals.r);
+      add_pixel<kSkipZeros, 3>(V::load(s), one, totals.s);
+      p += step, q += step, r += step, s += step;
+      add_pixel<kSkipZeros, 0>(V::load(p), other, totals.p);
+      add_pixel<kSkipZeros, 1>(V::load(q), other, totals.q);
+      add_pixel<kSkipZeros, 2>(V::load(r), other, totals.r);
+      add_pixel<kSkipZeros, 3>(V::load(s), other, totals.s);
+      p += step, q += step, r += step, s += step;
     }
     return totals;
   }

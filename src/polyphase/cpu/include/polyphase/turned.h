@@ -87,11 +87,12 @@ inline void copy_turned_from(const Turned t, const MovedRows rows) {
 // Whether every row of the output is whole cache lines. ARM need not read what it writes then.
 inline bool are_whole_lines(const Turned& t, const MovedRows& rows) {
   const auto first = static_cast<int64_t>(reinterpret_cast<uintptr_t>(rows.target(0) + t.out));
-  return first % kCacheLine == 0 && t.length % kCacheLine == 0 && (rows.count == 1 || rows.out_stride % kCacheLine == 0);
+  const int64_t stride = rows.count == 1 ? 0 : rows.out_stride;
+  return first % kCacheLine == 0 && t.length % kCacheLine == 0 && stride % kCacheLine == 0;
 }
 
-// The input in order, which ARM foresees, and the output in order within each of its cache lines: 4 to 8% less for large
-// images. Where lines are not whole, it takes 1.1 to 2 times as long.
+// The input in order, which ARM foresees, and the output in order within each of its cache lines: 4 to 8% less for
+// large images. Where lines are not whole, it takes 1.1 to 2 times as long.
 inline void copy_turned_in_reading_order(const Turned t, const MovedRows rows) {
   const TurnedPlaces places = load_places(kTurnedBytes[__builtin_ctzll(static_cast<uint64_t>(t.pixel))].places);
   for (int64_t r = 0; r < rows.count; ++r) {
@@ -100,7 +101,9 @@ inline void copy_turned_in_reading_order(const Turned t, const MovedRows rows) {
     for (int64_t at = 0; at < t.length; at += kCacheLine) {
       uint8_t* const line = out + t.length - at - kCacheLine;
 #pragma GCC unroll 2
-      for (int64_t b = 0; b < kCacheLine; b += kTurnedBlock) copy_turned_block(in + at + kCacheLine - b, places, line + b);
+      for (int64_t b = 0; b < kCacheLine; b += kTurnedBlock) {
+        copy_turned_block(in + at + kCacheLine - b, places, line + b);
+      }
     }
   }
 }
