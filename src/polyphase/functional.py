@@ -1,7 +1,8 @@
 """Resampling and warping with PyTorch's signatures, and `crop` and `affine_sample`.
 
-A plain image goes straight to a kernel. Every other call goes through the operators in `ops`: gradients, `torch.func`,
-tracing, modes, autocast; and what has no kernel of ours goes to PyTorch's own function.
+A plain image goes straight to a kernel, and so does one that is plain but for its gradient. Every other call goes
+through the operators in `ops`: forward mode, `torch.func`, tracing, modes, autocast; and what has no kernel of ours
+goes to PyTorch's own function.
 """
 
 from __future__ import annotations

@@ -198,9 +198,9 @@ class PickLanes {
     }
   }
 
-  // Whether the next row is fetched where rows shrink, and not only where they are flipped: so much of it as a block reads
-  // of this one. On ARM, nearest of (3, 500, 400) to (256, 256) takes 108 us instead of 134. AVX-512 gains 4%, and loses as
-  // much if it is fetched to the second level; AVX2 gains nothing.
+  // Whether the next row is fetched where rows shrink, and not only where they are flipped: so much of it as a block
+  // reads of this one. On ARM, nearest of (3, 500, 400) to (256, 256) takes 108 us instead of 134. AVX-512 gains 4%, and
+  // loses as much if it is fetched to the second level; AVX2 gains nothing.
 #if defined(POLYPHASE_NEON) || defined(__AVX512VBMI__)
   static constexpr bool kFetchesShrinking = true;
 #else

@@ -56,7 +56,7 @@ class Runs<float> {
     } else {
       with_constant<3, kUnrolls ? 4 : 0>(static_cast<int>(channels_), [&](auto channels) {
         constexpr int kFew = channels == 0 ? 0 : kTapsTogether;
-        few ? run_blocks<channels, kUnrolls ? kFew : 0>(in, out, ahead) : run_blocks<channels, 0>(in, out, ahead);
+        few ? run_blocks<channels, kFew>(in, out, ahead) : run_blocks<channels, 0>(in, out, ahead);
       });
     }
   }
@@ -133,7 +133,7 @@ class Runs<float> {
     return first >= shift;
   }
 
-  // Tables for so many channels and taps, 0 for any; but of planes, any number of taps.
+  // For so many channels and taps, 0 for any.
   template <int kChannels, int kTaps>
   POLYPHASE_BLOCK Tables tables() const {
     return {starts_.data(), weights_.data(), shifts_.data(), kTaps == 0 ? length_ : kTaps,
