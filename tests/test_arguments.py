@@ -163,7 +163,7 @@ OUR_OWN: list[tuple[type[PolyphaseError], Mistake]] = [
     (WrongArgumentError, resize(IMAGE, "'box'", "antialias=True", size=4, mode="box")),
     (WrongArgumentError, resize(LINE, "'hamming'", "antialias=True", size=4, mode="hamming")),
     (WrongArgumentError, resize(IMAGE, "leave it out", size=4, mode="box", antialias=True, align_corners=True)),
-    (NotSupportedError, resize(IMAGE.to_sparse(), "sparse", "CPU", size=4, mode="hamming", antialias=True)),
+    (NotSupportedError, resize(IMAGE.to_sparse(), "sparse", "images on cpu", size=4, mode="hamming", antialias=True)),
     (WrongSizeError, pad(IMAGE, (-9, 3, 0, 0), "(-9, 3)", "at most 9", mode="circular")),
     (WrongArgumentError, Mistake("crop", IMAGE, (0, 0, -1, 4), {}, ("height -1", "not be negative"))),
     (WrongArgumentError, Mistake("crop", IMAGE[0, 0, 0], (0, 0, 1, 4), {}, ("(9,)", "two dimensions"))),

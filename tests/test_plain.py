@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +19,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import polyphase.functional as P
-from polyphase import plain
+from polyphase import plain, torch_private
+from polyphase.errors import MissingTorchInternalsWarning
+from polyphase.kernels import devices
 from polyphase.plain import DIFFERENTIABLE, DTYPES, MOST_DIMENSIONS, is_plain
 
 IMAGE = torch.rand(2, 3, 4, 5)
@@ -30,9 +35,33 @@ def recorded() -> Tensor:
     return IMAGE.clone().requires_grad_()
 
 
-def test_the_check_exists_in_this_torch() -> None:
-    """Without it everything still works, at the operator's price."""
-    assert len(plain._CHECKS) == (len(DTYPES) + len(DIFFERENTIABLE)) * (MOST_DIMENSIONS + 1)
+@pytest.fixture
+def _nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "_USUAL", defaultdict(lambda: plain._never))
+    monkeypatch.setattr(plain, "_CHECKS", {})
+    monkeypatch.setattr(plain, "_SEEN", set())
+
+
+def test_nothing_is_made_before_it_is_needed() -> None:
+    code = "import polyphase.plain as plain; assert not (plain._SEEN or plain._CHECKS or plain._USUAL)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.usefixtures("_nothing_seen")
+def test_checks_are_made_once_for_a_kind_and_device() -> None:
+    for _ in range(3):
+        assert is_plain(IMAGE)
+        assert is_plain(IMAGE.double())
+        assert is_plain_or_recorded(recorded())
+        assert not is_plain(IMAGE.to("meta"))
+    assert {str(device) for device, _ in plain._SEEN} == {"cpu", "meta"}
+    assert [len(checks) for checks in plain._CHECKS.values()] == [4, 4, 1]
+
+
+@pytest.mark.usefixtures("_nothing_seen")
+def test_devices_that_are_switched_off_have_no_plain_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYPHASE_DEVICES", "none")
+    assert not is_plain(IMAGE)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -157,6 +186,17 @@ def test_nothing_is_plain_in_special_contexts(kind: str) -> None:
     assert is_plain_or_recorded(image)
 
 
+@pytest.mark.usefixtures("_nothing_seen")
+@pytest.mark.parametrize("kind", [*CONTEXTS, "inference mode"])
+def test_what_is_first_seen_in_a_special_context_is_plain_outside(kind: str) -> None:
+    image = recorded()
+    with {**CONTEXTS, "inference mode": torch.inference_mode}[kind]():
+        assert is_plain(IMAGE) is (kind == "inference mode")
+        assert not is_plain_or_recorded(image)
+    assert is_plain(IMAGE)
+    assert is_plain_or_recorded(image)
+
+
 TRANSFORMS: dict[str, Callable[[Callable[[Tensor], Tensor]], object]] = {
     "vmap": lambda seen: torch.func.vmap(seen)(IMAGE),
     "grad": lambda seen: torch.func.grad(lambda image: seen(image).sum())(IMAGE),
@@ -196,8 +236,53 @@ def test_tracing_records_the_operator() -> None:
     assert torch.ops.polyphase.resample.default in [node.target for node in graph.graph.nodes]
 
 
+@pytest.mark.usefixtures("_nothing_seen")
 def test_functions_work_where_torch_has_no_such_check(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = P.interpolate(IMAGE, 3, mode="bilinear")
-    monkeypatch.setattr(plain, "_CHECKS", {})
+    plain._USUAL.clear()
+    plain._CHECKS.clear()
+    plain._SEEN.clear()
+    monkeypatch.setattr(plain, "TensorGuards", None)
     assert not is_plain(IMAGE)
-    assert torch.equal(P.interpolate(IMAGE, 3, mode="bilinear"), wanted)
+    assert torch.equal(P.interpolate(IMAGE.clone(), 3, mode="bilinear"), wanted)
+
+
+@pytest.mark.usefixtures("_nothing_seen")
+def test_a_check_that_has_changed_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed(*examples: Tensor) -> object:
+        return object()
+
+    monkeypatch.setattr(plain, "TensorGuards", changed)
+    torch_private.warn_that_it_changed.cache_clear()
+    with pytest.warns(MissingTorchInternalsWarning, match="TensorGuards that Polyphase knows") as said:
+        found = [is_plain(image) for image in (IMAGE, IMAGE.double())]
+    assert found == [False, False]
+    assert len(said) == 1
+    torch_private.warn_that_it_changed.cache_clear()
+
+
+@pytest.mark.usefixtures("_nothing_seen")
+def test_where_no_thread_can_be_started_nothing_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more_threads(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread at interpreter shutdown")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_more_threads)
+        assert not is_plain(IMAGE)
+    assert is_plain(IMAGE)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.usefixtures("_nothing_seen")
+def test_tensors_on_a_gpu() -> None:
+    ours = devices.has_kernels("cuda")
+    image = IMAGE.cuda()
+    for _ in range(2):
+        assert is_plain(image) is ours
+        assert is_plain(IMAGE)
+    assert is_plain_or_recorded(image.clone().requires_grad_()) is ours
+    with torch.autocast("cuda"):
+        assert not is_plain(image)
+    allocated = torch.cuda.memory_allocated()
+    assert is_plain(image[0]) is ours
+    assert torch.cuda.memory_allocated() == allocated, "a CUDA graph could be being captured"

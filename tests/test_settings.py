@@ -8,7 +8,9 @@ import pytest
 from polyphase import settings
 from polyphase.errors import CompilerMissingError, PolyphaseError, UnknownNameError
 
-VARIABLES = ("POLYPHASE_CACHE_DIR", "XDG_CACHE_HOME", "POLYPHASE_ISA", "CXX")
+VARIABLES = (
+    *("POLYPHASE_CACHE_DIR", "XDG_CACHE_HOME", "POLYPHASE_DEVICES", "POLYPHASE_ISA", "POLYPHASE_CUDA_ARCH", "CXX"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +89,23 @@ def test_cxx_that_does_not_exist(monkeypatch: pytest.MonkeyPatch, cxx: str) -> N
     monkeypatch.setenv("CXX", cxx)
     with pytest.raises(PolyphaseError, match=f"looked for CXX={cxx};"):
         settings.compiler()
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.devices() == {"cpu", "cuda"}
+    for text, expected in (("cpu", {"cpu"}), ("cuda, cpu", {"cpu", "cuda"}), ("none", set()), ("", {"cpu", "cuda"})):
+        monkeypatch.setenv("POLYPHASE_DEVICES", text)
+        assert settings.devices() == expected
+    monkeypatch.setenv("POLYPHASE_DEVICES", "cpu,gpu")
+    with pytest.raises(UnknownNameError, match="unknown device in POLYPHASE_DEVICES 'gpu'"):
+        settings.devices()
+
+
+def test_forced_cuda_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.forced_cuda_architecture() is None
+    for forced in ("sm_75", "sm_90a", "sm_120"):
+        monkeypatch.setenv("POLYPHASE_CUDA_ARCH", forced)
+        assert settings.forced_cuda_architecture() == forced
+    monkeypatch.setenv("POLYPHASE_CUDA_ARCH", "hopper")
+    with pytest.raises(UnknownNameError, match="POLYPHASE_CUDA_ARCH 'hopper'"):
+        settings.forced_cuda_architecture()

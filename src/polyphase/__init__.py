@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from polyphase import decompositions, functional
 from polyphase.compile.accelerate import accelerate
 from polyphase.compile.registration import register as _register
-from polyphase.cpu.kernels import stats
+from polyphase.kernels.counts import stats
 from polyphase.version import __version__
 
 if TYPE_CHECKING:

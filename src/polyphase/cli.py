@@ -179,9 +179,9 @@ def env() -> None:
 def cache_list() -> None:
     """The libraries, newest first, and their sizes."""
     from polyphase.bench.environment import megabytes
-    from polyphase.cpu import cache
+    from polyphase.kernels import store
 
-    entries = sorted(cache.entries(), key=lambda entry: entry[0].stat().st_mtime, reverse=True)
+    entries = sorted(store.entries(), key=lambda entry: entry[0].stat().st_mtime, reverse=True)
     for path, size in entries:
         typer.echo(f"{size:9d}  {path.name}")
     typer.echo(f"{len(entries)} libraries, {megabytes(size for _, size in entries)}")
@@ -190,10 +190,10 @@ def cache_list() -> None:
 @cache_app.command("clear")
 def cache_clear() -> None:
     """Remove them; kernels are built again when they are asked for."""
-    from polyphase.cpu import cache
+    from polyphase.kernels import store
 
-    number = len(cache.entries())
-    cache.clear()
+    number = len(store.entries())
+    store.clear()
     typer.echo(f"removed {number} libraries")
 
 

@@ -41,6 +41,14 @@ class WrongInputError(PolyphaseError, ValueError):
     """Tensors that do not fit the program they are given to."""
 
 
+class TooManyDimensionsError(PolyphaseError, ValueError):
+    """A tensor of more dimensions than a kernel takes; plain PyTorch operations do the work."""
+
+
+class ForkedProcessError(PolyphaseError, RuntimeError):
+    """A device that cannot be used in a forked process whose parent used it."""
+
+
 class MissingCpuFeaturesError(PolyphaseError, RuntimeError):
     """An instruction set was forced that this CPU does not have."""
 
@@ -113,6 +121,14 @@ class ScriptError(PolyphaseError, ValueError):
 
 class WrongOptionError(PolyphaseError, RuntimeError):
     """An option of `torch.compile(backend="polyphase")` that does not exist, or a value it cannot have."""
+
+
+class MissingTorchInternalsError(PolyphaseError, RuntimeError):
+    """What was asked for needs a private name that this version of torch has no longer (`torch_private.py`)."""
+
+
+class MissingTorchInternalsWarning(UserWarning):
+    """This version of torch has a private name no longer: something is slower, or cannot be done."""
 
 
 class NoKernelsWarning(UserWarning):

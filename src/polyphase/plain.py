@@ -2,32 +2,28 @@
 
 What could be special about a tensor (device, layout, gradients, transforms, tracing, autocast, lazy negation) is in its
 dispatch keys and the thread's. Dynamo's guard on the inputs of a graph compares all of them with an example's at once,
-in less time than asking one by one. It is private and used here only. Where a version of torch has it no longer,
-nothing is plain and every call takes the operator: slower, never wrong.
+in less time than asking one by one. It is private. Where a version of torch has it no longer, nothing is plain and
+every call takes the operator: slower, never wrong.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from typing import Any, NamedTuple, TypeAlias
+from threading import Thread
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.overrides import has_torch_function_unary
 
-try:
-    from torch._C import _len_torch_dispatch_stack
-    from torch._C._dynamo import guards
-
-    _CAN_TELL = hasattr(guards, "TensorGuards") and hasattr(forward_ad, "_current_level")
-except ImportError:
-    _CAN_TELL = False
+from polyphase.kernels import devices
+from polyphase.torch_private import TensorGuards, forward_level, len_torch_dispatch_stack, warn_that_it_changed
 
 Check: TypeAlias = Callable[..., bool]
+Result = TypeVar("Result")
 
 DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
@@ -38,36 +34,37 @@ MOST_DIMENSIONS = 8
 
 
 def is_plain(image: object, *, recorded: bool = False) -> bool:
-    """True only for a dense CPU tensor of a common dtype and rank, of which nothing is to be recorded, traced,
-    transformed, cast or resolved. With `recorded`, one that needs a gradient may be recorded, by autograd alone."""
+    """True only for a dense tensor of a common dtype and rank, on a device that has kernels, of which nothing is to be
+    recorded, traced, transformed, cast or resolved. With `recorded`, one that needs a gradient may be recorded, by
+    autograd alone."""
     if is_dynamo_compiling() or type(image) is not Tensor:  # first: Dynamo cannot trace the rest
         return False
     needs_gradient = image.requires_grad
     if needs_gradient and not recorded:
         return False
-    checks = _CHECKS.get((image.dtype, image.ndim, needs_gradient))
+    kind = (image.dtype, image.ndim, needs_gradient)
+    if not _USUAL[kind](image) and not _fits_another(image, kind):
+        return False
     return (
-        checks is not None
-        and (checks[0](image) or any(check(image) for check in checks[1:]))
-        and not _len_torch_dispatch_stack()  # Dynamo's guards overlook some modes
+        not len_torch_dispatch_stack()  # Dynamo's guards overlook some modes
         and not has_torch_function_unary(image)  # of a tensor that is no subclass: whether a function mode is on
-        and forward_ad._current_level < 0
+        and forward_level() < 0
     )
 
 
 def check_of_same(*tensors: Tensor) -> Check:
     """A check that tensors are as the given ones, which are plain (or recorded), and of their sizes and strides.
 
-    It does for `is_plain` and for a look-up by shape, at a third of the cost of both.
+    It does for `is_plain` and for a look-up by shape, at less cost than both.
     """
     same = _guard(tensors, [list(one.shape) for one in tensors], [list(one.stride()) for one in tensors])
 
     def check(*others: object) -> bool:
         return (
             same(*others)
-            and not _len_torch_dispatch_stack()
+            and not len_torch_dispatch_stack()
             and not has_torch_function_unary(others[0])
-            and forward_ad._current_level < 0
+            and forward_level() < 0
         )
 
     return check
@@ -78,11 +75,11 @@ class Latest(NamedTuple):
     and where an image has just gone through the caches, all that is looked up comes from far away. `fits` says whether
     tensors are like those it was for; it is made when the same call comes a second time."""
 
-    given: Any
+    given: bytes | None
     fits: Check
     call: Callable[..., Tensor]
 
-    def followed_by(self, given: Any, call: Callable[..., Tensor], *tensors: Tensor) -> Latest:
+    def followed_by(self, given: bytes, call: Callable[..., Tensor], *tensors: Tensor) -> Latest:
         again = call is self.call and call is not torch.clone
         return Latest(given, check_of_same(*tensors) if again else _never, call)
 
@@ -91,36 +88,84 @@ def _never(*tensors: object) -> bool:
     return False
 
 
-NO_CALL = Latest(((), None, None), _never, torch.clone)
+NO_CALL = Latest(b"", _never, torch.clone)
 
 
 def forward_mode_is_on() -> bool:
-    """Whether tensors may carry tangents; True where torch no longer tells."""
-    return getattr(forward_ad, "_current_level", 0) >= 0
+    """Whether tensors may carry tangents."""
+    return forward_level() >= 0
 
 
-def _checks_of_a_new_thread() -> dict[tuple[torch.dtype, int, bool], list[Check]]:
-    """By dtype, rank and whether a gradient is needed. A new thread has no mode, transform or autocast on, whatever the
-    one that imports this has."""
-    if not _CAN_TELL:
-        return {}
-    kinds = [(dtype, rank, False) for dtype in DTYPES for rank in range(MOST_DIMENSIONS + 1)]
-    kinds += [(dtype, rank, True) for dtype in DIFFERENTIABLE for rank in range(MOST_DIMENSIONS + 1)]
+_Kind: TypeAlias = tuple[torch.dtype, int, bool]
+
+#: By dtype, rank and whether a gradient is needed: the check that the latest such tensor passed, and all there are, for
+#: every device that one was seen on.
+_USUAL: defaultdict[_Kind, Check] = defaultdict(lambda: _never)
+_CHECKS: dict[_Kind, list[Check]] = {}
+_SEEN: set[tuple[torch.device, _Kind]] = set()
+
+
+def _fits_another(image: Tensor, kind: _Kind) -> bool:
+    """Whether an image passes another check than the usual one of its kind. Checks are made for the first such image on
+    a device, once for all: what has kernels then is settled."""
+    seen = (image.device, kind)
+    if seen not in _SEEN:
+        made = _new_checks(image.device, kind)
+        if made is None:
+            return False
+        _CHECKS[kind] = [*_CHECKS.get(kind, ()), *made]  # a new list: other threads may be going over the old one
+        _SEEN.add(seen)
+    for check in _CHECKS[kind]:
+        if check(image):
+            _USUAL[kind] = check
+            return True
+    return False
+
+
+def _new_checks(device: torch.device, kind: _Kind) -> list[Check] | None:
+    """None where there can be no threads any more, as the process ends."""
+    dtype, rank, needs_gradient = kind
+    fewest = 0 if device.type == "cpu" else 1  # no dimensions: not even an example is without an element
+    known = dtype in (DIFFERENTIABLE if needs_gradient else DTYPES) and fewest <= rank <= MOST_DIMENSIONS
+    if TensorGuards is None or not known or not devices.has_kernels(device.type):
+        return []
     try:
-        with ThreadPoolExecutor(1) as thread:
-            return {kind: thread.submit(_checks, *kind).result() for kind in kinds}
+        return in_a_new_thread(_checks, device, *kind)
     except TypeError:  # the guards' arguments are others now
-        return {}
+        warn_that_it_changed("TensorGuards")
+        return []
+    except RuntimeError:
+        return None
 
 
-def _checks(dtype: torch.dtype, rank: int, needs_gradient: bool) -> list[Check]:
+def in_a_new_thread(function: Callable[..., Result], *arguments: Any) -> Result:
+    """A new thread has no mode, transform or autocast on and is below nothing, whatever this one has and is."""
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            results.append(function(*arguments))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = Thread(target=call)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _checks(device: torch.device, dtype: torch.dtype, rank: int, needs_gradient: bool) -> list[Check]:
     """Inference mode or not, for a tensor made in inference mode or not; neither is the common case, and first."""
+    shape = [0] * rank  # nothing is allocated: a CUDA graph may be being captured
     if needs_gradient:
-        return [_like(torch.empty([1] * rank, dtype=dtype, device="cpu", requires_grad=True))]
+        return [_like(torch.empty(shape, dtype=dtype, device=device, requires_grad=True))]
     checks, modes = [], (False, True)
     for made_in, used_in in product(modes, modes):
         with torch.inference_mode(made_in):
-            example = torch.empty([1] * rank, dtype=dtype, device="cpu")
+            example = torch.empty(shape, dtype=dtype, device=device)
         with torch.inference_mode(used_in):
             checks.append(_like(example))
     return checks
@@ -134,9 +179,5 @@ def _like(example: Tensor) -> Check:
 
 
 def _guard(examples: tuple[Tensor, ...], sizes: list[Any], strides: list[Any]) -> Check:
-    guard_like: Any = guards.TensorGuards  # its stub is wrong
-    check: Check = guard_like(*examples, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    check: Check = TensorGuards(*examples, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
     return check
-
-
-_CHECKS = _checks_of_a_new_thread()

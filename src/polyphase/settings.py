@@ -3,7 +3,9 @@
 | variable | what it sets | where unset |
 | --- | --- | --- |
 | `POLYPHASE_CACHE_DIR` | where built kernels are kept | `$XDG_CACHE_HOME/polyphase`, else `~/.cache/polyphase` |
+| `POLYPHASE_DEVICES` | devices that our kernels run on, `none` for none; on others torch's do | `cpu,cuda` |
 | `POLYPHASE_ISA` | instruction set of CPU kernels: `avx512`, `avx2`, `portable` (SSE2, NEON) | the best there is |
+| `POLYPHASE_CUDA_ARCH` | architecture of CUDA kernels: `sm_75`, `sm_90`, ... | the GPU's own |
 | `CXX` | the C++ compiler, with arguments if need be: `ccache g++` | `g++`, `c++` or `clang++`, the first that exists |
 
 A variable that is empty counts as unset.
@@ -11,7 +13,9 @@ A variable that is empty counts as unset.
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shlex
 import shutil
 import tempfile
@@ -20,6 +24,7 @@ from pathlib import Path
 from polyphase.errors import CompilerMissingError, UnknownNameError
 
 ISAS = ("portable", "avx2", "avx512")  # from the least to the most demanding
+DEVICES = ("cpu", "cuda")
 COMPILERS = ("g++", "c++", "clang++")
 
 
@@ -35,6 +40,22 @@ def cache_dir() -> Path:
         return Path(tempfile.gettempdir()) / f"polyphase-{os.geteuid()}"
 
 
+def devices() -> frozenset[str]:
+    """The types of device that are not switched off."""
+    return _devices(os.environ.get("POLYPHASE_DEVICES"))
+
+
+@functools.cache  # asked for every call that is not the latest one again
+def _devices(chosen: str | None) -> frozenset[str]:
+    if not chosen:
+        return frozenset(DEVICES)
+    names = [name.strip() for name in chosen.split(",")]
+    for name in names:
+        if name not in (*DEVICES, "none"):
+            raise UnknownNameError("device in POLYPHASE_DEVICES", name, (*DEVICES, "none"))
+    return frozenset(names) - {"none"}
+
+
 def forced_isa() -> str | None:
     isa = os.environ.get("POLYPHASE_ISA")
     if not isa:
@@ -42,6 +63,13 @@ def forced_isa() -> str | None:
     if isa not in ISAS:
         raise UnknownNameError("instruction set in POLYPHASE_ISA", isa, ISAS)
     return isa
+
+
+def forced_cuda_architecture() -> str | None:
+    forced = os.environ.get("POLYPHASE_CUDA_ARCH")
+    if forced and not re.fullmatch(r"sm_\d+[af]?", forced):
+        raise UnknownNameError("architecture in POLYPHASE_CUDA_ARCH", forced, ("sm_75", "sm_80", "sm_90", "..."))
+    return forced or None
 
 
 def compiler() -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from polyphase.bench import measure, results
 from polyphase.bench.measure import Effort
@@ -148,6 +149,7 @@ def test_env(invoke: Invoke) -> None:
     assert result.exit_code == 0
     for name in ("CPU kernels", "C++ compiler", "kernel cache", "GPU", "Triton", "torch.compile backend"):
         assert name in result.stdout
+    assert f"{torch.__version__} (tested: 2.11 to " in result.stdout
 
 
 def test_env_with_a_wrong_setting_says_so(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from functorch.compile import aot_function, make_boxed_func
 from torch._inductor.decomposition import select_decomp_table
 from torch.fx import GraphModule
 
 from polyphase.compile.fuse import fuse
 from polyphase.compile.whole import kept_whole
-from polyphase.cpu import launch, launch_warp
-from polyphase.cpu import prepared as programs
 from polyphase.errors import CompilerMissingError
+from polyphase.kernels import binding, devices
+from polyphase.kernels import prepared as programs
 
 
 def fused(function: Callable[..., Any], fusion: bool = True) -> tuple[Callable[..., Any], list[GraphModule]]:
@@ -51,9 +53,9 @@ def on_plain_torch() -> Iterator[None]:
         raise CompilerMissingError("for a test")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "bind_program", missing)
-        patch.setattr(launch_warp, "bind_program", missing)
-        patch.setattr(programs, "warn_once", lambda error: None)
+        no_kernels = replace(devices.wing_of(torch.device("cpu")), bind=missing, bind_gradients=missing)
+        patch.setattr(devices, "wing_of", lambda device: no_kernels)
+        patch.setattr(binding, "_warn_once", lambda error: None)
         programs.prepared.cache_clear()
         yield
     programs.prepared.cache_clear()

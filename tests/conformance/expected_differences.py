@@ -17,7 +17,7 @@ from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Nearest, Resize
-from polyphase.sampling.windows import Arithmetic, eager_arithmetic
+from polyphase.sampling.windows import TapArithmetic, eager_arithmetic
 from tests.conformance.decompose import Call
 
 
@@ -192,7 +192,7 @@ def expected_forward(call: Call) -> Tensor:
     return reference.run(Program(call.dtype, Axes(maps)), call.image)
 
 
-def expected_backward(call: Call, arithmetic: Callable[[torch.dtype], Arithmetic] = eager_arithmetic) -> Tensor:
+def expected_backward(call: Call, arithmetic: Callable[[torch.dtype], TapArithmetic] = eager_arithmetic) -> Tensor:
     """The incoming gradient through the transposed matrices of our forward's taps, in float64."""
     result = call.image.double()
     for dim, (step, size) in enumerate(zip(steps(call), call.in_size, strict=True), start=2):

@@ -18,6 +18,7 @@ from polyphase.cpu import isa
 from tests.conformance import extended
 from tests.conformance.checks import HALF
 from tests.conformance.functional_checks import no_farther
+from tests.support.samples import HAS_LANCZOS
 
 pytestmark = pytest.mark.skipif(not extended.HAS_MORE_THAN_FLOAT64, reason="this machine has nothing beyond float64")
 
@@ -49,7 +50,7 @@ MODES = (
     Mode("area", "area", 3),
     Mode("bilinear", "bilinear", antialias=True),
     Mode("bicubic", "bicubic", antialias=True),
-    Mode("lanczos", "lanczos", antialias=True),
+    *([Mode("lanczos", "lanczos", antialias=True)] if HAS_LANCZOS else []),
 )
 #: By whole numbers, where only sums are rounded, and by others, where coordinates are.
 RESIZES = {

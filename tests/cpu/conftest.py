@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from polyphase import settings
-from polyphase.cpu import isa, launch, launch_warp
+from polyphase.cpu import isa, launch
+from polyphase.kernels import binding
 
 Tell: TypeAlias = Callable[[object], None]
 
@@ -29,17 +30,10 @@ def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POLYPHASE_ISA", request.param)
-        patch.delattr(launch, "plain_torch")
-        patch.delattr(launch_warp, "plain_torch")
-        forget_bound()
+        patch.delattr(binding, "plain_torch")
+        binding.forget()
         yield request.param
-    forget_bound()
-
-
-def forget_bound() -> None:
-    """So that what is called next is bound to a kernel anew."""
-    for function in (launch.bound, launch_warp.bound, launch_warp.bound_gradients):
-        function.cache_clear()
+    binding.forget()
 
 
 def in_a_child(function: Callable[[Tell], None], seconds: float = 120) -> None:
@@ -96,10 +90,9 @@ def run_sanitised(code: str, forced: str) -> None:
 @pytest.fixture
 def fresh_outputs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """New tensors are full of NaN, and not of what the last one had there. Threads would only wait for each other."""
-    for module in (launch, launch_warp):
-        monkeypatch.setattr(
-            module, "empty_strided", lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
-        )
+    monkeypatch.setattr(
+        launch, "empty_strided", lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
+    )
     torch.use_deterministic_algorithms(True)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from polyphase.cpu import build, cache, isa
+from polyphase.cpu import build, isa
 from polyphase.errors import BuildFailedError, CompilerMissingError, PolyphaseError
+from polyphase.kernels import store
 
 SOURCE = """
 #include "answer.h"
@@ -35,7 +36,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "cache"
     monkeypatch.setenv("POLYPHASE_CACHE_DIR", str(directory))
     monkeypatch.delenv("CXX", raising=False)
-    cache._warn_not_used.cache_clear()
+    store._warn_not_used.cache_clear()
     return directory
 
 
@@ -124,7 +125,7 @@ def test_warm_start_runs_no_compiler(include: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_our_own_headers_are_found() -> None:
-    source = '#include "polyphase/abi.h"\nint size() { return sizeof(polyphase::Step); }'
+    source = '#include "polyphase/core/abi.h"\nint size() { return sizeof(polyphase::Step); }'
     assert build.library(source, "portable").exists()
 
 
@@ -132,7 +133,7 @@ def test_side_by_side(include: Path, directory: Path) -> None:
     sources = [SOURCE.replace("ANSWER", str(number)) for number in (1, 2, 2, 3)]
     requests = [build.Request(source, "portable", "answer", ("-O0",), include) for source in sources]
     assert [answer(library) for library in build.libraries(requests)] == [1, 2, 2, 3]
-    assert len(cache.entries()) == 3
+    assert len(store.entries()) == 3
 
 
 def test_what_changes_the_key(tmp_path: Path, include: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +204,7 @@ def empty(entry: Path) -> None:
 
 
 def cut_the_seal(entry: Path) -> None:
-    os.truncate(entry, entry.stat().st_size - cache.SEAL_BYTES)
+    os.truncate(entry, entry.stat().st_size - store.SEAL_BYTES)
 
 
 def flip_a_bit(entry: Path) -> None:
@@ -252,9 +253,9 @@ def give_away(entry: Path) -> None:
 def test_a_bad_entry_is_built_again(damage: Callable[[Path], None], include: Path, compilations: Counting) -> None:
     entry = have(include)
     damage(entry)
-    assert not cache.is_sound(entry)
+    assert not store.is_sound(entry)
     assert have(include) == entry
-    assert cache.is_sound(entry)
+    assert store.is_sound(entry)
     assert not entry.is_symlink()
     assert compilations() == 2
     assert answer(entry) == 42
@@ -284,8 +285,8 @@ def test_a_cache_directory_that_cannot_be(
         library = have(include)
     assert stat.S_IMODE(library.parent.stat().st_mode) == 0o700
     assert have(include) == library
-    assert cache.entries() == []
-    cache.clear()
+    assert store.entries() == []
+    store.clear()
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
@@ -351,7 +352,7 @@ def test_killed_half_way(include: Path, directory: Path, tmp_path: Path, monkeyp
         worker.join()
     assert worker.exitcode == -9
     (abandoned,) = names(directory)
-    assert cache.entries() == []
+    assert store.entries() == []
     library = have(include)
     assert answer(library) == 42
     assert names(directory) == [abandoned, library.name]
@@ -382,7 +383,7 @@ def test_a_stuck_holder_of_the_lock_is_not_waited_for(include: Path, monkeypatch
 
     entry = have(include)
     entry.unlink()
-    monkeypatch.setattr(cache, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.1)
     with FileLock(entry.with_suffix(".lock")):
         assert have(include) == entry
 
@@ -403,7 +404,7 @@ def test_an_error_in_the_source(include: Path, directory: Path) -> None:
     (kept,) = directory.glob("*.cpp")
     assert f"The source is kept in {kept}" in message
     assert kept.read_text() == "int x = no_such_name;"
-    assert cache.entries() == []
+    assert store.entries() == []
 
 
 @pytest.mark.parametrize(
@@ -462,14 +463,14 @@ def test_clear_leaves_what_is_not_ours(include: Path, directory: Path) -> None:
     library = have(include)
     (directory / ".building-abandoned").mkdir()
     (directory / "notes.so").touch()
-    assert cache.entries() == [(library, library.stat().st_size)]
-    cache.clear()
+    assert store.entries() == [(library, library.stat().st_size)]
+    store.clear()
     assert [path.name for path in directory.iterdir()] == ["notes.so"]
 
 
 def test_importing_loads_the_standard_library_alone() -> None:
     program = """
-import polyphase.settings, polyphase.cpu.isa, polyphase.cpu.cache, polyphase.cpu.build
+import polyphase.settings, polyphase.cpu.isa, polyphase.kernels.store, polyphase.cpu.build
 print(*{name.partition(".")[0] for name in sys.modules} & {"torch", "filelock", "multiprocessing"})
 """
     assert run_without_torch(program).split() == []

@@ -10,7 +10,7 @@ import torch
 from polyphase.cpu import build, isa
 
 HARNESS = """
-#include "polyphase/pick.h"
+#include "polyphase/resample/pick.h"
 
 using namespace polyphase;
 

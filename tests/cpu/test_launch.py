@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from polyphase import settings
-from polyphase.cpu import launch
+from polyphase.kernels import binding
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step
@@ -61,7 +61,7 @@ def content(tensor: Tensor) -> bytes:
 
 def with_threads(count: int, picture: Tensor, maps: tuple[AxisMap, ...]) -> bytes:
     torch.set_num_threads(count)
-    return content(launch.resample(picture, maps))
+    return content(binding.resample(picture, maps))
 
 
 # ---- threads
@@ -88,21 +88,21 @@ def test_several_python_threads_at_once() -> None:
     torch.set_num_threads(2)
     pictures = [image((1, 3, 150 + n, 200), dtype) for n, dtype in enumerate([torch.uint8, torch.float32] * 4)]
     jobs = [(picture, maps_of(*2 * [step(90)])) for picture in pictures for step in FILTERS.values()] * 3
-    expected = [content(launch.resample(*job)) for job in jobs]
-    launch.bound.cache_clear()
+    expected = [content(binding.resample(*job)) for job in jobs]
+    binding.forget()
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda job: content(launch.resample(*job)), jobs)) == expected
+        assert list(pool.map(lambda job: content(binding.resample(*job)), jobs)) == expected
 
 
 def test_the_interpreter_runs_meanwhile() -> None:
     picture, maps = image((1, 3, 1500, 1500), torch.float32), maps_of(*2 * [FILTERS["lanczos aa"](2500)])
     torch.set_num_threads(1)
-    launch.resample(picture, maps)
+    binding.resample(picture, maps)
     running, ticks = threading.Event(), 0
 
     def work() -> None:
         running.set()
-        launch.resample(picture, maps)
+        binding.resample(picture, maps)
         running.clear()
 
     worker = threading.Thread(target=work)
@@ -157,13 +157,13 @@ def test_forked_while_others_work() -> None:
     def work(seed: int) -> None:
         sizes = random.Random(seed)
         while not stop.is_set():
-            launch.resample(picture, maps_of(*(Resize(sizes.randint(1, 300), "bilinear") for _ in range(2))))
+            binding.resample(picture, maps_of(*(Resize(sizes.randint(1, 300), "bilinear") for _ in range(2))))
 
     def once(tell: Tell) -> None:
         tell("as before")
         assert with_threads(2, picture, HALVED) == expected
         tell("another size")
-        launch.resample(picture, maps_of(Resize(57, "bicubic"), Flip()))
+        binding.resample(picture, maps_of(Resize(57, "bicubic"), Flip()))
 
     workers = [threading.Thread(target=work, args=(seed,)) for seed in range(2)]
     for worker in workers:
@@ -199,7 +199,7 @@ class Halved(Dataset[Tensor]):
         return 8
 
     def __getitem__(self, index: int) -> Tensor:
-        return launch.resample(image((1, 3, 300, 300), torch.uint8, "CL", seed=index), HALVED)[0]
+        return binding.resample(image((1, 3, 300, 300), torch.uint8, "CL", seed=index), HALVED)[0]
 
 
 def test_data_loader_workers() -> None:
@@ -305,14 +305,14 @@ def print_extra_bytes() -> None:
     def extra(picture: Tensor, maps: tuple[AxisMap, ...]) -> int:
         counter.count_anew()
         before: int = counter.bytes_now()
-        out = launch.resample(picture, maps)
+        out = binding.resample(picture, maps)
         most: int = counter.most_bytes()
         return most - before - out.numel() * out.element_size()
 
     for case in LARGE:
         torch.set_num_threads(case.threads)
         picture, maps = case.picture(), case.maps()
-        launch.resample(picture, maps)  # makes the tables and starts the threads
+        binding.resample(picture, maps)  # makes the tables and starts the threads
         print(max(extra(picture, maps) for _ in range(3)))
 
 
@@ -338,7 +338,7 @@ def call_with_random_sizes(calls: int, numbers: random.Random) -> None:
         before, after = ([numbers.randint(1, 64) for _ in range(2)] for _ in range(2))
         picture = torch.zeros((1, 3, *before), dtype=numbers.choice([torch.uint8, torch.float32, torch.float16]))
         step = FILTERS[numbers.choice(list(FILTERS))]
-        launch.resample(picture, maps_of(*map(step, after)))
+        binding.resample(picture, maps_of(*map(step, after)))
 
 
 def assert_memory_is_stable(calls: int) -> None:
@@ -373,7 +373,7 @@ def test_tables_are_bounded() -> None:
     def many(tell: Tell) -> None:
         before = resident()
         for size in range(3000, 3400):
-            launch.resample(torch.zeros((1, 1, 2, size)), maps_of((), FILTERS["lanczos aa"](4000)))
+            binding.resample(torch.zeros((1, 1, 2, size)), maps_of((), FILTERS["lanczos aa"](4000)))
         grown = resident() - before
         assert grown < 128 << 20, f"{grown} bytes more"
 
@@ -382,13 +382,13 @@ def test_tables_are_bounded() -> None:
 
 # ---- what does not belong together
 
-ADJOINT = partial(launch.resample, transposed=True)
+ADJOINT = partial(binding.resample, transposed=True)
 REFUSED: dict[str, Callable[[], object]] = {
-    "more maps than dimensions": lambda: launch.resample(torch.ones(5), maps_of(Flip(), Flip())),
-    "a slice beyond the end": lambda: launch.resample(torch.ones(5), maps_of(Slice(0, 6))),
-    "a pad that takes it all": lambda: launch.resample(torch.ones(5), maps_of(Pad(-3, -3, "constant", 1))),
-    "a resize of nothing": lambda: launch.resample(torch.ones(0), maps_of(Resize(5, "bilinear"))),
-    "four weighted axes": lambda: launch.resample(torch.ones(2, 2, 2, 2), maps_of(*[Area(3)] * 4)),
+    "more maps than dimensions": lambda: binding.resample(torch.ones(5), maps_of(Flip(), Flip())),
+    "a slice beyond the end": lambda: binding.resample(torch.ones(5), maps_of(Slice(0, 6))),
+    "a pad that takes it all": lambda: binding.resample(torch.ones(5), maps_of(Pad(-3, -3, "constant", 1))),
+    "a resize of nothing": lambda: binding.resample(torch.ones(0), maps_of(Resize(5, "bilinear"))),
+    "four weighted axes": lambda: binding.resample(torch.ones(2, 2, 2, 2), maps_of(*[Area(3)] * 4)),
     "an adjoint of another size": lambda: ADJOINT(torch.ones(9), maps_of(Resize(5, "bilinear")), in_size=(3,)),
     "an adjoint's slice": lambda: ADJOINT(torch.ones(500), maps_of(Slice(0, 100_000, 200)), in_size=(3,)),
     "an adjoint's crop": lambda: ADJOINT(torch.ones(5), maps_of((Slice(0, 100_000), Area(5))), in_size=(3,)),
@@ -397,11 +397,11 @@ REFUSED: dict[str, Callable[[], object]] = {
     ),
     "an adjoint of too few axes": lambda: ADJOINT(torch.ones(5, 5), maps_of(*[Area(5)] * 2), in_size=(3,)),
     "an adjoint of nothing": lambda: ADJOINT(torch.ones(5), maps_of(Area(5)), in_size=(0,)),
-    "a border without a value": lambda: launch.resample(torch.ones(5), maps_of(Pad(1, 1, "constant", 2))),
-    "an image of another dtype": lambda: launch.run(
+    "a border without a value": lambda: binding.resample(torch.ones(5), maps_of(Pad(1, 1, "constant", 2))),
+    "an image of another dtype": lambda: binding.run(
         Program(torch.float64, Axes(maps_of(*[Area(5)] * 2))), torch.ones(1, 1, 9, 9)
     ),
-    "an image of another rank": lambda: launch.run(
+    "an image of another rank": lambda: binding.run(
         Program(torch.float32, Axes(maps_of(*[Area(5)] * 2))), torch.ones(9)
     ),
 }

@@ -3,7 +3,17 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from polyphase.cpu import libraries
+from polyphase.kernels import binding
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.steps import Flip
+from tests.cpu.conftest import in_a_child
 
 BUILT = """
 import torch
@@ -37,3 +47,29 @@ def test_what_is_built(tmp_path: Path) -> None:
         "0 1 1",  # moved as bytes, whatever the dtype
         "0 1 0",  # bytes with nothing around them, again
     ]
+
+
+def test_a_fork_while_another_thread_builds() -> None:
+    """The child has the parent's lock, and not the thread that would release it."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with libraries._lock:
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(60)
+    try:
+        in_a_child(lambda tell: assert_flips(torch.arange(3 * 5 * 7, dtype=torch.int16).view(3, 5, 7)), seconds=60)
+    finally:
+        done.set()
+        thread.join()
+
+
+def assert_flips(image: Tensor) -> None:
+    assert torch.equal(binding.resample(image, (AxisMap((Flip(),)),)), image.flip(-1))
+    libraries.addresses.cache_clear()
+    binding.forget()
+    assert torch.equal(binding.resample(image, (AxisMap((Flip(),)),)), image.flip(-1))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from polyphase.cpu import isa, launch
+from polyphase.kernels import binding
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Axes, Program
@@ -55,7 +56,7 @@ class Case(NamedTuple):
 
     def run(self, picture: Tensor) -> Tensor:
         transposed = bool(self.transposed_to)
-        return launch.resample(picture, self.maps, transposed=transposed, in_size=self.transposed_to)
+        return binding.resample(picture, self.maps, transposed=transposed, in_size=self.transposed_to)
 
 
 def cases(dtype: torch.dtype, step: int = 1) -> Iterator[Case]:
@@ -186,7 +187,7 @@ def test_nothing_beyond_the_operands(name: str) -> None:
             for at_end in (True, False):
                 tell((name, shape, layout, at_end))
                 picture, other, *vectors = (arena.tensor(one, at_end) for arena, one in zip(arenas, read, strict=True))
-                launch.run(program, picture, channels=dict(enumerate(vectors)), tensors={0: other})
+                binding.run(program, picture, channels=dict(enumerate(vectors)), tensors={0: other})
 
     in_a_child(sweep)
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from polyphase.cpu import build, isa
-from polyphase.cpu.pointwise import CPP_TYPES, Fragment, cpp_expression
 from polyphase.errors import InvalidProgramError, PolyphaseError
+from polyphase.kernels.expressions import CPP_TYPES, Fragment, cpp_expression
 from polyphase.sampling.pointwise import (
     BINARY,
     UNARY,
@@ -47,7 +47,7 @@ LIBRARIES = (*isa.available(), "sanitised")
 
 EXPORT = 'extern "C" __attribute__((visibility("default")))'
 ROWS = f"""
-#include "polyphase/convert.h"
+#include "polyphase/core/convert.h"
 
 namespace polyphase {{
 

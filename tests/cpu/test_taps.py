@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import struct
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-import polyphase.cpu
-from polyphase.cpu.recipes import FILTERS, encode
+from polyphase.cpu import libraries
+from polyphase.kernels import devices
+from polyphase.kernels.recipes import FILTERS, encode
+from polyphase.kernels.tables import TapBytes
 from polyphase.sampling import filters
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.evaluate import evaluate
@@ -27,53 +25,12 @@ from polyphase.sampling.taps import transpose
 from polyphase.sampling.windows import backward_arithmetic, eager_arithmetic
 from tests.sampling.strategies import fitting_maps, index_steps, quick, scales, sizes, steady
 
-INCLUDE = Path(polyphase.cpu.__file__).parent / "include"
-DTYPES = [torch.float32, torch.float64, torch.uint8]  # in the order of abi.h's `Arithmetic`
+DTYPES = [torch.float32, torch.float64, torch.uint8]
 BIG = [(1920, 224), (4096, 17), (64, 1024), (450, 340)]
-
-HARNESS = """
-#include "polyphase/taps.h"
-#include "polyphase/weights.h"
-
-using namespace polyphase;
-
-extern "C" {
-TapTable* make(const Step* steps, int64_t count, int64_t in_size, int32_t arithmetic, bool transposed) {
-  using A = Arithmetic;
-  const auto kind = static_cast<A>(arithmetic);
-  Sampler sampler = {};
-  sampler.weigh = kind == A::kFloat32   ? Weights<A::kFloat32>::weigh
-                  : kind == A::kFloat64 ? Weights<A::kFloat64>::weigh
-                                        : Weights<A::kQuantised>::weigh;
-  sampler.nearest_in_double = kind == A::kFloat64;
-  return new TapTable(make_taps({0, 0, in_size, transposed, count, steps}, sampler));
-}
-Taps view(const TapTable* table) { return table->view(); }
-int64_t bytes(const TapTable* table) { return table->bytes(); }
-void destroy(TapTable* table) { delete table; }
-}
-"""
-
-
-class View(ctypes.Structure):
-    """abi.h's `Taps`."""
-
-    _fields_ = (
-        ("in_size", ctypes.c_int64),
-        ("out_size", ctypes.c_int64),
-        ("begin", ctypes.POINTER(ctypes.c_int32)),
-        ("index", ctypes.POINTER(ctypes.c_int32)),
-        ("weight", ctypes.POINTER(ctypes.c_double)),
-        ("border", ctypes.POINTER(ctypes.c_int32)),
-        ("precision", ctypes.c_int32),
-        ("index_only", ctypes.c_int32),
-    )
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A copy of what a view shows."""
-
     in_size: int
     begin: list[int]
     index: list[int]
@@ -81,7 +38,6 @@ class Table:
     border: list[int]
     precision: int
     index_only: bool
-    bytes: int
 
     @property
     def out_size(self) -> int:
@@ -102,49 +58,24 @@ Make = Callable[[AxisMap, int, torch.dtype, bool], Table]
 
 
 @pytest.fixture(scope="module")
-def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
-    library = _compiled(tmp_path_factory.mktemp("taps"))
-
+def make() -> Make:
     def make(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: bool = False) -> Table:
-        recipe = encode(axis_map)
-        table = library.make(recipe, len(axis_map.steps), in_size, DTYPES.index(dtype), transposed)
-        try:
-            return _copied(library.view(table), library.bytes(table))
-        finally:
-            library.destroy(table)
+        return table_of(libraries.tap_bytes(axis_map, in_size, dtype, transposed))
 
     return make
 
 
-def _compiled(folder: Path) -> Any:
-    source, library = folder / "harness.cpp", folder / "harness.so"
-    source.write_text(HARNESS)
-    options = ["-std=c++17", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run(["c++", *options, f"-I{INCLUDE}", str(source), "-o", str(library)], check=True)
-    functions = ctypes.CDLL(str(library))
-    functions.make.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32, ctypes.c_bool]
-    functions.make.restype = ctypes.c_void_p
-    functions.view.argtypes = functions.bytes.argtypes = functions.destroy.argtypes = [ctypes.c_void_p]
-    functions.view.restype = View
-    functions.bytes.restype = ctypes.c_int64
-    functions.destroy.restype = None
-    return functions
-
-
-def _copied(view: View, size: int) -> Table:
-    begin = view.begin[: view.out_size + 1]
-    weight = torch.tensor(view.weight[: begin[-1]], dtype=torch.float64)
-    border = view.border[: view.out_size] if view.border else [0] * view.out_size
-    return Table(
-        view.in_size, begin, view.index[: begin[-1]], weight, border, view.precision, bool(view.index_only), size
-    )
+def table_of(found: TapBytes) -> Table:
+    begin, index = (list(memoryview(data).cast("i")) for data in (found.begin, found.index))
+    weight = torch.tensor(list(memoryview(found.weight).cast("d")), dtype=torch.float64)
+    border = list(memoryview(found.border).cast("i")) or [0] * (len(begin) - 1)
+    return Table(found.in_size, begin, index, weight, border, found.precision, found.index_only)
 
 
 def assert_well_formed(table: Table) -> None:
     """What abi.h promises of any table."""
     assert table.begin[0] == 0
     assert bool((table.weight != 0).all())
-    assert table.bytes >= 4 * len(table.begin) + 12 * len(table.index)
     for row, border in zip(table.rows(), table.border, strict=True):
         assert row == sorted(set(row))
         assert all(0 <= pixel < table.in_size for pixel in row)
@@ -183,7 +114,7 @@ def assert_equal(make: Make, axis_map: AxisMap, in_size: int, dtype: torch.dtype
     assert bool(((table.dense() - matrix).abs() <= allowed).all())
     if dtype != torch.uint8:
         adjoint = make(axis_map, in_size, dtype, True)
-        backward = evaluate(axis_map, in_size, backward_arithmetic(dtype))
+        backward = evaluate(axis_map, in_size, backward_arithmetic(dtype, devices.RULES["cpu"]))
         if bool((backward.dense() == matrix).all()):  # all but eager's bicubic
             assert_adjoint(table, adjoint)
         assert bool(((adjoint.dense() - transpose(backward).dense()).abs() <= allowed.T).all())

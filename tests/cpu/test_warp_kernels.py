@@ -6,13 +6,11 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import subprocess
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -20,14 +18,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from polyphase import settings
-from polyphase.cpu import isa, launch_warp, operands, plain_torch, warp_calls
-from polyphase.cpu.launch_warp import Gradients
+from polyphase.cpu import isa
+from polyphase.kernels import binding, plain_torch
+from polyphase.kernels.binding import Gradients
 from polyphase.sampling import reference, warps
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Channel, Expression, Number, Operand, clamp, normalise
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import PADDINGS, Warp
-from tests.cpu.conftest import Tell, forget_bound, in_a_child
+from tests.cpu.conftest import Tell, in_a_child
 from tests.cpu.test_kernels import kinds, strides_of
 from tests.cpu.test_launch import content
 from tests.support.programs import program_for
@@ -100,7 +98,7 @@ class Case(NamedTuple):
         return laid_out(shape, self.dtype, LAYOUTS[self.seed % len(LAYOUTS)], self.seed + 2, low=-1.0)
 
     def run(self) -> Tensor:
-        return launch_warp.warp(self.picture(), self.coordinates(), self.sampler)
+        return binding.warp(self.picture(), self.coordinates(), self.sampler)
 
 
 def laid_out(shape: tuple[int, ...], dtype: torch.dtype, layout: str, seed: int, low: float = 0.0) -> Tensor:
@@ -227,7 +225,7 @@ def same(a: Tensor, b: Tensor) -> Tensor:
 def assert_case_right(case: Case) -> None:
     picture, coordinates = case.picture(), case.coordinates()
     try:
-        assert_right(launch_warp.warp(picture, coordinates, case.sampler), picture, coordinates, case.sampler)
+        assert_right(binding.warp(picture, coordinates, case.sampler), picture, coordinates, case.sampler)
     except AssertionError as error:
         raise AssertionError(f"{case}: {error}") from error
 
@@ -309,7 +307,7 @@ def test_coordinates_of_another_dtype(mode: str, image_dtype: torch.dtype, dtype
     """Weights, and sums, are as precise as the coordinates; half precision is widened."""
     for case in cases(image_dtype, mode, 2, WIDTHS[::3]):
         coordinates = case.coordinates().to(dtype)
-        ours = launch_warp.warp(case.picture(), coordinates, case.sampler)
+        ours = binding.warp(case.picture(), coordinates, case.sampler)
         assert_right(ours, case.picture(), coordinates, case.sampler)
 
 
@@ -318,7 +316,7 @@ def test_samples(instruction_set: str) -> None:
         picture, grid = sample.args
         sampler = program_for(sample).sampler
         assert isinstance(sampler, Warp)
-        assert_right(launch_warp.warp(picture, grid, sampler), picture, grid, sampler)
+        assert_right(binding.warp(picture, grid, sampler), picture, grid, sampler)
 
 
 @pytest.mark.parametrize("source", ["grid", "affine"])
@@ -327,9 +325,9 @@ def test_empty_outputs(source: str) -> None:
         sampler = Warp(source, size=out if source == "affine" else ())
         coordinates = torch.zeros(shape[0], 2, 3) if source == "affine" else torch.zeros(shape[0], *out, 2)
         picture = torch.zeros(shape)
-        ours = launch_warp.warp(picture, coordinates, sampler)
+        ours = binding.warp(picture, coordinates, sampler)
         assert ours.shape == (*shape[:2], *out)
-        of_image, of_coordinates = launch_warp.warp_gradients(ours, picture, coordinates, sampler, (True, True))
+        of_image, of_coordinates = binding.warp_gradients(ours, picture, coordinates, sampler, (True, True))
         for one, like in ((of_image, picture), (of_coordinates, coordinates)):
             assert one is not None
             assert torch.equal(one, torch.zeros_like(like))
@@ -376,7 +374,7 @@ def test_special_coordinates(instruction_set: str, mode: str, dtype: torch.dtype
         beyond = [] if padding == "reflection" else BEYOND
         grid = grid_of(special(width, aligned) + beyond, special(height, aligned) + beyond, coordinate_dtype)
         sampler = Warp("grid", mode, padding, aligned)
-        assert_right(launch_warp.warp(picture, grid, sampler), picture, grid, sampler)
+        assert_right(binding.warp(picture, grid, sampler), picture, grid, sampler)
 
 
 @pytest.mark.parametrize("mode", GRID_MODES[2])
@@ -384,7 +382,7 @@ def test_special_coordinates(instruction_set: str, mode: str, dtype: torch.dtype
 def test_reflections_from_afar(instruction_set: str, aligned: bool, mode: str) -> None:
     """Which pixel is a matter of rounding; that it is one of the image's is not."""
     picture = image((1, 3, 4, 7), torch.float32, low=0.25)
-    ours = launch_warp.warp(picture, grid_of(BEYOND, BEYOND, torch.float32), Warp("grid", mode, "reflection", aligned))
+    ours = binding.warp(picture, grid_of(BEYOND, BEYOND, torch.float32), Warp("grid", mode, "reflection", aligned))
     if mode == "bicubic":  # whose weights are no numbers where positions are none, or too large to be any
         ours = ours[..., :2, :2]
     assert bool(((ours >= picture.min()) & (ours <= picture.max())).all())
@@ -398,7 +396,7 @@ def test_special_coordinates_of_volumes(instruction_set: str, mode: str) -> None
         values += [] if padding == "reflection" else [1e10, math.inf, math.nan]
         grid = torch.cartesian_prod(*[torch.tensor(values)] * 3).reshape(1, *[len(values)] * 3, 3)
         sampler = Warp("grid", mode, padding, aligned)
-        assert_right(launch_warp.warp(picture, grid, sampler), picture, grid, sampler)
+        assert_right(binding.warp(picture, grid, sampler), picture, grid, sampler)
 
 
 @pytest.mark.parametrize("mode", GRID_MODES[2])
@@ -409,7 +407,7 @@ def test_identity(instruction_set: str, aligned: bool, mode: str) -> None:
     for dtype, layout, channels in itertools.product((torch.float32, torch.uint8), ("CF", "CL"), (1, 3, 17)):
         picture = image((2, channels, *size), dtype, layout)
         theta = torch.eye(2, 3).expand(2, 2, 3)
-        ours = launch_warp.warp(picture, theta, Warp("affine", mode, "zeros", aligned, size))
+        ours = binding.warp(picture, theta, Warp("affine", mode, "zeros", aligned, size))
         assert torch.equal(ours, picture)
 
 
@@ -421,17 +419,17 @@ def test_matrices_that_lead_nowhere(instruction_set: str, dtype: torch.dtype, mo
         picture = image((1, 3, 5, 7), dtype, layout, low=0.25)
         sampler = Warp("affine", mode, padding, False, (3, 40))
         away = torch.tensor([[[0.1, 0.0, 9.0], [0.0, 0.1, -9.0]]])
-        assert_right(launch_warp.warp(picture, away, sampler), picture, away, sampler)
+        assert_right(binding.warp(picture, away, sampler), picture, away, sampler)
         if padding == "zeros":
-            assert not launch_warp.warp(picture, away, sampler).any()
+            assert not binding.warp(picture, away, sampler).any()
         for value, place in itertools.product((math.nan, math.inf, -math.inf, 3e38, 1e-45), range(6)):
             theta = torch.eye(2, 3).flatten().index_fill(0, torch.tensor([place]), value).reshape(1, 2, 3)
-            ours = launch_warp.warp(picture, theta, sampler)
+            ours = binding.warp(picture, theta, sampler)
             if mode == "nearest" and padding == "zeros" and math.isnan(value) and dtype == torch.float32:
                 assert bool(ours.isfinite().all())
     if dtype == torch.float32:
         theta = torch.full((1, 2, 3), math.nan)
-        assert not launch_warp.warp(picture, theta, Warp("affine", "nearest", size=(3, 40))).any()
+        assert not binding.warp(picture, theta, Warp("affine", "nearest", size=(3, 40))).any()
 
 
 # ---- bytes
@@ -446,7 +444,7 @@ def test_bytes_are_rounded_half_to_even(instruction_set: str, channels: int, lay
     picture = picture.contiguous(memory_format=torch.channels_last if layout == "CL" else torch.contiguous_format)
     x = (2 * (torch.arange(128) * 2 + 0.5) + 1) / 256 - 1
     grid = torch.stack([x, torch.zeros_like(x)], -1).reshape(1, 1, 128, 2)
-    ours = launch_warp.warp(picture, grid, Warp("grid", "bilinear"))
+    ours = binding.warp(picture, grid, Warp("grid", "bilinear"))
     assert torch.equal(ours, torch.round(row / 2).to(torch.uint8).expand(1, channels, 1, 128))
 
 
@@ -457,7 +455,7 @@ def test_bytes_saturate(instruction_set: str, layout: str) -> None:
     picture = step.contiguous(memory_format=torch.channels_last if layout == "CL" else torch.contiguous_format)
     sampler = Warp("affine", "bicubic", "border", size=(4, 64))
     theta = torch.eye(2, 3)[None]
-    ours = launch_warp.warp(picture, theta, sampler)
+    ours = binding.warp(picture, theta, sampler)
     assert_right(ours, picture, theta, sampler)
     exact = warps.sample(
         picture.double(), warps.affine_grid(theta.double(), (4, 64), False), "bicubic", "border", False
@@ -493,7 +491,7 @@ def test_outliers(instruction_set: str, mode: str, dtype: torch.dtype) -> None:
         picture = with_outliers(laid_out((1, channels, height, width), dtype, layout, seed), seed)
         grid = grid_of(halves(width, aligned) * 2, halves(height, aligned), dtype)
         sampler = Warp("grid", mode, padding, aligned)
-        ours, expected = launch_warp.warp(picture, grid, sampler), plain_torch.warp(picture, grid, sampler)
+        ours, expected = binding.warp(picture, grid, sampler), plain_torch.warp(picture, grid, sampler)
         assert kinds(ours) == kinds(expected), (layout, padding, aligned, channels)
 
 
@@ -503,7 +501,7 @@ def test_outliers_in_volumes(instruction_set: str, mode: str) -> None:
         picture = with_outliers(laid_out((1, channels, 3, 4, 5), torch.float32, layout, seed), seed)
         grid = torch.cartesian_prod(*[torch.tensor([-1.2, -1.0, -0.25, 0.0, 0.5, 1.0])] * 3).reshape(1, 6, 6, 6, 3)
         sampler = Warp("grid", mode, padding)
-        assert kinds(launch_warp.warp(picture, grid, sampler)) == kinds(plain_torch.warp(picture, grid, sampler))
+        assert kinds(binding.warp(picture, grid, sampler)) == kinds(plain_torch.warp(picture, grid, sampler))
 
 
 @pytest.mark.parametrize("mode", GRID_MODES[2])
@@ -515,9 +513,9 @@ def test_nothing_of_the_first_pixel_outside(instruction_set: str, mode: str) -> 
         picture = image((1, channels, 6, 7), dtype, layout)
         picture[..., 0, 0] = math.nan
         grid = torch.full((1, 2, width, 2), 3.0).to(dtype)
-        assert not launch_warp.warp(picture, grid, Warp("grid", mode)).any()
+        assert not binding.warp(picture, grid, Warp("grid", mode)).any()
         grid[..., 1::2, :] = 0.3  # some inside
-        assert not launch_warp.warp(picture, grid, Warp("grid", mode))[..., ::2].any()
+        assert not binding.warp(picture, grid, Warp("grid", mode))[..., ::2].any()
 
 
 # ---- gradients
@@ -538,7 +536,7 @@ def eager_gradients(case: Case, needed: tuple[bool, bool] = (True, True)) -> Gra
 
 
 def our_gradients(case: Case, needed: tuple[bool, bool] = (True, True)) -> Gradients:
-    return launch_warp.warp_gradients(case.gradient(), case.picture(), case.coordinates(), case.sampler, needed)
+    return binding.warp_gradients(case.gradient(), case.picture(), case.coordinates(), case.sampler, needed)
 
 
 def assert_gradients_right(case: Case, needed: tuple[bool, bool] = (True, True)) -> None:
@@ -629,14 +627,14 @@ def test_gradients_at_special_coordinates(instruction_set: str, mode: str) -> No
         sampler = Warp("grid", mode, padding, aligned)
         finite = grid_of(special(8, aligned), special(4, aligned), torch.float32)
         gradient = image((1, 3, *finite.shape[1:3]), torch.float32, seed=1)
-        ours = launch_warp.warp_gradients(gradient, picture, finite, sampler, (True, True))
+        ours = binding.warp_gradients(gradient, picture, finite, sampler, (True, True))
         expected = plain_torch.warp_gradients(gradient, picture, finite, sampler, (True, True))
         assert ours[0] is not None
         torch.testing.assert_close(ours[0], expected[0], rtol=1e-4, atol=1e-4)
         beyond = grid_of([*BEYOND, 0.3], BEYOND, torch.float32)
         more = torch.cat([finite.flatten(1, 2), beyond.flatten(1, 2)], 1)[:, None]
         wider = torch.cat([gradient.flatten(2), torch.ones(1, 3, beyond[..., 0].numel())], -1)[:, :, None]
-        again = launch_warp.warp_gradients(wider, picture, more, sampler, (True, True))
+        again = binding.warp_gradients(wider, picture, more, sampler, (True, True))
         assert again[0] is not None
         assert again[1] is not None
         assert ours[1] is not None
@@ -713,7 +711,7 @@ def test_arithmetic(monkeypatch: pytest.MonkeyPatch, forced: str, name: str) -> 
         shape = (2, channels, *size)
         vectors = {slot: image((1, channels), seed=slot, low=0.5)[0] for slot in range(2)}
         tensors = {0: image(shape, layout=layout, seed=5), 1: image(shape, torch.float16, LAYOUTS[seed % 6], seed=6)}
-        ours = launch_warp.run(program, picture, coordinates, channels=vectors, tensors=tensors)
+        ours = binding.run(program, picture, coordinates, channels=vectors, tensors=tensors)
         given = {"grid" if by == "grid" else "theta": coordinates}
         expected = reference.run(program, picture, channels=vectors, tensors=tensors, **given)
         assert ours.dtype == program.target
@@ -733,52 +731,6 @@ def assert_near(ours: Tensor, expected: Tensor, program: Program, mode: str) -> 
 
 
 # ---- the call, threads and forks
-
-
-PLAIN_CALL = {
-    "sampler": Warp("grid"),
-    "shape": (2, 3, 4, 5),
-    "strides": (90, 91, 92, 93),
-    "out_shape": (2, 3, 6, 7),
-    "out_strides": (80, 81, 82, 83),
-    "coordinate_strides": (70, 71, 72, 73),
-    "gradient_strides": (60, 61, 62, 63),
-}
-#: What to change in a call, and the field of `WarpCall` that changes with it, before all others.
-FIELDS: dict[str, dict[str, object]] = {
-    "batch": {"shape": (1, 3, 4, 5)},
-    "channels": {"shape": (2, 4, 4, 5)},
-    "in_size[1]": {"shape": (2, 3, 5, 5)},
-    "out_size[2]": {"out_shape": (2, 3, 6, 8)},
-    "image.channel": {"strides": (90, 0, 92, 93)},
-    "target.x": {"out_strides": (80, 81, 82, 1)},
-    "image_gradient.y": {"gradient_strides": (60, 61, 0, 63)},
-    "coordinates.batch": {"coordinate_strides": (0, 71, 72, 73)},
-    "coordinates.component": {"coordinate_strides": (70, 71, 72, 1)},
-    "padding": {"sampler": Warp("grid", padding="border")},
-    "align_corners": {"sampler": Warp("grid", align_corners=True)},
-    "vector_count": {"operands": operands.Operands((4,), ())},
-    "tensor_count": {"operands": operands.Operands((), ((4, (126, 42, 7, 1)),))},
-}
-
-
-def test_a_call_lies_as_its_struct(tmp_path: Path) -> None:
-    def pack(**changes: object) -> bytes:
-        return warp_calls.pack(**{**PLAIN_CALL, **changes})  # type: ignore[arg-type]
-
-    def place(changes: dict[str, object]) -> int:
-        both = zip(pack(), pack(**changes), strict=True)
-        return next(i for i, (one, other) in enumerate(both) if one != other) // 8 * 8
-
-    facts = [f"sizeof(WarpCall) == {len(pack())}"]
-    facts += [f"offsetof(WarpCall, {field}) == {place(changes)}" for field, changes in FIELDS.items()]
-    lines = ["#include <cstddef>", '#include "polyphase/warp_abi.h"', "using polyphase::WarpCall;"]
-    source = tmp_path / "call.cpp"
-    source.write_text("\n".join([*lines, *(f"static_assert({fact});" for fact in facts)]))
-    include = Path(launch_warp.__file__).parent / "include"
-    command = [*settings.compiler(), "-std=c++17", "-fsyntax-only", f"-I{include}", str(source)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 LARGE = [
@@ -809,14 +761,14 @@ def test_threads_change_nothing() -> None:
 def test_several_python_threads_at_once() -> None:
     torch.set_num_threads(2)
     expected = [all_results(case) for case in LARGE]
-    forget_bound()
+    binding.forget()
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(all_results, LARGE * 2)) == expected * 2
 
 
 def test_the_interpreter_runs_meanwhile() -> None:
     picture, theta = image((1, 3, 900, 900)), torch.eye(2, 3)[None]
-    work = partial(launch_warp.warp, picture, theta, Warp("affine", "bicubic", size=(2500, 2500)))
+    work = partial(binding.warp, picture, theta, Warp("affine", "bicubic", size=(2500, 2500)))
     work()
     worker, ticks = threading.Thread(target=work), 0
     worker.start()
@@ -829,7 +781,7 @@ def test_the_interpreter_runs_meanwhile() -> None:
 def test_forked_after_use() -> None:
     """Inputs are made before: torch's own loops are not safe in a child."""
     jobs: list[Callable[[], Tensor]] = [
-        partial(launch_warp.warp, case.picture(), case.coordinates(), case.sampler) for case in LARGE
+        partial(binding.warp, case.picture(), case.coordinates(), case.sampler) for case in LARGE
     ]
     torch.set_num_threads(2)
     expected = [content(job()) for job in jobs]

@@ -13,8 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyphase.cpu import isa, launch_warp
+from polyphase.cpu import isa, launch
 from polyphase.errors import WrongInputError
+from polyphase.kernels import binding
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import PADDINGS, Warp
@@ -93,7 +94,7 @@ class Tensors:
             return like if device == "meta" else guarded_strided(shape, like.stride(), dtype)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(launch_warp, "empty_strided", guarded_strided)
+            patch.setattr(launch, "empty_strided", guarded_strided)
             patch.setattr(torch, "empty_strided", guarded_strided)
             patch.setattr(torch, "empty", guarded_empty)
             self._protect(mmap.PROT_READ)
@@ -128,9 +129,9 @@ def test_nothing_beyond_the_tensors(instruction_set: str, axes: int, mode: str, 
 
     def check(case: Case, at_end: bool) -> None:
         ordinary = (case.picture(), case.coordinates())
-        expected = launch_warp.warp(*ordinary, case.sampler)
+        expected = binding.warp(*ordinary, case.sampler)
         picture, coordinates = tensors.guarded(ordinary, at_end)
-        (ours,) = tensors.run(partial(launch_warp.warp, picture, coordinates, case.sampler), at_end)
+        (ours,) = tensors.run(partial(binding.warp, picture, coordinates, case.sampler), at_end)
         assert content(ours) == content(expected), "another result than in memory of its own"
 
     sweep(lambda: warp_cases(dtype, mode, axes, 2 if axes == 2 else 5), check)
@@ -142,12 +143,12 @@ def test_no_gradient_beyond_the_tensors(instruction_set: str, axes: int, mode: s
 
     def check(case: Case, at_end: bool) -> None:
         ordinary = (case.gradient(), case.picture(), case.coordinates())
-        expected = launch_warp.warp_gradients(*ordinary, case.sampler, (True, True))
+        expected = binding.warp_gradients(*ordinary, case.sampler, (True, True))
         gradient, picture, coordinates = tensors.guarded(ordinary, at_end)
         found: list[Tensor | None] = []
 
         def run() -> None:
-            found.extend(launch_warp.warp_gradients(gradient, picture, coordinates, case.sampler, (True, True)))
+            found.extend(binding.warp_gradients(gradient, picture, coordinates, case.sampler, (True, True)))
 
         tensors.run(run, at_end)
         for one, other in zip(found, expected, strict=True):
@@ -178,7 +179,7 @@ def test_special_coordinates_stay_within(instruction_set: str, mode: str, dtype:
                 sampler = Warp("affine" if affine else "grid", mode, padding, aligned, (2, 35) if affine else ())
                 tell((sampler, channels, layout, at_end))
                 picture, guarded = tensors.guarded([ordinary, coordinates], at_end)
-                tensors.run(partial(launch_warp.warp, picture, guarded, sampler), at_end)
+                tensors.run(partial(binding.warp, picture, guarded, sampler), at_end)
 
     in_a_child(run)
 
@@ -208,7 +209,7 @@ def test_nothing_beyond_the_operands(name: str) -> None:
                 tell((name, shape, width, layout, at_end))
                 picture, grid, other, *vectors = tensors.guarded(ordinary, at_end)
                 operands = {"channels": dict(enumerate(vectors)), "tensors": {0: other}}
-                tensors.run(partial(launch_warp.run, program, picture, grid, **operands), at_end)
+                tensors.run(partial(binding.run, program, picture, grid, **operands), at_end)
 
     in_a_child(run)
 
@@ -224,15 +225,13 @@ def sanitised_sweep(names: Sequence[str], step: int) -> None:
             print(case, flush=True)
             case.run()
             if case.dtype.is_floating_point:
-                launch_warp.warp_gradients(
-                    case.gradient(), case.picture(), case.coordinates(), case.sampler, (True, True)
-                )
+                binding.warp_gradients(case.gradient(), case.picture(), case.coordinates(), case.sampler, (True, True))
     for mode, padding, dtype in itertools.product(GRID_MODES[2], PADDINGS, names):
         print(mode, padding, dtype, "special coordinates", flush=True)
         values = [*special(5, False), 1e10, -3e38, math.inf, -math.inf, math.nan]
         picture = image((1, 3, 4, 5), getattr(torch, dtype), "CL")
         of_grid = torch.float64 if picture.dtype == torch.float64 else torch.float32
-        launch_warp.warp(picture, grid_of(values, values, of_grid), Warp("grid", mode, padding))
+        binding.warp(picture, grid_of(values, values, of_grid), Warp("grid", mode, padding))
 
 
 def sanitise(names: Sequence[str], step: int, forced: str) -> None:
@@ -283,11 +282,11 @@ def test_refused(name: str) -> None:
 
     def refuse(tell: Tell) -> None:
         with pytest.raises(WrongInputError, match=r"\w"):
-            launch_warp.warp(picture, coordinates, sampler)
+            binding.warp(picture, coordinates, sampler)
         with pytest.raises(WrongInputError, match=r"\w"):
-            launch_warp.warp_gradients(torch.ones(2, 3, 6, 7), picture, coordinates, sampler, (True, True))
+            binding.warp_gradients(torch.ones(2, 3, 6, 7), picture, coordinates, sampler, (True, True))
         with pytest.raises(WrongInputError, match=r"\w"):
-            launch_warp.run(Program(torch.float32, sampler), picture, coordinates)
+            binding.run(Program(torch.float32, sampler), picture, coordinates)
 
     in_a_child(refuse, seconds=20)
 
@@ -297,9 +296,9 @@ def test_refused(name: str) -> None:
 )
 def test_gradients_of_another_output(gradient: Tensor) -> None:
     with pytest.raises(WrongInputError, match="gradient"):
-        launch_warp.warp_gradients(gradient, IMAGE, GRID, BY_GRID, (True, True))
+        binding.warp_gradients(gradient, IMAGE, GRID, BY_GRID, (True, True))
 
 
 def test_an_image_of_another_dtype() -> None:
     with pytest.raises(WrongInputError, match="float64"):
-        launch_warp.run(Program(torch.float64, BY_GRID), IMAGE, GRID)
+        binding.run(Program(torch.float64, BY_GRID), IMAGE, GRID)

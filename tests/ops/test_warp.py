@@ -14,7 +14,7 @@ from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import polyphase.functional as P
-from polyphase.cpu import launch_warp, plain_torch
+from polyphase.kernels import binding, plain_torch
 from polyphase.ops import warp as operators
 from polyphase.sampling.warps import PADDINGS, Warp
 from tests.ops.test_resample import TRANSFORMS
@@ -102,7 +102,7 @@ def test_a_gradient_is_one_kernel_also_under_transforms(monkeypatch: pytest.Monk
         calls.append(arguments)
         return plain_torch.warp_gradients(*arguments)
 
-    monkeypatch.setattr(launch_warp, "warp_gradients", counted)
+    monkeypatch.setattr(binding, "warp_gradients", counted)
     monkeypatch.setattr(operators, "_gradients_by_torch", None)
     image, grid = tensors("grid")
 
@@ -147,13 +147,13 @@ def test_vmap(source: str, batch: int, in_dims: tuple[int | None, int | None]) -
 
 def test_vmap_repeats_no_image_for_many_grids(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[torch.Size] = []
-    real = launch_warp.warp
+    real = binding.warp
 
     def noted(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
         seen.append(image.shape)
         return real(image, coordinates, sampler)
 
-    monkeypatch.setattr(launch_warp, "warp", noted)
+    monkeypatch.setattr(binding, "warp", noted)
     image, grid = tensors("grid")
     torch.func.vmap(operator(sampler_of("grid")), (None, 0))(image, torch.stack([grid] * 5))
     assert seen == [image.shape]

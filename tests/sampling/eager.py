@@ -9,12 +9,12 @@ from torch.nn.functional import interpolate
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.steps import Area, Nearest, Resize, Step
-from polyphase.sampling.windows import Arithmetic, exact_arithmetic
+from polyphase.sampling.windows import TapArithmetic, exact_arithmetic
 
-TRUTH: Arithmetic = exact_arithmetic(torch.float64)
+TRUTH: TapArithmetic = exact_arithmetic(torch.float64)
 
 
-def dense(step: Step | AxisMap, in_size: int, arithmetic: Arithmetic = TRUTH) -> Tensor:
+def dense(step: Step | AxisMap, in_size: int, arithmetic: TapArithmetic = TRUTH) -> Tensor:
     axis_map = step if isinstance(step, AxisMap) else AxisMap((step,))
     return evaluate(axis_map, in_size, arithmetic).dense()
 

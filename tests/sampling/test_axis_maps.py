@@ -11,7 +11,7 @@ from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap, NotMerged, Reason, compose, drop_identities
 from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step, Weighted
-from polyphase.sampling.windows import Arithmetic, eager_arithmetic
+from polyphase.sampling.windows import TapArithmetic, eager_arithmetic
 from tests.sampling.eager import TRUTH, dense
 from tests.sampling.strategies import axis_maps, fitting_maps, index_steps, quick, sizes, steps, weighted_steps
 
@@ -23,7 +23,7 @@ ARITHMETIC_IDS = ["float64", "float32", "uint8"]
 @pytest.mark.parametrize("arithmetic", ARITHMETICS, ids=ARITHMETIC_IDS)
 @given(data=st.data())
 @quick
-def test_composed_map_is_the_product(arithmetic: Arithmetic, data: st.DataObject) -> None:
+def test_composed_map_is_the_product(arithmetic: TapArithmetic, data: st.DataObject) -> None:
     first, in_size = data.draw(fitting_maps())
     middle = first.output_size(in_size)
     second = data.draw(axis_maps(middle, weighted=first.weighted is None))
@@ -185,7 +185,7 @@ def with_identities(chain: tuple[Step, ...], in_size: int) -> tuple[Step, ...]:
 @pytest.mark.parametrize("arithmetic", ARITHMETICS, ids=ARITHMETIC_IDS)
 @given(fitting=fitting_maps(first_border=1))
 @quick
-def test_drop_identities_never_changes_the_taps(arithmetic: Arithmetic, fitting: tuple[AxisMap, int]) -> None:
+def test_drop_identities_never_changes_the_taps(arithmetic: TapArithmetic, fitting: tuple[AxisMap, int]) -> None:
     axis_map, in_size = fitting
     longer = AxisMap(with_identities(axis_map.steps, in_size))
     shorter = drop_identities(longer, in_size)

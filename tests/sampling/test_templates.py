@@ -10,7 +10,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program
-from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, Slice, Step, slot
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, Slice, Step, size_slot
 from polyphase.sampling.templates import fill, fill_maps, symbolic_to_slots
 from polyphase.sampling.text import from_text, to_text
 from polyphase.sampling.warps import Warp
@@ -21,27 +21,29 @@ def program(*steps: Step, adjoint_of: tuple[int, ...] = ()) -> Program:
 
 
 FILLED = {
-    "a resize": (program(Resize(slot(0), "bilinear")), (9,), program(Resize(9, "bilinear"))),
-    "an area": (program(Area(slot(0))), (9,), program(Area(9))),
-    "nearest": (program(Nearest(slot(1), exact=True)), (3, 9), program(Nearest(9, exact=True))),
-    "a slice": (program(Slice(slot(0), slot(1))), (2, 7), program(Slice(2, 7))),
-    "a slice from the end": (program(Slice(slot(0), slot(1))), (-4, -1), program(Slice(16, 19))),
-    "a slice beyond the end": (program(Slice(slot(0), slot(1), 2)), (3, 2**63 - 1), program(Slice(3, 20, 2))),
-    "a slice of nothing": (program(Slice(slot(0), slot(1))), (7, 3), program(Slice(7, 7))),
+    "a resize": (program(Resize(size_slot(0), "bilinear")), (9,), program(Resize(9, "bilinear"))),
+    "an area": (program(Area(size_slot(0))), (9,), program(Area(9))),
+    "nearest": (program(Nearest(size_slot(1), exact=True)), (3, 9), program(Nearest(9, exact=True))),
+    "a slice": (program(Slice(size_slot(0), size_slot(1))), (2, 7), program(Slice(2, 7))),
+    "a slice from the end": (program(Slice(size_slot(0), size_slot(1))), (-4, -1), program(Slice(16, 19))),
+    "a slice beyond the end": (program(Slice(size_slot(0), size_slot(1), 2)), (3, 2**63 - 1), program(Slice(3, 20, 2))),
+    "a slice of nothing": (program(Slice(size_slot(0), size_slot(1))), (7, 3), program(Slice(7, 7))),
     "a slice of a slice": (
-        program(Slice(slot(0), slot(1)), Slice(slot(2), slot(3))), (2, 10, 1, -1), program(Slice(3, 9)),
+        program(Slice(size_slot(0), size_slot(1)), Slice(size_slot(2), size_slot(3))),
+        (2, 10, 1, -1),
+        program(Slice(3, 9)),
     ),
     "a slice after a resize": (
-        program(Resize(slot(0), "bilinear"), Slice(slot(1), slot(2))), (50, -5, 50),
+        program(Resize(size_slot(0), "bilinear"), Slice(size_slot(1), size_slot(2))), (50, -5, 50),
         program(Resize(50, "bilinear"), Slice(45, 50)),
     ),
-    "a pad": (program(Pad(slot(0), 2, "reflect"), Flip()), (1,), program(Pad(1, 2, "reflect"), Flip())),
+    "a pad": (program(Pad(size_slot(0), 2, "reflect"), Flip()), (1,), program(Pad(1, 2, "reflect"), Flip())),
     "an adjoint": (
-        program(Resize(slot(0), "bicubic"), adjoint_of=(slot(1),)), (20, 30),
+        program(Resize(size_slot(0), "bicubic"), adjoint_of=(size_slot(1),)), (20, 30),
         program(Resize(20, "bicubic"), adjoint_of=(30,)),
     ),
     "a warp": (
-        Program(torch.float32, Warp("affine", size=(slot(0), slot(1)))), (4, 5),
+        Program(torch.float32, Warp("affine", size=(size_slot(0), size_slot(1)))), (4, 5),
         Program(torch.float32, Warp("affine", size=(4, 5))),
     ),
 }  # fmt: skip
@@ -64,8 +66,8 @@ def test_only_symbolic_sizes_become_slots() -> None:
     )
     found, sizes = symbolic_to_slots(maps)
     assert found == (
-        AxisMap((Slice(2, slot(0)), Resize(7, "bilinear"), Flip())),
-        AxisMap((Nearest(slot(1)), Pad(1, slot(2), "circular"))),
+        AxisMap((Slice(2, size_slot(0)), Resize(7, "bilinear"), Flip())),
+        AxisMap((Nearest(size_slot(1)), Pad(1, size_slot(2), "circular"))),
         AxisMap((Area(5),)),
         AxisMap(()),
     )
@@ -78,5 +80,5 @@ def test_only_symbolic_sizes_become_slots() -> None:
 
 
 def test_a_slot_is_a_name() -> None:
-    assert to_text(Slice(slot(0), slot(12))) == "slice(size0, size12)"
-    assert from_text("slice(size0, size12)") == Slice(slot(0), slot(12))
+    assert to_text(Slice(size_slot(0), size_slot(12))) == "slice(size0, size12)"
+    assert from_text("slice(size0, size12)") == Slice(size_slot(0), size_slot(12))

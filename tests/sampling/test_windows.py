@@ -18,7 +18,7 @@ from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.steps import Area, Nearest, Pad, Resize
 from polyphase.sampling.taps import transpose
 from polyphase.sampling.windows import (
-    Arithmetic,
+    TapArithmetic,
     eager_arithmetic,
     exact_arithmetic,
     index_taps,
@@ -69,23 +69,23 @@ def resized(step: Resize | Area | Nearest, size: int, scale: float | None = None
 @pytest.mark.parametrize(
     ("dtype", "expected"),
     [
-        (torch.uint8, Arithmetic(torch.float64, torch.float32, quantised=True)),
-        (torch.float16, Arithmetic(torch.float32, torch.float32)),
-        (torch.bfloat16, Arithmetic(torch.float32, torch.float32)),
-        (torch.float32, Arithmetic(torch.float32, torch.float32)),
-        (torch.float64, Arithmetic(torch.float64, torch.float64)),
+        (torch.uint8, TapArithmetic(torch.float64, torch.float32, quantised=True)),
+        (torch.float16, TapArithmetic(torch.float32, torch.float32)),
+        (torch.bfloat16, TapArithmetic(torch.float32, torch.float32)),
+        (torch.float32, TapArithmetic(torch.float32, torch.float32)),
+        (torch.float64, TapArithmetic(torch.float64, torch.float64)),
     ],
 )
-def test_arithmetic(dtype: torch.dtype, expected: Arithmetic) -> None:
+def test_arithmetic(dtype: torch.dtype, expected: TapArithmetic) -> None:
     assert eager_arithmetic(dtype) == expected
-    exact = expected if dtype == torch.uint8 else Arithmetic(torch.float64, expected.nearest, floor=torch.float64)
+    exact = expected if dtype == torch.uint8 else TapArithmetic(torch.float64, expected.nearest, floor=torch.float64)
     assert exact_arithmetic(dtype) == exact
 
 
 @pytest.mark.parametrize(("arithmetic", "tolerance"), SUM_TOLERANCES, ids=["float32", "float64"])
 @given(step=weighted_steps(scale=NO_SCALE), pair=size_pairs())
 @quick
-def test_rows_sum_to_one(arithmetic: Arithmetic, tolerance: float, step: Resize, pair: tuple[int, int]) -> None:
+def test_rows_sum_to_one(arithmetic: TapArithmetic, tolerance: float, step: Resize, pair: tuple[int, int]) -> None:
     in_size, out_size = pair
     sums = dense(resized(step, out_size), in_size, arithmetic).sum(1)
     assert (sums - 1).abs().max() <= tolerance
@@ -95,7 +95,7 @@ def test_rows_sum_to_one(arithmetic: Arithmetic, tolerance: float, step: Resize,
 @given(step=weighted_steps(scale=NO_SCALE), in_size=sizes(300), scale=scales())
 @quick
 def test_rows_sum_to_one_with_the_scale_of_the_size(
-    arithmetic: Arithmetic, tolerance: float, step: Resize, in_size: int, scale: float
+    arithmetic: TapArithmetic, tolerance: float, step: Resize, in_size: int, scale: float
 ) -> None:
     """As `interpolate` makes it: the size is the scaled size, rounded down."""
     out_size = int(in_size * scale)
@@ -141,7 +141,7 @@ def test_quantised_rows_sum_to_nearly_one(step: Resize, pair: tuple[int, int], s
 SELF_ADJOINT_STEPS = st.one_of(weighted_steps(), nearest_steps())
 
 
-def assert_twins(step: Resize | Area | Nearest, in_size: int, arithmetic: Arithmetic) -> None:
+def assert_twins(step: Resize | Area | Nearest, in_size: int, arithmetic: TapArithmetic) -> None:
     taps = (
         index_taps(step, in_size, arithmetic) if isinstance(step, Nearest) else weighted_taps(step, in_size, arithmetic)
     )
@@ -156,7 +156,7 @@ def assert_twins(step: Resize | Area | Nearest, in_size: int, arithmetic: Arithm
 @given(step=SELF_ADJOINT_STEPS, pair=size_pairs())
 @quick
 def test_transposed_taps_with_the_ratio_of_the_sizes(
-    arithmetic: Arithmetic, step: Resize, pair: tuple[int, int]
+    arithmetic: TapArithmetic, step: Resize, pair: tuple[int, int]
 ) -> None:
     in_size, out_size = pair
     assert_twins(resized(step, out_size), in_size, arithmetic)
@@ -166,7 +166,7 @@ def test_transposed_taps_with_the_ratio_of_the_sizes(
 @given(step=SELF_ADJOINT_STEPS, pair=size_pairs(), scale=scales())
 @quick
 def test_transposed_taps_with_any_scale(
-    arithmetic: Arithmetic, step: Resize, pair: tuple[int, int], scale: float
+    arithmetic: TapArithmetic, step: Resize, pair: tuple[int, int], scale: float
 ) -> None:
     in_size, out_size = pair
     assert_twins(resized(step, out_size, scale), in_size, arithmetic)

@@ -12,7 +12,6 @@ from polyphase.arguments.resampling import (
     flip_maps,
     pad_amounts,
     pad_maps,
-    remembered_pad_maps,
     resize_maps,
 )
 from polyphase.arguments.warping import (
@@ -21,8 +20,6 @@ from polyphase.arguments.warping import (
     check_theta,
     corners_are_aligned,
     grid_warp,
-    remembered_affine_warp,
-    remembered_grid_warp,
     warp_options,
 )
 
@@ -39,9 +36,6 @@ __all__ = [
     "grid_warp",
     "pad_amounts",
     "pad_maps",
-    "remembered_affine_warp",
-    "remembered_grid_warp",
-    "remembered_pad_maps",
     "resize_maps",
     "warp_options",
 ]

@@ -30,7 +30,7 @@ def sizes(values: Any, name: str) -> tuple[Size, ...]:
 
 def are_known(*values: Size) -> bool:
     """Whether none is symbolic, which no cache can have as a key."""
-    for value in values:  # noqa: SIM110 a generator takes three times as long
+    for value in values:  # noqa: SIM110 a generator takes longer
         if type(value) is not int:
             return False
     return True

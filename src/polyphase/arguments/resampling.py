@@ -117,6 +117,7 @@ def _resize_maps(
     return tuple(AxisMap((_resize(size, scale, mode, bool(align_corners), antialias),)) for size, scale in given)
 
 
+#: Images of many sizes are resized to one: their maps are the same.
 _remembered_resize_maps = lru_cache(maxsize=1024)(_resize_maps)
 
 
@@ -210,11 +211,7 @@ def _check_not_empty(shape: Sequence[Size], mode: str) -> None:
 
 def flip_maps(rank: int, dims: Any) -> Maps:
     """The maps of `flip` from the first flipped dimension on; none where nothing is flipped."""
-    return _flip_maps(rank, integers(dims, "dims"))
-
-
-@lru_cache(maxsize=1024)
-def _flip_maps(rank: int, dims: tuple[int, ...]) -> Maps:
+    dims = integers(dims, "dims")
     flipped = set()
     for dim in dims:
         most = max(rank, 1)  # a scalar has dimension 0 to the user
@@ -240,9 +237,6 @@ def pad_maps(shape: Sequence[Size], amounts: tuple[Size, ...], mode: str) -> Map
         _check_pixels(shape, axes, mode)
     border = 1 if mode == "constant" else 0
     return tuple(AxisMap((Pad(before, after, mode, border),)) for before, after in pairs)
-
-
-remembered_pad_maps = lru_cache(maxsize=1024)(pad_maps)
 
 
 def pad_amounts(pad: Any) -> tuple[Size, ...]:

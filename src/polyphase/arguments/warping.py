@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import torch
@@ -97,10 +96,6 @@ def affine_warp(
     _check_image(shape, mode)
     _check_dtypes(dtype, "theta", theta_dtype, mode)
     return Warp("affine", mode, padding, align_corners, size[2:])
-
-
-remembered_grid_warp = lru_cache(maxsize=1024)(grid_warp)
-remembered_affine_warp = lru_cache(maxsize=1024)(affine_warp)
 
 
 def check_theta(shape: Sizes, dtype: torch.dtype, size: tuple[Size, ...]) -> None:

@@ -14,8 +14,10 @@ import torch
 from polyphase import settings
 from polyphase.bench.columns.compiled import backend_missing
 from polyphase.bench.results import Environment
-from polyphase.cpu import cache, isa
+from polyphase.cpu import isa
 from polyphase.errors import PolyphaseError
+from polyphase.kernels import devices, store
+from polyphase.torch_private import TESTED_TORCH
 from polyphase.version import __version__
 
 PEERS = ("opencv-python-headless", "opencv-python", "pillow", "pillow-simd", "torchvision", "numpy")
@@ -108,16 +110,17 @@ def _said(*command: str) -> str:
 
 def where_it_runs() -> dict[str, str]:
     """What will run where, and why: for `polyphase env`."""
-    entries = cache.entries()
+    entries = store.entries()
     forced = " (forced by POLYPHASE_ISA)" if os.environ.get("POLYPHASE_ISA") else ""
     return {
         "polyphase": " ".join(part for part in (__version__, commit()) if part),
-        "torch": str(torch.__version__),
+        "torch": f"{torch.__version__} (tested: {TESTED_TORCH[0]} to {TESTED_TORCH[1]})",
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "CPU": f"{cpu_model()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
         "CPU kernels": f"{instruction_set()}{forced}, of {', '.join(isa.available())}",
         "C++ compiler": compiler(),
+        "devices": ", ".join(device for device in devices.MODULES if devices.has_kernels(device)) or "none",
         "kernel cache": f"{settings.cache_dir()}, {len(entries)} libraries, {megabytes(size for _, size in entries)}",
         "GPU": gpu(),
         "Triton": triton(),

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch.utils.benchmark import Timer
 
 from polyphase.bench import checks, gpu
@@ -20,6 +19,7 @@ from polyphase.bench.columns.base import Column
 from polyphase.bench.results import GPU, WALL, Cell, Row
 from polyphase.bench.work import Call, Work, prepare
 from polyphase.bench.workloads import Case
+from polyphase.torch_private import FailOnRecompileLimitHit, dynamo_config
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ def measure(
 def settings(threads: int, recompile_limit: int | None) -> Iterator[None]:
     """A recompile limit that is reached is an error meanwhile, and not a silent return to eager."""
     before = torch.get_num_threads()
-    limit = torch._dynamo.config.recompile_limit if recompile_limit is None else recompile_limit
+    limit = dynamo_config.recompile_limit if recompile_limit is None else recompile_limit
     torch.set_num_threads(threads)
     try:
-        with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True, recompile_limit=limit):
+        with dynamo_config.patch(fail_on_recompile_limit_hit=True, recompile_limit=limit):
             yield
     finally:
         torch.set_num_threads(before)
@@ -150,7 +150,7 @@ def _problems_noted(*records: _Record) -> Iterator[None]:
     try:
         yield
     except FailOnRecompileLimitHit:
-        limit = torch._dynamo.config.recompile_limit
+        limit = dynamo_config.recompile_limit
         problem = f"not compiled: the recompile limit of {limit} was reached"
     except Exception as error:
         first = str(error).strip().splitlines()[:1]

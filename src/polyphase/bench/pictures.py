@@ -48,10 +48,12 @@ Filter = tuple[str, Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], bool
 
 def _filters() -> list[Filter]:
     found: list[Filter] = []
-    for mode in ("bilinear", "bicubic", "lanczos"):
-        found.append(_resize(f"{mode}, antialiased, smaller", Resize(SMALL, mode, antialias=True)))
-    for mode in ("hamming", "box"):
-        found.append((f"{mode}, antialiased, smaller", _ours(mode), _reference(mode), False))
+    for mode in ("bilinear", "bicubic", "lanczos", "hamming", "box"):
+        name = f"{mode}, antialiased, smaller"
+        if hasattr(torch.ops.aten, f"_upsample_{mode}2d_aa"):  # lanczos is newer than the oldest torch we support
+            found.append(_resize(name, Resize(SMALL, mode, antialias=True)))
+        else:
+            found.append((name, _ours(mode), _reference(mode), False))
     for mode in ("nearest-exact", "bilinear", "bicubic"):
         found.append(_resize(f"{mode}, larger", Resize(LARGE, mode)))
     warp = AffineWarp("bicubic", degrees=20.0, scale=0.9, shift=(0.0, 0.0))

@@ -1,7 +1,8 @@
 """`polyphase.accelerate()`: ATen's own operators run on our kernels, for eager code that nobody has to change.
 
-The CPU kernels of the operators we know are replaced in torch's dispatcher, for the whole process: ATen's autograd,
-vmap and autocast stay as they are, and no other operator pays for it. What we do not take runs as it would have.
+The kernels of the operators we know are replaced in torch's dispatcher, on devices that have kernels of ours and for
+the whole process: ATen's autograd, vmap and autocast stay as they are, and no other operator pays for it. What we do
+not take runs as it would have.
 """
 
 from __future__ import annotations
@@ -15,19 +16,18 @@ from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor
-from torch._C import DispatchKeySet
-from torch._ops import OpOverload
 
-from polyphase.arguments.resampling import WEIGHTED_DTYPES
+from polyphase import torch_private
 from polyphase.arguments.warping import COORDINATES
-from polyphase.compile.recognise import Call, Sampling, Warped, aten_readers
-from polyphase.cpu import launch, launch_warp
-from polyphase.cpu.launch import facts
-from polyphase.cpu.layout import dense_strides
+from polyphase.compile.recognise import AtenCall, Sampling, WarpOf, aten_operators
 from polyphase.errors import PolyphaseError
-from polyphase.plain import DTYPES
+from polyphase.kernels import binding, devices
+from polyphase.kernels.facts import Facts, facts
+from polyphase.kernels.layout import dense_strides
 from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.programs import maps_program, warp_program
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
+from polyphase.torch_private import OpOverload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -49,7 +49,7 @@ def accelerate(enabled: bool) -> None: ...
 @overload
 def accelerate(enabled: Function) -> Function: ...
 def accelerate(enabled: Any = None) -> Any:
-    """Run PyTorch's resizes, warps, flips and pads of CPU tensors on Polyphase's kernels, without torch.compile.
+    """Run PyTorch's resizes, warps, flips and pads on Polyphase's kernels, without torch.compile.
 
     `with accelerate():` and `@accelerate()` for a block or a function; `accelerate(True)` and `accelerate(False)` for
     the process. While any is on, it is on for all threads, and for workers forked from them. Switching takes a
@@ -87,38 +87,41 @@ class _Overrides:
             self._library = torch.library.Library("aten", "IMPL")
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
-                for op, kernel in _kernels().items():
-                    self._library.impl(op, kernel, "CPU", with_keyset=True, allow_override=True)
+                for (op, key), kernel in _kernels().items():
+                    self._library.impl(op, kernel, key, with_keyset=True, allow_override=True)
         elif not wanted and self._library is not None:
-            self._library._destroy()
-            self._library = None
+            self._library = None  # which takes its kernels away
 
 
 _overrides = _Overrides()
 
 
 @functools.cache
-def _kernels() -> dict[OpOverload, Callable[..., Any]]:
-    """Made once, before anything is overridden: each keeps ATen's own kernel, for what it does not take."""
-    kernels = {op: _kernel(op, _sampled) for op in aten_readers()}
-    for axes in (2, 3):
-        op = getattr(aten, f"grid_sampler_{axes}d_backward").default
-        kernels[op] = _kernel(op, _warp_gradients)
-    return kernels
+def _kernels() -> dict[tuple[OpOverload, str], Callable[..., Any]]:
+    """By operator and dispatch key. Made once, before anything is overridden: each keeps ATen's own kernel, for what it
+    does not take."""
+    torch_private.schema_of  # noqa: B018 an error here and now, where torch has no such thing
+    takes = dict.fromkeys(aten_operators(), _sampled)
+    takes |= {getattr(aten, f"grid_sampler_{axes}d_backward").default: _warp_gradients for axes in (2, 3)}
+    keys = [device.upper() for device in devices.MODULES if devices.has_kernels(device)]
+    return {(op, key): _kernel(op, key, take) for key in keys for op, take in takes.items()}
 
 
-def _kernel(op: OpOverload, bind: Callable[..., Callable[..., Any] | None]) -> Callable[..., Any]:
-    own = torch.library.get_kernel(op, "CPU")
+def _kernel(op: OpOverload, key: str, take: Callable[..., Callable[..., Any] | None]) -> Callable[..., Any]:
+    own = torch.library.get_kernel(op, key)
 
     @functools.lru_cache(maxsize=256)
-    def bound(*call: Any) -> Callable[..., Any] | None:
+    def call_for(*arguments: Any) -> Callable[..., Any] | None:
+        found = {one[3] for one in arguments if type(one) is tuple and one and type(one[0]) is torch.dtype}
+        if len(found) > 1:
+            return None
         try:
-            return bind(op, [_argument(key) for key in call])
+            return take(op, found.pop(), [_argument(one) for one in arguments])
         except PolyphaseError:
             return None  # ATen's own kernel says what is wrong, in its words
 
-    def kernel(keys: DispatchKeySet, *args: Any) -> Any:
-        run = bound(*[_key(one) for one in args])
+    def kernel(keys: Any, *args: Any) -> Any:
+        run = call_for(*[_key(one) for one in args])
         if run is None:
             return own.call_boxed(keys, *args)
         return run(*[one for one in args if isinstance(one, Tensor)])
@@ -129,16 +132,16 @@ def _kernel(op: OpOverload, bind: Callable[..., Callable[..., Any] | None]) -> C
 def _key(argument: Any) -> Any:
     """What a call depends on, to be remembered by. -0.0 and 0.0, 1 and True are equal, but not the same."""
     if isinstance(argument, Tensor):
-        return argument.dtype, argument.shape, argument.stride()
+        return argument.dtype, argument.shape, argument.stride(), argument.device
     if isinstance(argument, list):
         return tuple(argument)
     return argument if argument is None or type(argument) is int else (type(argument), repr(argument), argument)
 
 
 def _argument(key: Any) -> Any:
-    """The argument again; of a tensor, what is known of it."""
+    """The argument again; of a tensor, one without data."""
     match key:
-        case (torch.dtype() as dtype, shape, strides):
+        case (torch.dtype() as dtype, shape, strides, _):
             return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
         case (type(), str(), value):
             return value
@@ -147,43 +150,28 @@ def _argument(key: Any) -> Any:
     return key
 
 
-def _sampled(op: OpOverload, args: Sequence[Any]) -> Callable[..., Any] | None:
-    image = args[0]
-    sampling: Sampling | None = aten_readers()[op](Call(op, args, {}), lambda size: size)
-    if sampling is None or 0 in image.shape or not (_has_rank(op, image) and _has_dtype(op, image.dtype)):
+def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Callable[..., Any] | None:
+    """What to call with the tensors of a call; None where ATen's own kernel is to do it. `args` have no data."""
+    image, operator = args[0], aten_operators()[op]
+    if 0 in image.shape or image.dtype not in operator.dtypes or operator.rank not in (None, image.dim()):
         return None
-    if isinstance(sampling, Warped):
-        if image.dtype not in COORDINATES or sampling.coordinates.dtype not in COORDINATES[image.dtype]:
+    sampling: Sampling | None = operator.read(AtenCall(op, args, {}), lambda size: size)
+    if sampling is None:
+        return None
+    if isinstance(sampling, WarpOf):
+        if sampling.coordinates.dtype not in COORDINATES[image.dtype]:
             return None
-        return launch_warp.bound(facts(image), facts(sampling.coordinates), sampling.sampler)
+        known = _on(device, image, sampling.coordinates)
+        return binding.bound(warp_program(image.dtype, sampling.sampler), known).fresh
     maps = tuple(AxisMap(() if step is None else (step,)) for step in sampling.steps)
-    adjoint = bool(sampling.adjoint_of)
+    program = maps_program(image.dtype, maps, sampling.adjoint_of, sampling.border)
     gradient = _contiguous if op is aten.upsample_bicubic2d_backward.default else _as_it_is
-    strides = gradient(image).stride()
-    run = launch.bound(
-        image.dtype, image.shape, strides, maps, adjoint, sampling.adjoint_of, sampling.border, repr(sampling.border)
-    )
+    run = binding.bound(program, _on(device, gradient(image))).fresh
     return lambda image, *others: run(gradient(image))
 
 
-def _has_rank(op: OpOverload, image: Tensor) -> bool:
-    """A resize is of (batch, channels, spatial...); other operators check what they need, or take any."""
-    axes = [int(letter) for letter in op._schema.name if letter.isdecimal()]
-    return "upsample" not in op._schema.name or image.dim() == axes[0] + 2
-
-
-def _has_dtype(op: OpOverload, dtype: torch.dtype) -> bool:
-    """What eager refuses is refused as ever."""
-    name = op._schema.name.removeprefix("aten::")
-    if name in ("flip", "constant_pad_nd"):
-        return dtype in DTYPES
-    if "_pad" in name and not name.endswith("_backward"):
-        return dtype in DTYPES and dtype != torch.bool
-    if "_pad" in name or "pool" in name or "grid_sampler" in name:
-        return dtype in COORDINATES
-    if "_aa" in name:
-        return dtype in (torch.uint8, torch.float32, torch.float64)
-    return dtype in WEIGHTED_DTYPES
+def _on(device: torch.device, *tensors: Tensor) -> tuple[Facts, ...]:
+    return tuple(facts(one)._replace(device=device) for one in tensors)
 
 
 def _as_it_is(gradient: Tensor) -> Tensor:
@@ -195,9 +183,9 @@ def _contiguous(gradient: Tensor) -> Tensor:
     return gradient.contiguous().as_strided(gradient.shape, dense_strides(gradient.shape, False))
 
 
-def _warp_gradients(op: OpOverload, args: Sequence[Any]) -> Callable[..., Any] | None:
+def _warp_gradients(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Callable[..., Any] | None:
     gradient, image, grid, mode, padding, align_corners, needed = args
     if image.dtype not in COORDINATES or grid.dtype not in COORDINATES[image.dtype]:
         return None
     sampler = Warp("grid", MODES[mode], PADDINGS[padding], align_corners)
-    return launch_warp.bound_gradients(facts(gradient), facts(image), facts(grid), sampler, (needed[0], needed[1]))
+    return binding.bound_gradients(sampler, *_on(device, gradient, image, grid), (needed[0], needed[1]))

@@ -77,11 +77,11 @@ def _clamp(node: Node, read: ReadNode) -> Expression | None:
     named = {{"min": "low", "max": "high"}.get(name, name): value for name, value in node.kwargs.items()}
     low, high = bounds[node.target](*node.args[1:], **named)
     of = _side(node.args[0], read)
-    for op, bound in (("maximum", low), ("minimum", high)):
-        if of is None or not isinstance(bound, (int, float, type(None))):
+    for op, limit in (("maximum", low), ("minimum", high)):
+        if of is None or not isinstance(limit, (int, float, type(None))):
             return None
-        if bound is not None:
-            of = Binary(op, of, Number(bound))
+        if limit is not None:
+            of = Binary(op, of, Number(limit))
     return of
 
 

@@ -9,10 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch._inductor import config, custom_graph_pass
-from torch._inductor.compile_fx import compile_fx
-from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx import Graph, GraphModule
 
 from polyphase.compile import lower, symbolic  # noqa: F401 lower registers how programs are lowered
@@ -20,6 +16,14 @@ from polyphase.compile.fuse import fuse
 from polyphase.compile.grids import without_grids
 from polyphase.compile.whole import kept_whole
 from polyphase.errors import WrongOptionError
+from polyphase.torch_private import (
+    CustomGraphPass,
+    InductorOptions,
+    InferenceAwareGraphPass,
+    compile_fx,
+    inductor_config,
+    select_decomp_table,
+)
 from polyphase.version import __version__
 
 log = logging.getLogger(__name__)
@@ -28,11 +32,9 @@ symbolic.register()
 #: Options of ours, and what they are without being said.
 OPTIONS = {"polyphase.fusion": True}
 PASS_HOOK = "post_grad_custom_pre_pass"
-#: Passes that are told whether a graph is for inference. Newer than the oldest torch we support.
-InferenceAware = getattr(custom_graph_pass, "CustomInferenceAwareGraphPass", None)
 
 
-class Fuse(InferenceAware or CustomGraphPass):  # type: ignore[misc]
+class Fuse(InferenceAwareGraphPass or CustomGraphPass):  # type: ignore[misc]
     """The user's own passes, then ours.
 
     The uuid is part of the keys of torch's caches: another version of this package, or another option, is another key.
@@ -43,7 +45,7 @@ class Fuse(InferenceAware or CustomGraphPass):  # type: ignore[misc]
 
     def __call__(self, graph: Graph, is_inference: bool = False) -> None:
         for one in self.before:
-            if InferenceAware is not None and isinstance(one, InferenceAware):
+            if InferenceAwareGraphPass is not None and isinstance(one, InferenceAwareGraphPass):
                 one(graph, is_inference)
             else:
                 one(graph)
@@ -65,11 +67,11 @@ def polyphase(
 ) -> Any:
     """The backend, as Dynamo calls it."""
     ours, theirs = _split(options or {})
-    patches = torch._TorchCompileInductorWrapper(mode, theirs, None).config  # checked as Inductor checks them
-    with config.patch(patches):
-        if config.cpp_wrapper:
+    patches = InductorOptions(mode, theirs, None).config  # checked as Inductor checks them
+    with inductor_config.patch(patches):
+        if inductor_config.cpp_wrapper:
             return _without_kernels(graph, example_inputs, patches)
-        others = config.post_grad_custom_pre_pass
+        others = inductor_config.post_grad_custom_pre_pass
     fusion = ours["polyphase.fusion"]
     if fusion:
         without_grids(graph)
@@ -92,8 +94,6 @@ def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _without_kernels(graph: GraphModule, example_inputs: list[Any], patches: dict[str, Any]) -> Any:
     """A C++ wrapper cannot call our kernels yet: the operators run as portable decompositions."""
-    from torch._inductor.decomposition import select_decomp_table
-
     from polyphase.decompositions import preferred, table
 
     with preferred():
@@ -112,6 +112,7 @@ def _as_list(passes: Any) -> list[Any]:
 def _digest_of_sources() -> str:
     package = Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for path in sorted([*package.rglob("*.py"), *package.rglob("*.h"), *package.rglob("*.cpp")]):
-        digest.update(path.read_bytes())
+    for path in sorted(package.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

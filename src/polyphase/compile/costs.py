@@ -2,8 +2,7 @@
 
 Where pixels are mixed it always is: Inductor has no such loop. Where they only move, Inductor can move them within a
 loop it has anyway. That loop is fast as long as neighbours in memory stay neighbours; otherwise it loads one value at a
-time. Measured on one thread (ns an element, float32): such a loop 1.5 to 4; ours, with what is written and read once
-more, 0.5 to 1, and some 10 us for a call.
+time, which costs more than a call of ours and one more pass over the image.
 """
 
 from __future__ import annotations
@@ -14,28 +13,29 @@ from torch.fx import Node
 from polyphase.compile.arithmetic import is_pointwise
 from polyphase.compile.drafts import Draft, value
 from polyphase.compile.reasons import Why
+from polyphase.compile.recognise import aten_operators
+from polyphase.kernels.devices import wing_of
 from polyphase.sampling.pointwise import VALUE
 from polyphase.sampling.steps import Pad, Size, Slice, Step
 
-#: Elements from which on a loop that loads one by one costs more than a call and a pass.
-WORTH_A_CALL = 8192
-#: Elements that lie together, from which on Inductor's loop is vectorised.
-VECTOR = 16
-
-#: What Inductor cannot be given back: it knows these only taken apart.
-_OURS_ALONE = ("reflection_pad", "replication_pad")
-
 
 def better_left_to_inductor(draft: Draft) -> Why | None:
-    if draft.weighted or any(str(node.target).split(".")[1].startswith(_OURS_ALONE) for node in draft.nodes):
+    if draft.weighted or any(map(_decomposes, draft.nodes)):
         return None
+    costs = wing_of(value(draft.image).device).costs
     has_neighbours = _is_computed(draft.image) or any(map(_is_loop, draft.last.users))
     has_arithmetic = draft.prologue != VALUE or draft.epilogue != VALUE
-    if (has_neighbours or has_arithmetic) and _neighbours_stay(draft):
+    if (has_neighbours or has_arithmetic) and _neighbours_stay(draft, costs.vector):
         return Why.ALREADY_POINTWISE
-    if has_neighbours and _elements(draft.last) < WORTH_A_CALL:
+    if has_neighbours and _hint(value(draft.last).numel(), costs.worth_a_call) < costs.worth_a_call:
         return Why.FEW_ELEMENTS
     return None
+
+
+def _decomposes(node: Node) -> bool:
+    """Whether Inductor knows it only taken apart."""
+    operator = aten_operators().get(node.target)  # type: ignore[call-overload]
+    return operator is not None and operator.decomposes
 
 
 def _is_computed(node: Node) -> bool:
@@ -46,13 +46,13 @@ def _is_loop(node: Node) -> bool:
     return is_pointwise(node) or torch.Tag.reduction in getattr(node.target, "tags", ())
 
 
-def _neighbours_stay(draft: Draft) -> bool:
+def _neighbours_stay(draft: Draft, vector: int) -> bool:
     """Whether what lies together in the output lies together in the image."""
     tensor = value(draft.last)
     for back, (n, stride) in enumerate(zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True), start=1):
-        if isinstance(stride, int) and stride == 1 and _hint(n, VECTOR) > 1:
+        if isinstance(stride, int) and stride == 1 and _hint(n, vector) > 1:
             steps = draft.maps[-back].steps if back <= len(draft.maps) else ()
-            return _hint(n, VECTOR) >= VECTOR and all(map(_keeps_neighbours, steps))
+            return _hint(n, vector) >= vector and all(map(_keeps_neighbours, steps))
     return False
 
 
@@ -61,10 +61,6 @@ def _keeps_neighbours(step: Step) -> bool:
         case Slice(step=1) | Pad(mode="constant"):
             return True
     return False
-
-
-def _elements(node: Node) -> int:
-    return _hint(value(node).numel(), WORTH_A_CALL)
 
 
 def _hint(size: Size, otherwise: int) -> int:

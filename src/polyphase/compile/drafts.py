@@ -16,9 +16,10 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from polyphase.compile.arithmetic import expression_of, is_pointwise
 from polyphase.compile.reasons import Why
-from polyphase.compile.recognise import Maps, Sampling, Warped, readers
-from polyphase.cpu.pointwise import CPP_TYPES
+from polyphase.compile.recognise import MapsOf, Sampling, WarpOf, readers
 from polyphase.errors import InvalidProgramError
+from polyphase.kernels.devices import wing_of
+from polyphase.kernels.expressions import CPP_TYPES
 from polyphase.sampling.axis_maps import AxisMap, NotMerged, compose
 from polyphase.sampling.pointwise import (
     VALUE,
@@ -37,8 +38,6 @@ Refusal: TypeAlias = "Why | NotMerged"
 
 #: More than any tensor has.
 MOST_DIMENSIONS = 64
-#: A kernel takes so many vectors, and so many tensors.
-MOST_OPERANDS = 8
 #: Beyond it, what is gained by one pass less is lost: other kernels have more registers.
 MOST_OPERATIONS = 32
 #: A warp's prologue is done for every tap.
@@ -91,7 +90,7 @@ def value(node: Node) -> Tensor:
 
 
 def start(node: Node, sampling: Sampling) -> Draft | Refusal:
-    if isinstance(sampling, Warped):
+    if isinstance(sampling, WarpOf):
         return _checked(Draft(sampling.image, (node,), warp=sampling.sampler, coordinates=sampling.coordinates))
     maps, borders = _bordered(sampling, ())
     if borders and borders[0].value != sampling.border:
@@ -101,7 +100,7 @@ def start(node: Node, sampling: Sampling) -> Draft | Refusal:
 
 def followed_by_sampling(draft: Draft, node: Node, sampling: Sampling) -> Draft | Refusal:
     """Index-only maps change places with arithmetic; so arithmetic before a weighted step becomes the prologue."""
-    if isinstance(sampling, Warped) or draft.warp is not None:
+    if isinstance(sampling, WarpOf) or draft.warp is not None:
         return Why.WARP_AND_MAPS
     if draft.adjoint_of or sampling.adjoint_of:
         return Why.ADJOINT_AND_MAPS
@@ -203,7 +202,8 @@ class _Operands:
 
     def read(self, node: Node) -> Expression | None:
         tensor = node.meta.get("val")
-        if not isinstance(tensor, Tensor) or tensor.device.type != "cpu" or tensor.dtype not in CPP_TYPES:
+        device = value(self.draft.image).device
+        if not isinstance(tensor, Tensor) or tensor.device != device or tensor.dtype not in CPP_TYPES:
             self.refusal = Why.ANOTHER_DTYPE
             return None
         axes = self._vector_axes(tensor)
@@ -224,7 +224,7 @@ class _Operands:
         nodes: tuple[Node, ...] = getattr(self.draft, name)
         if node not in nodes:
             nodes = (*nodes, node)
-        if len(nodes) > MOST_OPERANDS:
+        if len(nodes) > wing_of(value(self.draft.image).device).most_operands:
             self.refusal = Why.TOO_LONG
             return None
         changes: dict[str, Any] = {name: nodes}
@@ -249,7 +249,7 @@ class _Operands:
 
 
 def _bordered(
-    sampling: Maps, borders: tuple[Border, ...], stored: bool = False
+    sampling: MapsOf, borders: tuple[Border, ...], stored: bool = False
 ) -> tuple[tuple[AxisMap, ...], tuple[Border, ...]]:
     """The maps of one sampling, its border numbered after those there are."""
     number = len(borders) + 1

@@ -21,11 +21,14 @@ from polyphase.compile.costs import better_left_to_inductor
 from polyphase.compile.drafts import Draft, Refusal, value
 from polyphase.compile.reasons import NotFused, Why
 from polyphase.compile.recognise import call_of, sampling_of, slice_of
+from polyphase.kernels.devices import has_kernels
 from polyphase.ops.program import program as program_op
 from polyphase.ops.warp import warp_backward
-from polyphase.sampling.steps import Size, slot
+from polyphase.sampling.steps import Size, size_slot
+from polyphase.sampling.templates import with_slots_in_order
 from polyphase.sampling.text import to_text
 from polyphase.sampling.warps import MODES, PADDINGS
+from polyphase.torch_private import is_erased
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -69,7 +72,7 @@ def fuse(graph: Graph, fusion: bool = True) -> Report:
     """Replaces what samples by calls of `polyphase::program`. Without fusion each operator stays one of its own."""
     done, left = [], []
     for node in list(graph.nodes):
-        if node._erased:
+        if is_erased(node):
             continue
         if node.target in _WARP_BACKWARDS:
             _replace_warp_backward(graph, node)
@@ -78,7 +81,7 @@ def fuse(graph: Graph, fusion: bool = True) -> Report:
         sampling = sampling_of(node, _slots(sizes))
         if sampling is None:
             continue
-        draft = drafts.start(node, sampling) if value(node).device.type == "cpu" else Why.ANOTHER_DEVICE
+        draft = drafts.start(node, sampling) if has_kernels(value(node).device.type) else Why.ANOTHER_DEVICE
         if isinstance(draft, Draft) and fusion:
             draft = _grown(draft, sizes)
             draft = better_left_to_inductor(draft) or draft
@@ -96,7 +99,7 @@ def fuse(graph: Graph, fusion: bool = True) -> Report:
 def _slots(sizes: list[Size]) -> Callable[[Size], Size]:
     def new(size: Size) -> Size:
         sizes.append(size)
-        return slot(len(sizes) - 1)
+        return size_slot(len(sizes) - 1)
 
     return new
 
@@ -258,7 +261,8 @@ def _are_dense(size: Sequence[Size], stride: Sequence[Size], block: Size) -> boo
 def _emit(graph: Graph, draft: Draft, sizes: list[Size]) -> Fused:
     layout = _layout(draft)
     assert layout is not None, "a draft's output lies somewhere"
-    text, used = _renumbered(to_text(draft.program()), sizes)
+    program, numbers = with_slots_in_order(draft.program())
+    text, used = to_text(program), [sizes[number] for number in numbers]
     inputs = [draft.image, *([draft.coordinates] if draft.coordinates else []), *draft.vectors, *draft.tensors]
     last = draft.last
     with graph.inserting_before(last):
@@ -279,13 +283,6 @@ def _emit(graph: Graph, draft: Draft, sizes: list[Size]) -> Fused:
         if not node.users:
             graph.erase_node(node)
     return fused
-
-
-def _renumbered(text: str, sizes: list[Size]) -> tuple[str, list[Size]]:
-    """Slots in the order they are read; those of attempts that led nowhere are gone."""
-    numbers = list(dict.fromkeys(re.findall(r"\bsize(\d+)\b", text)))
-    text = re.sub(r"\bsize(\d+)\b", lambda found: f"size{numbers.index(found[1])}", text)
-    return text, [sizes[int(number)] for number in numbers]
 
 
 def _call(graph: Graph, target: Any, args: tuple[Any, ...], image: Node, like: Node) -> Node:
@@ -321,7 +318,7 @@ _WARP_BACKWARDS = (aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_b
 def _replace_warp_backward(graph: Graph, node: Node) -> None:
     call = call_of(node)
     image = call.tensor("input")
-    if image.device.type != "cpu" or image.dtype not in COORDINATES:
+    if not has_kernels(image.device.type) or image.dtype not in COORDINATES:
         return
     tensors = [call.given(name) for name in ("grad_output", "input", "grid")]
     mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
+from polyphase.kernels.devices import has_kernels
+
 
 def without_grids(module: GraphModule) -> None:
     """In the graphs of higher-order operators too."""
@@ -31,7 +33,7 @@ def _replace(module: GraphModule, sampler: Node) -> None:
     affine = _arguments(F.affine_grid, grid)
     aligned = [bool(given["align_corners"]) for given in (sampling, affine)]
     tensors = [sampling["input"], affine["theta"]]
-    if aligned[0] != aligned[1] or not all(map(_is_on_cpu, tensors)) or _is_written_between(grid, sampler):
+    if aligned[0] != aligned[1] or not _have_kernels(*tensors) or _is_written_between(grid, sampler):
         return
     given = (*tensors, affine["size"], sampling["mode"], sampling["padding_mode"], aligned[0])
     with module.graph.inserting_before(sampler):
@@ -44,14 +46,17 @@ def _replace(module: GraphModule, sampler: Node) -> None:
 
 
 def _arguments(function: Any, node: Node) -> dict[str, Any]:
-    bound = inspect.signature(function).bind(*node.args, **node.kwargs)
-    bound.apply_defaults()
-    return bound.arguments
+    call = inspect.signature(function).bind(*node.args, **node.kwargs)
+    call.apply_defaults()
+    return call.arguments
 
 
-def _is_on_cpu(node: Any) -> bool:
-    tensor = node.meta.get("example_value") if isinstance(node, Node) else None
-    return isinstance(tensor, Tensor) and tensor.device.type == "cpu"
+def _have_kernels(*nodes: Any) -> bool:
+    """Whether all are tensors of one device that has some."""
+    found = [node.meta.get("example_value") if isinstance(node, Node) else None for node in nodes]
+    devices = {one.device if isinstance(one, Tensor) else None for one in found}
+    device = devices.pop()
+    return not devices and device is not None and has_kernels(device.type)
 
 
 def _is_written_between(first: Node, last: Node) -> bool:

@@ -12,21 +12,19 @@ from typing import Any
 
 import sympy
 import torch
-from torch._inductor import ir
-from torch._inductor.lowering import register_lowering
-from torch._inductor.virtualized import V
 
 from polyphase.compile.fuse import MADE_FROM, Fused
-from polyphase.cpu.prepared import prepared
+from polyphase.kernels.prepared import prepared
 from polyphase.ops.program import program as program_op
+from polyphase.torch_private import ExternKernel, ExternKernelOut, FixedLayout, Layout, TensorBox, V, register_lowering
 
-_IMPORT = "from polyphase.cpu.prepared import FixedCall as polyphase_fixed, prepared as polyphase_program"
+_IMPORT = "from polyphase.kernels.prepared import FixedCall as polyphase_fixed, prepared as polyphase_program"
 
 
-class ProgramKernel(ir.ExternKernelOut):  # type: ignore[misc]
+class ProgramKernel(ExternKernelOut):  # type: ignore[misc]
     """`polyphase_<digest>(inputs..., sizes, out=buffer)`; of fixed sizes a callable of its own, which is quicker."""
 
-    def __init__(self, text: str, layout: ir.FixedLayout, inputs: Sequence[ir.IRNode], sizes: Sequence[Any]) -> None:
+    def __init__(self, text: str, layout: FixedLayout, inputs: Sequence[Any], sizes: Sequence[Any]) -> None:
         self.text = text
         self.fused: Fused | None = V.graph.current_node.meta.get(MADE_FROM)
         super().__init__(layout, inputs, (tuple(sizes),), python_kernel_name="polyphase")
@@ -43,20 +41,20 @@ class ProgramKernel(ir.ExternKernelOut):  # type: ignore[misc]
 
 def _is_symbolic(buffer: Any) -> bool:
     """Whether a tensor's size or place in memory depends on symbols."""
-    layout = buffer if isinstance(buffer, ir.Layout) else buffer.get_layout()
+    layout = buffer if isinstance(buffer, Layout) else buffer.get_layout()
     return any(getattr(n, "free_symbols", None) for n in (*layout.size, *layout.stride))
 
 
 @register_lowering(program_op, type_promotion_kind=None)  # type: ignore[untyped-decorator]
 def _lower(inputs: Any, text: str, sizes: Any, out_size: Any, out_stride: Any) -> Any:
-    tensors = [ir.ExternKernel.realize_input(one) for one in inputs]
-    layout = ir.FixedLayout(
-        device=torch.device("cpu"),
+    tensors = [ExternKernel.realize_input(one) for one in inputs]
+    layout = FixedLayout(
+        device=tensors[0].get_device(),
         dtype=prepared(text).program.target,
         size=[_expression(n) for n in out_size],
         stride=[_expression(n) for n in out_stride],
     )
-    return ir.TensorBox.create(ProgramKernel(text, layout, tensors, [_expression(n) for n in sizes]))
+    return TensorBox.create(ProgramKernel(text, layout, tensors, [_expression(n) for n in sizes]))
 
 
 def _expression(size: Any) -> Any:

@@ -12,23 +12,29 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 from torch.fx import Node
 
+from polyphase.arguments.resampling import WEIGHTED_DTYPES
+from polyphase.arguments.warping import COORDINATES
 from polyphase.decompositions.upsample import Family, arguments_of, overloads, resize_steps
-from polyphase.sampling.steps import Area, Flip, Pad, Size, SizeSlot, Slice, Step
+from polyphase.plain import DTYPES
+from polyphase.sampling.steps import Area, Flip, Pad, Resize, Size, SizeSlot, Slice, Step
 from polyphase.sampling.templates import with_sizes
 from polyphase.sampling.text import maps_from_text
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
+from polyphase.torch_private import OpOverload
 
 aten = torch.ops.aten
+
+FLOATS = tuple(COORDINATES)
+ANTIALIASED_DTYPES = (torch.uint8, torch.float32, torch.float64)
 
 #: Makes a slot of a program for a size, which may be symbolic.
 NewSlot: TypeAlias = Callable[[Size], Size]
 
 
 @dataclass(frozen=True)
-class Maps:
+class MapsOf:
     """Steps of an image's last axes, one each, None for an axis that stays; `border`: a constant pad's value."""
 
     image: Any  # a node or a tensor, as the call's arguments are
@@ -38,37 +44,37 @@ class Maps:
 
 
 @dataclass(frozen=True)
-class Warped:
+class WarpOf:
     image: Any
     coordinates: Any
     sampler: Warp
 
 
-Sampling: TypeAlias = "Maps | Warped"
+Sampling: TypeAlias = "MapsOf | WarpOf"
 
 
-def sampling_of(node: Node, slot: NewSlot) -> Sampling | None:
+def sampling_of(node: Node, new_slot: NewSlot) -> Sampling | None:
     """What a node samples, if it does. Sizes become slots."""
     if node.op != "call_function" or node.target not in readers() or not isinstance(node.meta.get("val"), Tensor):
         return None
-    return readers()[node.target](call_of(node), slot)
+    return readers()[node.target](call_of(node), new_slot)
 
 
-def slice_of(node: Node, slot: NewSlot) -> Maps:
+def slice_of(node: Node, new_slot: NewSlot) -> MapsOf:
     """A slice: a view by itself, part of a kernel behind one."""
     call = call_of(node)
     dim = call.tensor("self").dim() - call["dim"] % call.tensor("self").dim()
     start, stop = 0 if call["start"] is None else call["start"], 2**63 - 1 if call["end"] is None else call["end"]
-    step = Slice(slot(start), slot(stop), call["step"])
-    return Maps(call.given("self"), (step, *[None] * (dim - 1)))
+    step = Slice(new_slot(start), new_slot(stop), call["step"])
+    return MapsOf(call.given("self"), (step, *[None] * (dim - 1)))
 
 
-def call_of(node: Node) -> Call:
+def call_of(node: Node) -> AtenCall:
     assert isinstance(node.target, OpOverload)
-    return Call(node.target, node.args, dict(node.kwargs))
+    return AtenCall(node.target, node.args, dict(node.kwargs))
 
 
-class Call:
+class AtenCall:
     """A call's arguments by name, defaults filled in. Tensors and symbolic sizes may be nodes, which have values."""
 
     def __init__(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -95,7 +101,21 @@ def _value(argument: Any) -> Any:
     return argument.meta.get("val") if isinstance(argument, Node) else argument
 
 
-Reader: TypeAlias = "Callable[[Call, NewSlot], Sampling | None]"
+Reader: TypeAlias = "Callable[[AtenCall, NewSlot], Sampling | None]"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator of ATen that we take.
+
+    dtypes: what eager takes; the rest is refused as ever. rank: of its image, None where any will do, or it checks
+    itself. decomposes: Inductor knows it only taken apart, so that it cannot be given back.
+    """
+
+    read: Reader
+    dtypes: tuple[torch.dtype, ...]
+    rank: int | None = None
+    decomposes: bool = False
 
 
 @cache
@@ -105,35 +125,42 @@ def readers() -> dict[object, Reader]:
         torch.ops.polyphase.resample.default: _resample,
         torch.ops.polyphase.warp.default: _warp,
     }
-    return ours | dict(aten_readers())
+    return ours | {op: operator.read for op, operator in aten_operators().items()}
 
 
 @cache
-def aten_readers() -> dict[OpOverload, Reader]:
-    readers: dict[OpOverload, Reader] = {aten.flip.default: _flip, aten.constant_pad_nd.default: _constant_pad}
+def aten_operators() -> dict[OpOverload, Operator]:
+    found = {
+        aten.flip.default: Operator(_flip, DTYPES),
+        aten.constant_pad_nd.default: Operator(_constant_pad, DTYPES),
+    }
     for family, forward, backward in overloads():
-        readers[forward.default] = _resize(family)
-        readers[backward.default] = _resize(family, backward=True)
+        antialiased = isinstance(family.step, Resize) and family.step.antialias
+        dtypes = ANTIALIASED_DTYPES if antialiased else WEIGHTED_DTYPES
+        found[forward.default] = Operator(_resize(family), dtypes, family.axes + 2)
+        found[backward.default] = Operator(_resize(family, backward=True), dtypes, family.axes + 2)
+    padded = tuple(dtype for dtype in DTYPES if dtype != torch.bool)
     for axes in (1, 2, 3):
         for name, mode in (("reflection", "reflect"), ("replication", "replicate")):
-            readers[getattr(aten, f"{name}_pad{axes}d").default] = _pad(mode)
-            readers[getattr(aten, f"{name}_pad{axes}d_backward").default] = _pad_backward(mode)
+            forward, backward = (getattr(aten, f"{name}_pad{axes}d{kind}").default for kind in ("", "_backward"))
+            found[forward] = Operator(_pad(mode), padded, decomposes=True)
+            found[backward] = Operator(_pad_backward(mode), FLOATS, decomposes=True)
     for axes in (2, 3):
-        readers[getattr(aten, f"_adaptive_avg_pool{axes}d").default] = _area
-        readers[getattr(aten, f"_adaptive_avg_pool{axes}d_backward").default] = _area_backward(axes)
-        readers[getattr(aten, f"grid_sampler_{axes}d").default] = _grid_sampler
-    return readers
+        found[getattr(aten, f"_adaptive_avg_pool{axes}d").default] = Operator(_area, FLOATS)
+        found[getattr(aten, f"_adaptive_avg_pool{axes}d_backward").default] = Operator(_area_backward(axes), FLOATS)
+        found[getattr(aten, f"grid_sampler_{axes}d").default] = Operator(_grid_sampler, FLOATS)
+    return found
 
 
 def _resize(family: Family, backward: bool = False) -> Reader:
-    def read(call: Call, slot: NewSlot) -> Maps | None:
+    def read(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
         values = call.values()
         if not _scales_are_numbers(values):
             return None
-        steps = tuple(resize_steps(family, values, [slot(n) for n in values["output_size"]]))
+        steps = tuple(resize_steps(family, values, [new_slot(n) for n in values["output_size"]]))
         if backward:
-            return Maps(call.given("grad_output"), steps, tuple(slot(n) for n in values["input_size"][2:]))
-        return Maps(call.given("self"), steps)
+            return MapsOf(call.given("grad_output"), steps, tuple(new_slot(n) for n in values["input_size"][2:]))
+        return MapsOf(call.given("self"), steps)
 
     return read
 
@@ -146,77 +173,81 @@ def _scales_are_numbers(values: dict[str, Any]) -> bool:
     )
 
 
-def _flip(call: Call, slot: NewSlot) -> Maps | None:
+def _flip(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
     rank, dims = call.tensor("self").dim(), call["dims"]
     flipped = {dim % rank for dim in dims} if rank else set()
     if not flipped or len(flipped) < len(dims) or not all(-rank <= dim < rank for dim in dims):
         return None
-    return Maps(call.given("self"), tuple(Flip() if dim in flipped else None for dim in range(min(flipped), rank)))
+    return MapsOf(call.given("self"), tuple(Flip() if dim in flipped else None for dim in range(min(flipped), rank)))
 
 
-def _pads(amounts: Sequence[Size], mode: str, slot: NewSlot, border: int = 0) -> tuple[Step | None, ...]:
+def _pads(amounts: Sequence[Size], mode: str, new_slot: NewSlot, border: int = 0) -> tuple[Step | None, ...]:
     """ATen's amounts begin with the last axis."""
     pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
-    return tuple(None if _is_nothing(*pair) else Pad(slot(pair[0]), slot(pair[1]), mode, border) for pair in pairs)
+    return tuple(
+        None if _is_nothing(before, after) else Pad(new_slot(before), new_slot(after), mode, border)
+        for before, after in pairs
+    )
 
 
 def _is_nothing(before: Size, after: Size) -> bool:
     return type(before) is type(after) is int and before == after == 0
 
 
-def _constant_pad(call: Call, slot: NewSlot) -> Maps | None:
-    steps, value = _pads(call["pad"], "constant", slot, border=1), call["value"]
+def _constant_pad(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
+    steps, value = _pads(call["pad"], "constant", new_slot, border=1), call["value"]
     if not any(steps) or not isinstance(value, (int, float)):
         return None
-    return Maps(call.given("self"), steps, border=float(value))
+    return MapsOf(call.given("self"), steps, border=float(value))
 
 
 def _pad(mode: str) -> Reader:
-    def read(call: Call, slot: NewSlot) -> Maps | None:
-        steps = _pads(call["padding"], mode, slot)
-        return Maps(call.given("self"), steps) if any(steps) else None
+    def read(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
+        steps = _pads(call["padding"], mode, new_slot)
+        return MapsOf(call.given("self"), steps) if any(steps) else None
 
     return read
 
 
 def _pad_backward(mode: str) -> Reader:
-    def read(call: Call, slot: NewSlot) -> Maps | None:
-        steps = _pads(call["padding"], mode, slot)
+    def read(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
+        steps = _pads(call["padding"], mode, new_slot)
         before = call.tensor("self").shape[-len(steps) :]
-        return Maps(call.given("grad_output"), steps, tuple(map(slot, before))) if any(steps) else None
+        return MapsOf(call.given("grad_output"), steps, tuple(map(new_slot, before))) if any(steps) else None
 
     return read
 
 
-def _area(call: Call, slot: NewSlot) -> Maps:
-    return Maps(call.given("self"), tuple(Area(slot(n)) for n in call["output_size"]))
+def _area(call: AtenCall, new_slot: NewSlot) -> MapsOf:
+    return MapsOf(call.given("self"), tuple(Area(new_slot(n)) for n in call["output_size"]))
 
 
 def _area_backward(axes: int) -> Reader:
-    def read(call: Call, slot: NewSlot) -> Maps:
+    def read(call: AtenCall, new_slot: NewSlot) -> MapsOf:
         after, before = (call.tensor(name).shape[-axes:] for name in ("grad_output", "self"))
-        return Maps(call.given("grad_output"), tuple(Area(slot(n)) for n in after), tuple(map(slot, before)))
+        return MapsOf(call.given("grad_output"), tuple(Area(new_slot(n)) for n in after), tuple(map(new_slot, before)))
 
     return read
 
 
-def _grid_sampler(call: Call, slot: NewSlot) -> Warped:
+def _grid_sampler(call: AtenCall, new_slot: NewSlot) -> WarpOf:
     mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]
-    return Warped(call.given("input"), call.given("grid"), Warp("grid", mode, padding, bool(call["align_corners"])))
+    return WarpOf(call.given("input"), call.given("grid"), Warp("grid", mode, padding, bool(call["align_corners"])))
 
 
-def _warp(call: Call, slot: NewSlot) -> Warped:
-    size = tuple(map(slot, call["size"]))
+def _warp(call: AtenCall, new_slot: NewSlot) -> WarpOf:
+    size = tuple(map(new_slot, call["size"]))
     sampler = Warp("affine" if size else "grid", call["mode"], call["padding"], call["align_corners"], size)
-    return Warped(call.given("image"), call.given("coordinates"), sampler)
+    return WarpOf(call.given("image"), call.given("coordinates"), sampler)
 
 
-def _resample(call: Call, slot: NewSlot) -> Maps | None:
+def _resample(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
     """Of our own functions. Each axis is one step there, but for a border that nothing is known of here."""
     sizes, border = call["sizes"], call["border"]
-    maps = with_sizes(maps_from_text(call["maps"]), lambda n: slot(sizes[n.number]) if isinstance(n, SizeSlot) else n)
+    own = maps_from_text(call["maps"])
+    maps = with_sizes(own, lambda n: new_slot(sizes[n.number]) if isinstance(n, SizeSlot) else n)
     if any(len(one.steps) > 1 for one in maps) or not isinstance(border, (int, float)):
         return None
     steps = tuple(one.steps[0] if one.steps else None for one in maps)
-    before = tuple(map(slot, call["in_size"])) if call["transposed"] else ()
-    return Maps(call.given("image"), steps, before, float(border))
+    before = tuple(map(new_slot, call["in_size"])) if call["transposed"] else ()
+    return MapsOf(call.given("image"), steps, before, float(border))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any
 
 NAME = "polyphase"
 
@@ -11,11 +12,16 @@ def register() -> None:
     """torch finds an installed package's backend by its entry point, when it is asked for."""
     if _is_installed():
         return
-    from torch._dynamo.backends.registry import register_backend
-
-    from polyphase.compile.backend import polyphase
+    from polyphase.torch_private import register_backend
 
     register_backend(polyphase, NAME)
+
+
+def polyphase(graph: Any, example_inputs: list[Any], **options: Any) -> Any:
+    """The backend, which is imported where it is used."""
+    from polyphase.compile import backend
+
+    return backend.polyphase(graph, example_inputs, **options)
 
 
 def _is_installed() -> bool:

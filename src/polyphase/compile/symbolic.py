@@ -10,14 +10,11 @@ import torch
 from torch import Tensor
 
 from polyphase.sampling.steps import Size
+from polyphase.torch_private import register_fast_op_impl
 
 
 def register() -> None:
-    """Where this version of torch can be told. It is for symbolic sizes only."""
-    try:
-        from torch._subclasses.fake_impls import register_fast_op_impl
-    except ImportError:
-        return
+    """It is for symbolic sizes only."""
     register_fast_op_impl(torch.ops.aten.affine_grid_generator.default)(_grid_without_data)
 
 

@@ -1,4 +1,5 @@
-"""While a graph is traced: the operators we take stay whole, on the CPU. Elsewhere everything is as torch has it.
+"""While a graph is traced: the operators we take stay whole, on devices that have kernels. Elsewhere everything
+is as torch has it.
 
 ATen's own operators reach the functional graph then, their autograd, vmap and autocast rules included. torch would take
 them apart in three places: Python kernels attached to the overloads, the same under CompositeImplicitAutograd, and
@@ -13,20 +14,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._inductor.decomposition import select_decomp_table
-from torch._ops import OpOverload
 
-from polyphase.compile.recognise import aten_readers
+from polyphase.compile.recognise import aten_operators
 from polyphase.decompositions.precedence import built_ins_replaced
 from polyphase.decompositions.upsample import Family, overloads, vectors_as_default
 from polyphase.decompositions.warp import affine_grid_generator
+from polyphase.kernels.devices import has_kernels
 from polyphase.plain import DTYPES
+from polyphase.torch_private import OpOverload, select_decomp_table, suggest_memory_format
 
 
 @contextmanager
 def kept_whole() -> Iterator[None]:
     ours_instead = {**vectors_as_default(), torch.ops.aten.affine_grid_generator.default: affine_grid_generator}
-    ours = list(aten_readers())
+    ours = list(aten_operators())
     shapes = {backward.default: _gradient_without_data(family) for family, _, backward in overloads()}
     with (
         built_ins_replaced({**dict.fromkeys(ours), **ours_instead}, where=_is_ours, shapes=shapes),
@@ -42,14 +43,14 @@ def _gradient_without_data(family: Family) -> Callable[..., Tensor]:
         result = grad_output.new_empty(input_size)
         if family.name == "upsample_bicubic2d":
             return result
-        return result.contiguous(memory_format=torch._prims_common.suggest_memory_format(grad_output))
+        return result.contiguous(memory_format=suggest_memory_format(grad_output))
 
     return gradient
 
 
 def _is_ours(*args: Any, **kwargs: Any) -> bool:
     tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
-    return bool(tensors) and all(one.device.type == "cpu" and one.dtype in DTYPES for one in tensors)
+    return bool(tensors) and all(has_kernels(one.device.type) and one.dtype in DTYPES for one in tensors)
 
 
 @contextmanager

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from polyphase import settings
-from polyphase.cpu import cache, isa
+from polyphase.cpu import isa
 from polyphase.errors import BuildFailedError
+from polyphase.kernels import store
 from polyphase.version import __version__
 
 INCLUDE = Path(__file__).parent / "include"
-#: Loops of some dozen instructions take up to 1.15 times as long where they happen to begin within a line of code.
+#: Loops of some dozen instructions take longer where they happen to begin within a line of code.
 FLAGS = ("-std=c++17", "-O1", "-falign-loops=32", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
 COMPILER_SECONDS = 120.0
 #: What could not be built is not tried again for so long: every new size asks for it.
@@ -53,7 +54,7 @@ def library(
 def libraries(requests: Iterable[Request]) -> list[Path]:
     """As `library`, those that are missing built side by side. To find them all, threads would only take turns."""
     planned = [_planned(request) for request in requests]
-    found = {library.name: entry for library in planned if (entry := cache.find(library.name)) is not None}
+    found = {library.name: entry for library in planned if (entry := store.find(library.name)) is not None}
     missing = [library for library in planned if library.name not in found]
     if missing:
         with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
@@ -88,7 +89,7 @@ def _obtain(library: _Planned) -> Path:
     if failure is not None and time.monotonic() < failure.until:
         raise BuildFailedError(failure.text)
     try:
-        return cache.obtain(
+        return store.obtain(
             library.name, lambda scratch: _compile(library.request, library.command, scratch / library.name)
         )
     except BuildFailedError as error:
@@ -100,7 +101,7 @@ def _key(request: Request, compiler: tuple[str, ...], flags: tuple[str, ...]) ->
     # The CPU's features matter where CXX brings flags of its own, such as -march=native.
     machine = (os.uname().machine, sorted(isa.features()))
     facts = (request.source, _headers(request.include), compiler, _identity(compiler), flags, machine, __version__)
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[: cache.KEY_DIGITS]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[: store.KEY_DIGITS]
 
 
 def _identity(compiler: tuple[str, ...]) -> list[tuple[str, int, int]]:
@@ -112,7 +113,7 @@ def _identity(compiler: tuple[str, ...]) -> list[tuple[str, int, int]]:
 @functools.cache
 def _headers(include: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted(include.rglob("*.h")):
+    for path in sorted(path for path in include.rglob("*") if path.is_file()):
         digest.update(b"\0".join((os.fsencode(path.relative_to(include)), path.read_bytes(), b"")))
     return digest.hexdigest()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
-from polyphase.cpu.plan import Arithmetic, Plan, WarpPlan
-from polyphase.cpu.pointwise import CPP_TYPES, ROUNDED, cpp_expression, divided_often
-from polyphase.sampling.pointwise import VALUE, Channel, Expression, Operand, operands_of
+from polyphase.kernels.expressions import CPP_TYPES, ROUNDED, cpp_expression, divided_often, divides_often
+from polyphase.kernels.operands import leaves, slots
+from polyphase.kernels.plans import MapsPlan, Plan, WarpPlan
+from polyphase.sampling.pointwise import VALUE, Channel, Expression, Operand
 
 KERNEL_SYMBOL = "polyphase_kernel"
 SAMPLER_SYMBOL = "polyphase_sampler"
@@ -26,8 +28,8 @@ extern "C" __attribute__((visibility("default"))) const auto {symbol} = polyphas
 """
 
 _SAMPLER = """\
-#include "polyphase/{header}.h"
-#include "polyphase/sampler.h"
+#include "polyphase/{header}"
+#include "polyphase/resample/sampler.h"
 
 using namespace polyphase;
 
@@ -65,92 +67,98 @@ _ARITHMETIC = """\
   }}"""
 
 
-def kernel_source(plan: Plan | WarpPlan) -> str:
+@dataclass(frozen=True)
+class RowFunction:
+    """What is done to a row before or after sampling: a C++ type, and its definition where it is generated."""
+
+    type: str
+    definition: str = ""
+    converts: bool = False  # it needs core/convert.h
+
+
+def kernel_source(plan: MapsPlan | WarpPlan) -> str:
     load, store = _load(plan), _store(plan)
-    header, run = _warp(plan, load, store) if isinstance(plan, WarpPlan) else _resample(plan, load, store)
-    headers = [header, *(["convert"] if "convert(" in load + store else [])]
-    includes = "\n".join(f'#include "polyphase/{one}.h"' for one in headers)
-    return _KERNEL.format(includes=includes, functions=load + store, run=run, symbol=KERNEL_SYMBOL)
+    header, run = _warp(plan, load, store) if isinstance(plan, WarpPlan) else _resample(load, store)
+    headers = [header, *(["core/convert.h"] if load.converts or store.converts else [])]
+    includes = "\n".join(f'#include "polyphase/{one}"' for one in headers)
+    functions = load.definition + store.definition
+    return _KERNEL.format(includes=includes, functions=functions, run=run, symbol=KERNEL_SYMBOL)
 
 
-def sampler_source(plan: Plan) -> str:
+def sampler_source(plan: MapsPlan) -> str:
     """What the kernels of many plans have in common: tables, and sums of rows."""
     header, rows = _rows(plan)
     return _SAMPLER.format(header=header, rows=rows, symbol=SAMPLER_SYMBOL)
 
 
-def _resample(plan: Plan, load: str, store: str) -> tuple[str, str]:
-    unchanged = f"Unchanged<{'uint8_t' if plan.source is None else CPP_TYPES[plan.work]}>"
-    return "resample", f"Resample<{_name(load, unchanged)}, {_name(store, unchanged)}>"
+def _resample(load: RowFunction, store: RowFunction) -> tuple[str, str]:
+    return "resample/resample.h", f"Resample<{load.type}, {store.type}>"
 
 
-def _warp(plan: WarpPlan, load: str, store: str) -> tuple[str, str]:
-    work = _MOVED[plan.element_bytes] if plan.source is None else CPP_TYPES[plan.work]
-    unchanged = f"Unchanged<{work}>"
-    loads = f"Widened<uint8_t, {work}>" if _widens(plan) else unchanged
+def _warp(plan: WarpPlan, load: RowFunction, store: RowFunction) -> tuple[str, str]:
     types = f"{_WARP_FILTERS[plan.mode]}, {CPP_TYPES[plan.coordinates]}, {CPP_TYPES[plan.positions]}, {plan.axes}"
     if plan.gradients:
-        return "warp_gradients", f"WarpGradients<{_name(load, loads)}, {types}>"
-    return "warp", f"Warp<{_name(load, loads)}, {types}, {_name(store, unchanged)}>"
+        return "warp/gradients.h", f"WarpGradients<{load.type}, {types}>"
+    return "warp/warp.h", f"Warp<{load.type}, {types}, {store.type}>"
 
 
-def _name(function: str, otherwise: str) -> str:
-    """What a generated function is called, if there is one."""
-    return function.split()[1] if function else otherwise
-
-
-def slots(kind: type[Channel] | type[Operand], *expressions: Expression) -> list[int]:
-    """Which operands of a kind are read: a kernel is given those, in this order."""
-    return sorted({leaf.slot for one in expressions for leaf in operands_of(one) if isinstance(leaf, kind)})
-
-
-def _rows(plan: Plan) -> tuple[str, str]:
+def _rows(plan: MapsPlan) -> tuple[str, str]:
     """The header and the template."""
     if not plan.weighted:
         nearest = "kFloat64" if plan.sampled == torch.float64 else "kFloat32"
-        return "pick", f"MovingSampler<Arithmetic::{nearest}>"
-    quantised = plan.work == torch.uint8
-    return ("quantised", "QuantisedSampler") if quantised else ("floats", f"FloatSampler<{CPP_TYPES[plan.work]}>")
+        return "resample/pick.h", f"MovingSampler<TapArithmetic::{nearest}>"
+    if plan.work == torch.uint8:
+        return "resample/quantised.h", "QuantisedSampler"
+    return "resample/floats.h", f"FloatSampler<{CPP_TYPES[plan.work]}>"
 
 
-def _widens(plan: Arithmetic) -> bool:
-    """Whether integers become floats when they are loaded, and nothing else happens: a template knows how."""
-    return plan.prologue == VALUE and plan.source == torch.uint8 and plan.work != torch.uint8
-
-
-def _load(plan: Arithmetic) -> str:
-    """From what is in memory to what is summed; "" where that is the same, or only wider."""
-    if plan.source is None or _widens(plan) or (plan.prologue == VALUE and plan.source == plan.work):
-        return ""
-    converts = plan.prologue == VALUE
-    body = _CONVERSION if converts else _arithmetic("Load", plan, plan.prologue, plan.source, "in[i]")
+def _load(plan: Plan) -> RowFunction:
+    """From what is in memory to what is summed."""
+    if plan.source is None or (plan.prologue == VALUE and plan.source == plan.work):
+        return _unchanged(plan)
+    if plan.prologue == VALUE and plan.source == torch.uint8 and isinstance(plan, WarpPlan):
+        return RowFunction(f"Widened<uint8_t, {CPP_TYPES[plan.work]}>")
+    if plan.prologue == VALUE:
+        return _conversion("Load", plan.source, plan.work)
+    body = _arithmetic("Load", plan, plan.prologue, plan.source, "in[i]")
     return _function("Load", plan.source, plan.work, body, _divisors(plan, plan.prologue))
 
 
-def _store(plan: Arithmetic) -> str:
+def _store(plan: Plan) -> RowFunction:
     """From what was summed to what goes to memory. Sums are rounded to what is sampled before anything else."""
     if plan.source is None or (plan.epilogue == VALUE and plan.target == plan.work):
-        return ""
-    converts = plan.epilogue == VALUE and plan.sampled in (*ROUNDED, torch.uint8)
-    value = _sampled_value(plan)
-    body = _CONVERSION if converts else _arithmetic("Store", plan, plan.epilogue, plan.sampled, value)
+        return _unchanged(plan)
+    if plan.epilogue == VALUE and plan.sampled in (*ROUNDED, torch.uint8):
+        return _conversion("Store", plan.work, plan.target)
+    body = _arithmetic("Store", plan, plan.epilogue, plan.sampled, _sampled_value(plan))
     return _function("Store", plan.work, plan.target, body, _divisors(plan, plan.epilogue))
 
 
-def _function(name: str, stored: torch.dtype, target: torch.dtype, body: str, divisors: Sequence[int]) -> str:
+def _unchanged(plan: Plan) -> RowFunction:
+    """Values that are only moved are bytes to maps, and elements to warps."""
+    if plan.source is not None:
+        return RowFunction(f"Unchanged<{CPP_TYPES[plan.work]}>")
+    return RowFunction(f"Unchanged<{_MOVED[plan.element_bytes] if isinstance(plan, WarpPlan) else 'uint8_t'}>")
+
+
+def _conversion(name: str, stored: torch.dtype, target: torch.dtype) -> RowFunction:
+    return RowFunction(name, _function(name, stored, target, _CONVERSION, ()).definition, converts=True)
+
+
+def _function(name: str, stored: torch.dtype, target: torch.dtype, body: str, divisors: Sequence[int]) -> RowFunction:
     bits = sum(1 << place for place in divisors)
-    return _FUNCTION.format(name=name, stored=CPP_TYPES[stored], target=CPP_TYPES[target], body=body, divisors=bits)
+    types = {"stored": CPP_TYPES[stored], "target": CPP_TYPES[target]}
+    return RowFunction(name, _FUNCTION.format(name=name, **types, body=body, divisors=bits))
 
 
-def _sampled_value(plan: Arithmetic) -> str:
+def _sampled_value(plan: Plan) -> str:
     if plan.sampled in ROUNDED:
         return f"rounded<{CPP_TYPES[plan.sampled]}>(in[i])"
     return "saturated(in[i])" if plan.sampled == torch.uint8 and plan.work != torch.uint8 else "in[i]"
 
 
-def _arithmetic(name: str, plan: Arithmetic, expression: Expression, dtype: torch.dtype, value: str) -> str:
+def _arithmetic(name: str, plan: Plan, expression: Expression, dtype: torch.dtype, value: str) -> str:
     """One loop for rows of one channel, whose vector operands are constants, and one for interleaved channels."""
-    computed = cpp_expression(expression, dtype).text
     lines = _pointers(plan, expression, Channel, "vectors", "channels")
     lines += _pointers(plan, expression, Operand, "tensors", "operands")
     places = slots(Channel, plan.prologue, plan.epilogue)
@@ -165,13 +173,13 @@ def _arithmetic(name: str, plan: Arithmetic, expression: Expression, dtype: torc
         of_element.append(
             f"const float reciprocal{slot} = kPlanar || !kFast ? reciprocal{slot}_of_row : reciprocals{slot}[i];"
         )
-    of_element += [f"const auto value = {value};", f"out[i] = To({computed});"]
+    of_element += [f"const auto value = {value};", f"out[i] = To({cpp_expression(expression, dtype).text});"]
     loop = ["for (int64_t i = 0; i < n; ++i) {", *_indent(of_element), "}"]
-    fast = "kFastDivision" if "quotient" in computed else "false"
+    fast = "kFastDivision" if divides_often(expression, dtype) else "false"
     return _ARITHMETIC.format(name=name, fast=fast, loop="\n".join(_indent(lines + of_row + loop, "    ")))
 
 
-def _divisors(plan: Arithmetic, expression: Expression) -> list[int]:
+def _divisors(plan: Plan, expression: Expression) -> list[int]:
     """The places, among the program's vectors, of those that are divided by and whose reciprocals help."""
     places = slots(Channel, plan.prologue, plan.epilogue)
     value = plan.source if expression is plan.prologue and plan.source is not None else plan.sampled
@@ -179,14 +187,14 @@ def _divisors(plan: Arithmetic, expression: Expression) -> list[int]:
 
 
 def _pointers(
-    plan: Arithmetic, expression: Expression, kind: type[Channel] | type[Operand], field: str, name: str
+    plan: Plan, expression: Expression, kind: type[Channel] | type[Operand], field: str, name: str
 ) -> list[str]:
     """The operands' data, typed. Their places are those among all the program's operands."""
     places = slots(kind, plan.prologue, plan.epilogue)
-    leaves = {leaf.slot: leaf.dtype for leaf in operands_of(expression) if isinstance(leaf, kind)}
     return [
-        f"const auto* {name}{slot} = static_cast<const {CPP_TYPES[dtype]}*>(operands.{field}[{places.index(slot)}]);"
-        for slot, dtype in sorted(leaves.items())
+        f"const auto* {name}{leaf.slot} = static_cast<const {CPP_TYPES[leaf.dtype]}*>"
+        f"(operands.{field}[{places.index(leaf.slot)}]);"
+        for leaf in leaves(kind, expression)
     ]
 
 

@@ -19,7 +19,11 @@ NEEDED = {"portable": (), "avx2": _AVX2, "avx512": _AVX2 + _AVX512}
 
 def chosen() -> str:
     """The instruction set to build for: the forced one, else the best there is."""
-    forced = settings.forced_isa()
+    return _chosen(settings.forced_isa(), features())
+
+
+@functools.cache
+def _chosen(forced: str | None, features: frozenset[str]) -> str:
     if forced is None:
         return available()[-1]
     if missing := _missing(forced):

@@ -1,253 +1,180 @@
-"""Axis maps, or a whole program, run on a CPU image by a kernel."""
+"""Calls of CPU kernels: bound by the launcher once, and launched with the addresses of tensors."""
 
 from __future__ import annotations
 
 import functools
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from polyphase import settings
-from polyphase.cpu import isa, kernels, operands, plain_torch
-from polyphase.cpu.layout import Sizes, keeps_strides, output_strides, strides_in_order
-from polyphase.cpu.operands import Facts
-from polyphase.cpu.plan import Plan, plan_move, plan_program, plan_sums
-from polyphase.cpu.recipes import encode
-from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelsWarning, WrongInputError
-from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.pointwise import scalar_tensor
-from polyphase.sampling.programs import Axes, Border, Program
-from polyphase.sampling.steps import Flip, Pad
+from polyphase.cpu import isa, libraries
+from polyphase.errors import TooManyDimensionsError
+from polyphase.kernels import records
+from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
+from polyphase.kernels.facts import Facts
+from polyphase.kernels.layout import dense_strides
+from polyphase.kernels.operands import Operands
+from polyphase.kernels.plans import WarpPlan, plan_maps, plan_warp, plan_warp_gradients
+from polyphase.kernels.records import CallRecord, GradientRecord
+from polyphase.sampling.programs import Axes, Program
+from polyphase.sampling.warps import Warp
+from polyphase.torch_private import empty_strided_cpu as empty_strided
 
-Scalar: TypeAlias = "float | int | bool | complex"
-Maps: TypeAlias = tuple[AxisMap, ...]
-# The values of constant borders as bytes, as launcher.cpp's `read_borders` takes them.
-Borders: TypeAlias = "tuple[()] | tuple[bytes, int, int, int, int]"
+Launch: TypeAlias = Callable[..., int]
 
-_CPU = torch.device("cpu")
-
-
-def resample(image: Tensor, maps: Maps, *, transposed: bool = False, in_size: Sizes = (), border: Scalar = 0) -> Tensor:
-    """The maps on the last dimensions, or their adjoint, which goes from the forward's output to its `in_size`."""
-    return bound(image.dtype, image.shape, image.stride(), maps, transposed, in_size, border, repr(border))(image)
+#: An image of fewer elements is warped by one thread, and by a grid as one row: of short rows, most tiles are empty.
+FEW_WARPED = 2 * 16384
 
 
-@functools.lru_cache(maxsize=128)  # each keeps its tables
-def bound(
-    dtype: torch.dtype,
-    shape: Sizes,
-    strides: Sizes,
-    maps: Maps,
-    transposed: bool = False,
-    in_size: Sizes = (),
-    border: Scalar = 0,
-    border_text: str = "",
-) -> Callable[[Tensor], Tensor]:
-    """What `resample` does, for images of one dtype, shape and strides. `border_text` tells -0.0 from 0.0."""
+def bind(record: CallRecord) -> BoundCall:
+    if record.coordinates is None:
+        packed = records.pack_maps(record, maps_part(record.program, isa.chosen()))
+    else:
+        packed = _packed_warp(record, record.coordinates)
     try:
-        return _bind(dtype, shape, strides, maps, transposed, in_size, border)
-    except (CompilerMissingError, BuildFailedError) as error:
-        warn_once(error)
-        return functools.partial(plain_torch.resample, maps=maps, transposed=transposed, in_size=in_size, border=border)
+        handle = libraries.launcher().bind(packed)
+    except NotImplementedError as error:
+        raise TooManyDimensionsError(str(error)) from None
+    launch = libraries.launcher().launch
+    if record.operands.vectors or record.operands.tensors:
+        return _of_operands(launch, handle, record.out, 1 if record.coordinates is None else 2, record.operands)
+    return (_of_image if record.coordinates is None else _of_warped_image)(launch, handle, record.out)
 
 
-def _bind(
-    dtype: torch.dtype, shape: Sizes, strides: Sizes, maps: Maps, transposed: bool, in_size: Sizes, border: Scalar
-) -> Callable[[Tensor], Tensor]:
-    """A kernel with all it needs but an image."""
-    moved = [_adjoint_by_moving(one) for one in maps] if transposed else [None]
-    if None not in moved:
-        return _bind(dtype, shape, strides, tuple(filter(None, moved)), False, (), 0)
-    leading = len(shape) - len(maps)
-    before, after = (in_size, shape[leading:]) if transposed else (shape[leading:], None)
-    mapped = tuple(one.output_size(n) for one, n in zip(maps, before, strict=True))  # raises where a step does not fit
-    if after is not None and mapped != tuple(after):
-        raise WrongInputError(f"maps from {in_size} lead to {mapped}, but their adjoint is given {tuple(after)}")
-    out_shape = (*shape[:leading], *(in_size if transposed else mapped))
-    if max(_borders(maps), default=0) > 1:
-        raise WrongInputError("maps with more than one constant border; there is one value: make them a program")
-    out_strides = output_strides(shape, strides, out_shape, keeps_strides(maps))
-    if 0 in out_shape:
-        return lambda image: empty_strided(out_shape, out_strides, dtype)
-    weighted = any(one.may_sum(transposed) for one in maps)
-    kernel = _kernel(dtype, weighted, _moves(maps, transposed), settings.forced_isa())
-    launch, threads = kernels.launcher().launch, torch.get_num_threads
-    handle = kernels.launcher().bind(
-        *kernel, int(transposed), 0 if weighted else dtype.itemsize,
-        tuple(shape), strides, out_shape, out_strides, (b"",) * leading + tuple(map(encode, maps)),
-        _border(dtype, border, weighted) if _borders(maps) else (), (),
-    )  # fmt: skip
+@functools.lru_cache(maxsize=256)
+def maps_part(program: Program, architecture: str) -> records.MapsPart:
+    axes = program.sampler
+    assert isinstance(axes, Axes), "warps have coordinates"
+    plan = plan_maps(program, architecture)
+    moves = any(one.steps and not one.may_sum(axes.transposed) for one in axes.maps)
+    return records.maps_part(program, plan.work, **libraries.addresses(plan, moves)._asdict())
 
-    def call(image: Tensor) -> Tensor:
-        out = empty_strided(out_shape, out_strides, dtype)
-        launch(handle, image.data_ptr(), out.data_ptr(), threads())
+
+def _packed_warp(record: CallRecord, coordinates: Facts) -> bytes:
+    axes = record.program.axes(len(record.image.shape))
+    plan = plan_warp(record.program, coordinates.dtype, axes, isa.chosen())
+    return records.pack_warp(_as_one_row(record, coordinates), kernel=libraries.addresses(plan).kernel)
+
+
+def _as_one_row(record: CallRecord, grid: Facts) -> CallRecord:
+    """A small image that is warped by a grid, as one row where the grid's pixels and the output's lie in one: a few
+    whole tiles instead of many that are mostly empty."""
+    sampler, out, operands = record.program.sampler, record.out, record.operands
+    assert isinstance(sampler, Warp), "maps have no coordinates"
+    if sampler.source != "grid" or out.elements >= FEW_WARPED or operands.vectors or operands.tensors:
+        return record
+    batch, *spatial, component = grid.strides
+    steps = [n * stride for n, stride in zip(out.shape[3:], spatial[1:], strict=True)]
+    if spatial[:-1] != steps or out.strides != dense_strides(out.shape, False):
+        return record
+    ones, none = (1,) * len(steps), (0,) * len(steps)
+    pixels = out.elements // (out.shape[0] * out.shape[1])
+    return replace(
+        record,
+        out=out._replace(shape=(*out.shape[:2], *ones, pixels), strides=(*out.strides[:2], *none, 1)),
+        coordinates=grid._replace(
+            shape=(grid.shape[0], *ones, pixels, len(spatial)), strides=(batch, *none, spatial[-1], component)
+        ),
+    )
+
+
+# The functions below are as short as they can be: a small image takes no longer than a call.
+
+
+def _of_image(launch: Launch, handle: object, out: Facts) -> BoundCall:
+    dtype, shape, strides, _ = out
+
+    def fresh(image: Tensor) -> Tensor:
+        out = empty_strided(shape, strides, dtype)
+        launch(handle, out.data_ptr(), image.data_ptr())
         return out
 
-    return call
+    def into(out: Tensor, image: Tensor) -> None:
+        launch(handle, out.data_ptr(), image.data_ptr())
+
+    return BoundCall(out, fresh, into)
 
 
-@functools.cache
-def _kernel(dtype: torch.dtype, weighted: bool, moves: bool, forced_isa: str | None) -> tuple[int, int, int]:
-    return _addresses((plan_sums if weighted else plan_move)(dtype, isa.chosen()), moves)
+def _of_warped_image(launch: Launch, handle: object, out: Facts) -> BoundCall:
+    dtype, shape, strides, _ = out
+
+    def fresh(image: Tensor, coordinates: Tensor) -> Tensor:
+        out = empty_strided(shape, strides, dtype)
+        launch(handle, out.data_ptr(), image.data_ptr(), coordinates.data_ptr())
+        return out
+
+    def into(out: Tensor, image: Tensor, coordinates: Tensor) -> None:
+        launch(handle, out.data_ptr(), image.data_ptr(), coordinates.data_ptr())
+
+    return BoundCall(out, fresh, into)
 
 
-def _addresses(plan: Plan, moves: bool) -> tuple[int, int, int]:
-    return kernels.address(plan, moves), *kernels.samplers(plan, moves)
+def _of_operands(launch: Launch, handle: object, out: Facts, sampled: int, operands: Operands) -> BoundCall:
+    """`sampled`: how many inputs come before the operands."""
+    dtype, shape, strides, _ = out
+
+    def fresh(*inputs: Tensor) -> Tensor:
+        out = empty_strided(shape, strides, dtype)
+        into(out, *inputs)
+        return out
+
+    def into(out: Tensor, *inputs: Tensor) -> None:
+        tensors = (*inputs[:sampled], *operands.dense(inputs[sampled:]))
+        launch(handle, out.data_ptr(), *[one.data_ptr() for one in tensors])
+
+    return BoundCall(out, fresh, into)
 
 
-def _moves(maps: Maps, transposed: bool) -> bool:
-    """Whether along some axis pixels are only moved."""
-    return any(one.steps and not one.may_sum(transposed) for one in maps)
+# ---- gradients of warps
 
 
-def run(
-    program: Program,
-    image: Tensor,
-    *,
-    channels: Mapping[int, Tensor] | None = None,
-    tensors: Mapping[int, Tensor] | None = None,
-) -> Tensor:
-    """A whole program, arithmetic included, for an image (..., channels, spatial...); laid out in its order."""
-    assert isinstance(program.sampler, Axes), "warps have kernels of their own"
-    axes = program.sampler
-    leading = image.dim() - len(axes.maps)
-    if leading < 0:
-        raise WrongInputError(f"an image of shape {tuple(image.shape)} for {len(axes.maps)} maps")
-    mapped = axes.adjoint_of or [one.output_size(n) for one, n in zip(axes.maps, image.shape[leading:], strict=True)]
-    out_shape = (*image.shape[:leading], *mapped)
-    out_strides = strides_in_order(program.order, image.shape, image.stride(), out_shape)
-    out = empty_strided(out_shape, out_strides, program.target)
-    found = operands.ordered(plan_program(program, isa.chosen()), channels, tensors)
-    bind_program(program, facts(image), facts(out), [facts(one) for one in found])(out, image, *found)
-    return out
+def bind_gradients(record: GradientRecord) -> BoundGradients:
+    image, sampler = record.image, record.sampler
+    plan = plan_warp_gradients(image.dtype, record.coordinates.dtype, sampler.mode, len(image.shape) - 2, isa.chosen())
+    strides = torch.empty_like(torch.empty_strided(image.shape, image.strides)).stride()
+    launch = None if 0 in record.gradient.shape else _gradient_launch(record, plan, strides)
+
+    def run(gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:
+        of_image = of_coordinates = None
+        if record.needed[0]:
+            of_image = torch.empty_strided(image.shape, strides, dtype=plan.work).zero_()
+        if record.needed[1]:
+            of_coordinates = _empty_gradient(record, plan)
+        if launch is not None:
+            launch(gradient, image, coordinates, of_image, of_coordinates)
+        elif of_coordinates is not None:
+            of_coordinates.zero_()
+        if of_coordinates is not None:
+            if sampler.source == "affine":
+                of_coordinates = of_coordinates.sum(1).view(coordinates.shape)
+            of_coordinates = of_coordinates.to(coordinates.dtype)
+        return None if of_image is None else of_image.to(image.dtype), of_coordinates
+
+    return run
 
 
-def facts(tensor: Tensor) -> Facts:
-    return tensor.dtype, tensor.shape, tensor.stride()
+def _gradient_launch(record: GradientRecord, plan: WarpPlan, strides: tuple[int, ...]) -> Callable[..., None]:
+    launcher = libraries.launcher()
+    handle = launcher.bind(records.pack_gradients(record, strides, kernel=libraries.addresses(plan).kernel))
+
+    def launch(gradient: Tensor, image: Tensor, coordinates: Tensor, *found: Tensor | None) -> None:
+        addresses = [0 if one is None else one.data_ptr() for one in (gradient, image, coordinates, *found)]
+        launcher.launch(handle, *addresses)
+
+    return launch
 
 
-def bind_program(program: Program, image: Facts, out: Facts, given: Sequence[Facts]) -> Callable[..., None]:
-    """A program with all it needs but tensors of these facts: an output to write, an image, and operands."""
-    program = _by_moving(program)
-    axes = program.sampler
-    assert isinstance(axes, Axes), "warps have kernels of their own"
-    (dtype, shape, strides), (target, out_shape, out_strides) = image, out
-    leading = len(shape) - len(axes.maps)
-    if dtype != program.source or target != program.target or leading < 0:
-        raise WrongInputError(
-            f"the image is {dtype} of shape {tuple(shape)}, its output {target}; the program was made for "
-            f"{program.source} to {program.target}, and {len(axes.maps)} dimensions at least"
-        )
-    _check_sizes(axes, shape[leading:], shape[:leading], out_shape)
-    plan, transposed = plan_program(program, isa.chosen()), bool(axes.adjoint_of)
-    found = operands.describe(plan, out_shape, leading - 1, given)
-    if 0 in out_shape:
-        return lambda out, image, *operands: None
-    launch, threads = kernels.launcher().launch, torch.get_num_threads
-    handle = kernels.launcher().bind(
-        *_addresses(plan, _moves(axes.maps, transposed)), int(transposed), dtype.itemsize if plan.source is None else 0,
-        tuple(shape), tuple(strides), tuple(out_shape), tuple(out_strides),
-        (b"",) * leading + tuple(map(encode, axes.maps)),
-        _program_borders(program, plan), (leading - 1, found.vectors, found.tensors) if given else (),
-    )  # fmt: skip
-
-    def call(out: Tensor, image: Tensor) -> None:
-        launch(handle, image.data_ptr(), out.data_ptr(), threads())
-
-    def call_with_operands(out: Tensor, image: Tensor, *given: Tensor) -> None:
-        dense = found.dense(given)
-        launch(handle, image.data_ptr(), out.data_ptr(), threads(), *[one.data_ptr() for one in dense])
-
-    return call_with_operands if given else call
-
-
-def _by_moving(program: Program) -> Program:
-    """An adjoint that is index-only as index-only maps."""
-    axes = program.sampler
-    assert isinstance(axes, Axes), "warps have no adjoints"
-    moved = [_adjoint_by_moving(one) for one in axes.maps]
-    if not axes.adjoint_of or None in moved:
-        return program
-    maps = tuple(filter(None, moved))
-    return replace(program, sampler=Axes(maps), borders=(Border(0.0),) * max(_borders(maps), default=0))
-
-
-def _check_sizes(axes: Axes, mapped: Sizes, leading: Sizes, out_shape: Sizes) -> None:
-    """Keeps kernels inside their buffers. Raises also where a step does not fit."""
-    before, after = (axes.adjoint_of, mapped) if axes.adjoint_of else (mapped, out_shape[len(leading) :])
-    sizes = tuple(one.output_size(n) for one, n in zip(axes.maps, before, strict=True))
-    if sizes != tuple(after) or tuple(out_shape) != (*leading, *(before if axes.adjoint_of else sizes)):
-        raise WrongInputError(
-            f"maps from {tuple(before)} to {sizes}, {'their adjoint ' if axes.adjoint_of else ''}given an image of "
-            f"{(*leading, *mapped)} and an output of {tuple(out_shape)}"
-        )
-
-
-def _adjoint_by_moving(axis_map: AxisMap) -> AxisMap | None:
-    """The adjoint where it is index-only too: what a constant border was put around is cut out again."""
-    match axis_map.steps:
-        case () | (Flip(),):
-            return axis_map
-        case (Pad(before, after, "constant", border),):
-            return AxisMap((Pad(-before, -after, "constant", border),))
-    return None
-
-
-def _borders(maps: Maps) -> set[int]:
-    """The numbers of their constant borders."""
-    return {step.border for one in maps for step in one.steps if isinstance(step, Pad) and step.border}
-
-
-def _border(dtype: torch.dtype, value: Scalar, weighted: bool) -> Borders:
-    wide = {float: torch.float64, complex: torch.complex128}.get(type(value))
-    border = torch.tensor(value, dtype=wide).to(dtype)
-    data = _bytes(border.to(plan_sums(dtype, "").work) if weighted else border)
-    return data, len(data), 2, len(data), 0
-
-
-def _program_borders(program: Program, plan: Plan) -> Borders:
-    """Borders from before the epilogue as values that are sampled, the others as values that are stored."""
-    if not program.borders:
-        return ()
-    work = program.source if plan.source is None else plan.work
-    values = [
-        _bytes(scalar_tensor(border.value, program.target, _CPU))
-        if border.stored
-        else _bytes(scalar_tensor(border.value, program.sampled, _CPU).to(work))
-        for border in program.borders
-    ]
-    stride = max(map(len, values))
-    first_stored = 1 + sum(not border.stored for border in program.borders)
-    data = b"".join(value.ljust(stride, b"\0") for value in values)
-    return data, stride, first_stored, work.itemsize, program.target.itemsize
-
-
-def _bytes(scalar: Tensor) -> bytes:
-    return bytes(scalar.reshape(1).view(torch.uint8).tolist())
-
-
-_warned: set[str] = set()
-
-
-def warn_once(error: Exception) -> None:
-    text = f"Polyphase runs on plain PyTorch operations, correct but slow: {error}"
-    if text not in _warned:
-        _warned.add(text)
-        warnings.warn(text, NoKernelsWarning, stacklevel=4)
-
-
-def _find_empty_strided() -> Callable[[Sizes, Sizes, torch.dtype], Tensor]:
-    """Inductor's own way to an output costs a third of torch.empty_strided's. It is private: gone, the public one."""
-    try:
-        from torch._C._dynamo.guards import _empty_strided_cpu  # type: ignore[attr-defined]
-
-        return _empty_strided_cpu  # type: ignore[no-any-return]
-    except ImportError:
-        return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype)
-
-
-empty_strided = _find_empty_strided()
+def _empty_gradient(record: GradientRecord, plan: WarpPlan) -> Tensor:
+    """Of a grid; of matrices (batch, rows of an image, elements), to be summed over the rows."""
+    coordinates = record.coordinates
+    if record.sampler.source == "affine":
+        rows = 1
+        for n in record.gradient.shape[2:-1]:
+            rows *= n
+        result = torch.empty((coordinates.shape[0], rows, plan.axes * (plan.axes + 1)), dtype=torch.float64)
+    else:
+        result = torch.empty(coordinates.shape, dtype=plan.positions)
+    return result.zero_() if record.sampler.mode == "nearest" else result

@@ -10,10 +10,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from torch._ops import OpOverload
-
 from polyphase.decompositions import index_only, upsample, warp
-from polyphase.decompositions.precedence import built_ins_replaced
+from polyphase.torch_private import OpOverload
 
 
 def table() -> dict[OpOverload, Callable[..., Any]]:
@@ -27,6 +25,8 @@ def preferred() -> AbstractContextManager[None]:
     torch decomposes most upsample overloads by itself, before it looks at any table. The block holds for the whole
     process and one thread at a time.
     """
+    from polyphase.decompositions.precedence import built_ins_replaced  # it needs private names of torch
+
     return built_ins_replaced({**dict.fromkeys(table()), **upsample.vectors_as_default()})
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
-from polyphase.decompositions.layout import dense, memory_order, stride_order
+from polyphase.decompositions.memory_order import dense, memory_order, stride_order
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.steps import Flip, Pad, Size, Step
 from polyphase.sampling.windows import eager_arithmetic
+from polyphase.torch_private import OpOverload
 
 
 def table() -> dict[OpOverload, Callable[..., Tensor]]:

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from torch._C import DispatchKey
-from torch._ops import OpOverload
+from polyphase.torch_private import DispatchKey, OpOverload, dispatch_cache_of, python_kernels_of
 
 Kernel: TypeAlias = Callable[..., Any]
 
@@ -43,7 +42,7 @@ def built_ins_replaced(
     Holds for the whole process, one thread at a time. What was there is put back, also after an error. May be nested.
     """
     with _lock:
-        before = {op: {key: op.py_kernels[key] for key in _KEYS if key in op.py_kernels} for op in replacements}
+        before = {op: _kernels(op) for op in replacements}
         for op, kernels in before.items():
             shape = {_META: shapes[op]} if op in shapes and _META not in kernels else {}
             _set(op, {**_replaced(kernels, replacements[op], where), **shape})
@@ -81,8 +80,12 @@ def _choice(where: Callable[..., bool], one: Kernel, other: Kernel) -> Kernel:
     return kernel
 
 
+def _kernels(op: OpOverload) -> dict[DispatchKey, Any]:
+    return {key: kernel for key, kernel in python_kernels_of(op).items() if key in _KEYS}
+
+
 def _set(op: OpOverload, kernels: Mapping[DispatchKey, Any]) -> None:
     for key in _KEYS:
-        op.py_kernels.pop(key, None)
-    op.py_kernels.update(kernels)
-    op._dispatch_cache.clear()  # an overload remembers which kernel it last dispatched to
+        python_kernels_of(op).pop(key, None)
+    python_kernels_of(op).update(kernels)
+    dispatch_cache_of(op).clear()  # an overload remembers which kernel it last dispatched to

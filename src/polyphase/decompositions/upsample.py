@@ -12,15 +12,17 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload, OpOverloadPacket
 
-from polyphase.decompositions.layout import dense, materialised, memory_order
+from polyphase import torch_private
+from polyphase.decompositions.memory_order import dense, materialised, memory_order
+from polyphase.kernels.devices import rules_of
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap, drop_identities
 from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.steps import Nearest, Resize, Size
 from polyphase.sampling.taps import Taps
 from polyphase.sampling.windows import eager_arithmetic, transposed_taps
+from polyphase.torch_private import OpOverload, OpOverloadPacket
 
 ResizeStep: TypeAlias = "Resize | Nearest"
 
@@ -116,7 +118,7 @@ def resample(image: Tensor, steps: Sequence[ResizeStep]) -> Tensor:
     uint8 goes from the last axis to the first, as eager rounds after each; floats from the first, because the last
     axis, whose reads are not contiguous, then has fewer rows to do when shrinking.
     """
-    arithmetic = eager_arithmetic(image.dtype)
+    arithmetic = eager_arithmetic(image.dtype, rules_of(image.device))
 
     def taps(axis: int, in_size: Size) -> Taps | None:
         axis_map = AxisMap((steps[axis],))
@@ -131,7 +133,7 @@ def resample(image: Tensor, steps: Sequence[ResizeStep]) -> Tensor:
 def resample_transposed(gradient: Tensor, steps: Sequence[ResizeStep], in_sizes: Sequence[Size]) -> Tensor:
     """The adjoint of `resample` for an image of `in_sizes`."""
     # Eager's float64 nearest goes forward with a double ratio and backward with a float one. Ours is its own adjoint.
-    arithmetic = eager_arithmetic(gradient.dtype)
+    arithmetic = eager_arithmetic(gradient.dtype, rules_of(gradient.device))
 
     def taps(axis: int, out_size: Size) -> Taps:
         return transposed_taps(steps[axis], in_sizes[axis], arithmetic, gradient.device)
@@ -178,7 +180,7 @@ def resize_steps(
 
 def arguments_of(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """A call's arguments by name, defaults filled in."""
-    arguments = op._schema.arguments
+    arguments = torch_private.schema_of(op).arguments
     given = {argument.name: value for argument, value in zip(arguments, args, strict=False)}
     defaults = {argument.name: argument.default_value for argument in arguments}
     return {**defaults, **given, **kwargs}

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
 from polyphase.sampling import warps
 from polyphase.sampling.steps import Size
+from polyphase.torch_private import OpOverload
 
 _HALF = (torch.float16, torch.bfloat16)
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torch._inductor import ir
-from torch._inductor.graph import GraphLowering
-
 from polyphase.explaining.model import Buffer
+from polyphase.torch_private import GraphLowering, Layout, NoneLayout, NonOwningLayout, TensorBox
 
 
 def buffers_of(graph: GraphLowering) -> Iterator[Buffer]:
     outputs = set(graph.get_output_names())
     for name, value in graph.graph_inputs.items():
-        if isinstance(value, ir.TensorBox):
+        if isinstance(value, TensorBox):
             yield _buffer(graph, name, "input", value)
     for buffer in graph.buffers:
         name = buffer.get_name()
@@ -26,7 +24,7 @@ def buffers_of(graph: GraphLowering) -> Iterator[Buffer]:
 def _is_tensor(buffer: Any) -> bool:
     """In memory of its own: a part of another one is not."""
     layout = buffer.maybe_get_layout()
-    return isinstance(layout, ir.Layout) and not isinstance(layout, (ir.NoneLayout, ir.NonOwningLayout))
+    return isinstance(layout, Layout) and not isinstance(layout, (NoneLayout, NonOwningLayout))
 
 
 def _buffer(graph: GraphLowering, name: str, role: str, value: Any, remark: str = "") -> Buffer:

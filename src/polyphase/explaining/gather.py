@@ -13,11 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import torch
-from torch._inductor import config, ir, scheduler
-from torch._inductor.codegen.cpp import CppScheduling
-from torch._inductor.graph import GraphLowering
-
 from polyphase.compile import backend as our_backend
 from polyphase.compile.fuse import Report
 from polyphase.compile.lower import ProgramKernel
@@ -25,6 +20,15 @@ from polyphase.explaining.buffers import buffers_of
 from polyphase.explaining.loops import loop_of
 from polyphase.explaining.model import Call, Graph, InductorKernel, Loop, OurKernel
 from polyphase.explaining.ours import our_kernel
+from polyphase.torch_private import (
+    CppScheduling,
+    ExternKernelAlloc,
+    ExternKernelOut,
+    GraphLowering,
+    WhyNoFuse,
+    functorch_config,
+    inductor_config,
+)
 
 _lock = threading.Lock()
 
@@ -54,7 +58,7 @@ class Gathered:
         self._order.append(InductorKernel(name, tuple(self._loops), source))
         self._loops = []
 
-    def extern(self, node: ir.ExternKernel) -> None:
+    def extern(self, node: Any) -> None:
         if isinstance(node, ProgramKernel):
             self._order.append(our_kernel(node))
         else:
@@ -86,15 +90,13 @@ def gathered() -> Iterator[Gathered]:
     """Holds for the whole process, one explanation at a time."""
     found = Gathered()
     with _lock, contextlib.ExitStack() as undo:
-        undo.enter_context(config.patch(fx_graph_cache=False))
-        undo.enter_context(torch._functorch.config.patch(enable_autograd_cache=False))
+        undo.enter_context(inductor_config.patch(fx_graph_cache=False))
+        undo.enter_context(functorch_config.patch(enable_autograd_cache=False))
         _wrap(undo, our_backend, "fuse", lambda report, *_, **__: found.fused(report))
-        _wrap(
-            undo, scheduler.WhyNoFuse, "__call__", lambda _, why, *__: found.refused(why.name1, why.name2, _text(why))
-        )
+        _wrap(undo, WhyNoFuse, "__call__", lambda _, why, *__: found.refused(why.name1, why.name2, _text(why)))
         _wrap(undo, CppScheduling, "define_kernel", lambda name, _, source, *__: found.kernel(name, source))
-        _wrap(undo, ir.ExternKernelOut, "codegen", lambda _, node, *__: found.extern(node))
-        _wrap(undo, ir.ExternKernelAlloc, "codegen", lambda _, node, *__: found.extern(node))
+        _wrap(undo, ExternKernelOut, "codegen", lambda _, node, *__: found.extern(node))
+        _wrap(undo, ExternKernelAlloc, "codegen", lambda _, node, *__: found.extern(node))
         _wrap(undo, GraphLowering, "codegen", lambda _, lowering: found.graph(lowering))
         undo.enter_context(_loops_watched(found))
         yield found

@@ -5,28 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._inductor.virtualized import V
 
 from polyphase.compile.fuse import Fused
 from polyphase.compile.lower import ProgramKernel
-from polyphase.cpu import isa, kernels
-from polyphase.cpu.plan import Plan, WarpPlan, plan_program, plan_warp
 from polyphase.explaining.buffers import format_of, number
 from polyphase.explaining.model import OurKernel
+from polyphase.kernels.devices import wing_of
+from polyphase.kernels.plans import MapsPlan, WarpPlan, plan_maps, plan_warp
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.text import from_text, to_text
+from polyphase.torch_private import V
 
 
 def our_kernel(node: ProgramKernel) -> OurKernel:
     program: Program = from_text(node.text)
     fused: Fused | None = node.fused
     inputs = [_facts(one) for one in node.inputs]
-    plan = plan_of(program, inputs)
+    wing = wing_of(node.get_device())
+    plan = plan_of(program, inputs, wing.architecture())
     return OurKernel(
         node.text,
         _description(plan),
-        plan.isa,
-        str(kernels.source_file(plan)),
+        plan.architecture,
+        str(wing.source_file(plan)),
         fused.nodes if fused else (),
         fused.sources if fused else (),
         _tables(program),
@@ -39,14 +40,14 @@ def our_kernel(node: ProgramKernel) -> OurKernel:
     )
 
 
-def plan_of(program: Program, inputs: list[dict[str, Any]]) -> Plan | WarpPlan:
+def plan_of(program: Program, inputs: list[dict[str, Any]], architecture: str) -> MapsPlan | WarpPlan:
     if isinstance(program.sampler, Axes):
-        return plan_program(program, isa.chosen())
+        return plan_maps(program, architecture)
     coordinates = getattr(torch, inputs[1]["dtype"].removeprefix("torch."))
-    return plan_warp(program, coordinates, len(inputs[0]["shape"]) - 2, isa.chosen())
+    return plan_warp(program, coordinates, len(inputs[0]["shape"]) - 2, architecture)
 
 
-def _description(plan: Plan | WarpPlan) -> str:
+def _description(plan: MapsPlan | WarpPlan) -> str:
     if plan.source is None:
         return "values are moved, whatever they are"
     steps = [

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,12 +14,10 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from polyphase.cpu import build, isa, kernels, plain_torch
+from polyphase.cpu import build, isa, launch, libraries
 from polyphase.cpu.emit import KERNEL_SYMBOL
-from polyphase.cpu.prepared import Prepared
-from polyphase.sampling.programs import Axes
-from polyphase.sampling.templates import fill
-from polyphase.sampling.text import from_text
+from polyphase.kernels import plain_torch
+from polyphase.kernels.prepared import Prepared
 
 
 def replay(
@@ -31,14 +30,22 @@ def replay(
     generated, edited = Prepared(program), Prepared(program)
     generated(*tensors, tuple(sizes), out=out)
     was = _time(lambda: generated(*tensors, tuple(sizes), out=out))
-    with mock.patch.object(kernels, "address", return_value=own):
+    with _instead_of_generated(own):
         edited(*tensors, tuple(sizes), out=out)
     now = _time(lambda: edited(*tensors, tuple(sizes), out=out))
-    template = from_text(program)
-    axes = len(template.sampler.maps) if isinstance(template.sampler, Axes) else tensors[0].dim() - 2
-    filled = fill(template, sizes, tensors[0].shape[tensors[0].dim() - axes :])
+    filled = generated.filled(tuple(sizes), tensors[0].shape)
     _compare(out, plain_torch.run(filled, *tensors), "plain torch operations")
     print(f"as generated {was:.1f} us, {source.name} {now:.1f} us: {was / now:.2f}x")
+
+
+@contextmanager
+def _instead_of_generated(kernel: int) -> Iterator[None]:
+    """What is bound meanwhile is bound to this kernel."""
+    found = libraries.addresses
+    with mock.patch.object(libraries, "addresses", lambda *plan: found(*plan)._replace(kernel=kernel)):
+        launch.maps_part.cache_clear()
+        yield
+    launch.maps_part.cache_clear()
 
 
 def replay_graphs(original: Path, edited: Path) -> None:

@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
-from torch._dynamo.utils import counters, get_compilation_metrics
-from torch._inductor.compile_fx import compile_fx
-from torch._inductor.decomposition import select_decomp_table
 from torch.fx import GraphModule
 
 from polyphase.compile.backend import polyphase
@@ -16,6 +13,13 @@ from polyphase.decompositions import preferred
 from polyphase.errors import UnknownNameError
 from polyphase.explaining.gather import gathered
 from polyphase.explaining.model import Break, Explanation
+from polyphase.torch_private import (
+    compile_fx,
+    dynamo_counters,
+    get_compilation_metrics,
+    select_decomp_table,
+    tree_leaves,
+)
 
 BACKENDS = ("polyphase", "inductor")
 
@@ -42,8 +46,8 @@ class Explainer:
             breaks.extend(_breaks(graph))
             return self._compile(graph, inputs)
 
-        torch._dynamo.reset()
-        frames_before, known = dict(counters["frames"]), list(get_compilation_metrics())
+        torch.compiler.reset()
+        frames_before, known = dict(dynamo_counters["frames"]), list(get_compilation_metrics())
         with gathered() as found:
             compiled = torch.compile(self._function, backend=backend, **options)
             for args, kwargs in calls:
@@ -53,7 +57,7 @@ class Explainer:
         ]  # torch keeps few
         recompiles = tuple(str(one.recompile_reason) for one in metrics if one.recompile_reason)
         ran_eager = _why_eager(metrics, frames_before, len(found.graphs))
-        torch._dynamo.reset()
+        torch.compiler.reset()
         name = getattr(self._function, "__qualname__", repr(self._function))
         return Explanation(name, self._backend, len(calls), tuple(found.graphs), tuple(breaks), recompiles, ran_eager)
 
@@ -86,7 +90,7 @@ def _breaks(graph: GraphModule) -> Iterable[Break]:
 
 def _backward(result: Any) -> None:
     """Backward graphs are compiled when they are first needed."""
-    tensors = [one for one in torch.utils._pytree.tree_leaves(result) if isinstance(one, torch.Tensor)]
+    tensors = [one for one in tree_leaves(result) if isinstance(one, torch.Tensor)]
     needed = [one for one in tensors if one.requires_grad and one.grad_fn is not None]
     if needed:
         torch.autograd.backward(needed, [torch.ones_like(one) for one in needed])
@@ -94,7 +98,7 @@ def _backward(result: Any) -> None:
 
 def _why_eager(metrics: Iterable[Any], before: Mapping[str, int], graphs: int) -> str:
     failed = [str(one.fail_reason) for one in metrics if one.fail_reason]
-    now = counters["frames"]
+    now = dynamo_counters["frames"]
     skipped = (now["total"] - before.get("total", 0)) - (now["ok"] - before.get("ok", 0))
     if failed:
         return failed[0].splitlines()[0]

@@ -2,4 +2,9 @@
 
 import torch
 
+from polyphase.kernels import devices
+
 LIBRARY = torch.library.Library("polyphase", "DEF")
+
+#: The dispatch keys of devices that have a wing.
+KERNEL_KEYS = tuple(device.upper() for device in devices.MODULES)

@@ -1,7 +1,7 @@
 """`polyphase::program`: a whole program on tensors, as it stands in a compiled graph.
 
 Such graphs are beyond autograd: the operator has no derivative. Its kernels are called directly where a graph is
-compiled for the CPU (`compile/lower.py`); the operator is what graphs are made of, and the safe path.
+compiled (`compile/lower.py`); the operator is what graphs are made of, and the safe path.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from polyphase.cpu.prepared import prepared
-from polyphase.errors import WrongInputError
-from polyphase.ops.library import LIBRARY
+from polyphase.kernels.prepared import prepared
+from polyphase.ops.library import KERNEL_KEYS, LIBRARY
 from polyphase.sampling.steps import Size
 
 # inputs: the image, the coordinates of a warp, vectors, tensors. program: its text; sizes fill its slots.
@@ -25,14 +24,11 @@ LIBRARY.define(
 program = torch.ops.polyphase.program.default
 
 
-def _on_cpu(
+def _on_device(
     inputs: Sequence[Tensor], program: str, sizes: Sequence[int], out_size: Sequence[int], out_stride: Sequence[int]
 ) -> Tensor:
-    for one in inputs:
-        if one.device.type != "cpu":
-            raise WrongInputError(f"an input of a program on {one.device}; all must be on the CPU")
     run = prepared(program)
-    out = torch.empty_strided(out_size, out_stride, dtype=run.program.target)
+    out = torch.empty_strided(out_size, out_stride, dtype=run.program.target, device=inputs[0].device)
     run(*inputs, tuple(sizes), out=out)
     return out
 
@@ -43,5 +39,6 @@ def _without_data(
     return inputs[0].new_empty_strided(tuple(out_size), tuple(out_stride), dtype=prepared(program).program.target)
 
 
-LIBRARY.impl("program", _on_cpu, "CPU")
+for _key in KERNEL_KEYS:
+    LIBRARY.impl("program", _on_device, _key)
 torch.library.register_fake("polyphase::program", _without_data, lib=LIBRARY)

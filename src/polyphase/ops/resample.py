@@ -12,17 +12,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import _SingleLevelFunction
 
-from polyphase.cpu import launch
-from polyphase.cpu.layout import keeps_strides
+from polyphase.kernels import binding
+from polyphase.kernels.layout import keeps_strides
 from polyphase.ops import levels
-from polyphase.ops.library import LIBRARY
+from polyphase.ops.library import KERNEL_KEYS, LIBRARY
 from polyphase.plain import forward_mode_is_on
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.steps import Resize, Size
 from polyphase.sampling.templates import fill_maps
 from polyphase.sampling.text import maps_from_text
+from polyphase.torch_private import SingleLevelFunction, suggest_memory_format
 
 # maps: what `text.maps_to_text` writes; `sizes` fill their slots, so that one graph serves every size. transposed: from
 # the sizes of the maps' output to `in_size`, else left empty. border: the value of a constant pad. The tag makes
@@ -35,19 +35,19 @@ LIBRARY.define(
 resample = torch.ops.polyphase.resample.default
 
 
-def _on_cpu(
+def _on_device(
     image: Tensor, maps: str, sizes: Sequence[int], in_size: Sequence[int], transposed: bool, border: Any
 ) -> Tensor:
     axis_maps = _remembered_maps(maps, tuple(sizes))
     if transposed and image.is_complex():
         return _transposed_complex(image, axis_maps, tuple(in_size))
-    return launch.resample(image, axis_maps, transposed=transposed, in_size=tuple(in_size), border=border)
+    return binding.resample(image, axis_maps, transposed=transposed, in_size=tuple(in_size), border=border)
 
 
 def _transposed_complex(image: Tensor, maps: tuple[AxisMap, ...], in_size: tuple[int, ...]) -> Tensor:
     """An adjoint adds values and kernels add real ones: the two parts become the last dimension, mapped as it is."""
     maps_of_parts, size_of_parts = (*maps, AxisMap(())), (*in_size, 2)
-    parts = launch.resample(torch.view_as_real(image), maps_of_parts, transposed=True, in_size=size_of_parts)
+    parts = binding.resample(torch.view_as_real(image), maps_of_parts, transposed=True, in_size=size_of_parts)
     return _empty_output(image, maps, parts.shape[:-1]).copy_(torch.view_as_complex(parts.contiguous()))
 
 
@@ -73,7 +73,7 @@ def _empty_output(image: Tensor, maps: tuple[AxisMap, ...], size: Sequence[Size]
     """As kernels lay it out: flips keep any dense strides, as torch.flip does; other maps keep channels last."""
     if keeps_strides(maps):
         return torch.empty_like(image)
-    suggested = torch._prims_common.suggest_memory_format(image)
+    suggested = suggest_memory_format(image)
     return torch.empty(size, dtype=image.dtype, device=image.device, memory_format=suggested)
 
 
@@ -84,7 +84,7 @@ def in_eager_order(gradient: Tensor, maps: tuple[AxisMap, ...]) -> Tensor:
     return gradient.clone(memory_format=torch.contiguous_format) if plain_bicubic else gradient
 
 
-class _Differentiable(_SingleLevelFunction):
+class _Differentiable(SingleLevelFunction):
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
         result: Tensor = levels.forward(resample, *arguments)
@@ -131,7 +131,8 @@ def _batched(
     return resample(image.movedim(batch, 0), maps, sizes, in_size, transposed, border), 0
 
 
-LIBRARY.impl("resample", _on_cpu, "CPU")
-LIBRARY.impl("resample", _with_derivatives, "Autograd")
+for _key in KERNEL_KEYS:
+    LIBRARY.impl("resample", _on_device, _key)
+levels.register("resample", _with_derivatives, _Differentiable)
 torch.library.register_fake("polyphase::resample", _without_data, lib=LIBRARY)
 torch.library.register_vmap("polyphase::resample", _batched, lib=LIBRARY)

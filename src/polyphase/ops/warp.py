@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.autograd.function import _SingleLevelFunction
 
-from polyphase.cpu import launch_warp, plain_torch
+from polyphase.kernels import binding, plain_torch
 from polyphase.ops import levels
-from polyphase.ops.library import LIBRARY
+from polyphase.ops.library import KERNEL_KEYS, LIBRARY
 from polyphase.plain import forward_mode_is_on
 from polyphase.sampling.steps import Size
 from polyphase.sampling.warps import Warp
+from polyphase.torch_private import SingleLevelFunction
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
 
@@ -45,8 +45,8 @@ def _sampler(size: Sequence[Size], mode: str, padding: str, align_corners: bool)
     return Warp("affine" if size else "grid", mode, padding, align_corners, tuple(size))
 
 
-def _on_cpu(image: Tensor, coordinates: Tensor, *given: Any) -> Tensor:
-    return launch_warp.warp(image, coordinates, _sampler(*given))
+def _on_device(image: Tensor, coordinates: Tensor, *given: Any) -> Tensor:
+    return binding.warp(image, coordinates, _sampler(*given))
 
 
 def _without_data(
@@ -55,14 +55,14 @@ def _without_data(
     return image.new_empty((*image.shape[:2], *(size or coordinates.shape[1:-1])))
 
 
-def _backward_on_cpu(gradient: Tensor, image: Tensor, coordinates: Tensor, *given: Any) -> Pair:
+def _backward_on_device(gradient: Tensor, image: Tensor, coordinates: Tensor, *given: Any) -> Pair:
     *of_sampler, needed = given
     sampler = _sampler(*of_sampler)
     moves = sampler.mode == "nearest"  # to where coordinates nearby do: their gradient is 0
     of_image, of_coordinates = _empty_gradients(image, coordinates, needed)
     launched = (needed[0], needed[1] and not moves)
     if any(launched):
-        launch = _launch_complex if image.is_complex() else launch_warp.warp_gradients
+        launch = _launch_complex if image.is_complex() else binding.warp_gradients
         found = levels.with_autograd(launch, gradient, image, coordinates, sampler, launched)
         of_image, of_coordinates = map(_into, (of_image, of_coordinates), found)
     return of_image, of_coordinates.zero_() if moves else of_coordinates
@@ -71,7 +71,7 @@ def _backward_on_cpu(gradient: Tensor, image: Tensor, coordinates: Tensor, *give
 def _launch_complex(gradient: Tensor, image: Tensor, *given: Any) -> tuple[Tensor | None, Tensor | None]:
     """Gradients are added and kernels add real values: the two parts become channels."""
     gradient, image = (torch.view_as_real(one).movedim(-1, 2).flatten(1, 2) for one in (gradient, image))
-    found, of_coordinates = launch_warp.warp_gradients(gradient, image, *given)
+    found, of_coordinates = binding.warp_gradients(gradient, image, *given)
     assert found is not None, "coordinates alone have none: only nearest takes complex images"
     return torch.view_as_complex(found.unflatten(1, (-1, 2)).movedim(2, -1).contiguous()), of_coordinates
 
@@ -92,7 +92,7 @@ def _empty_gradients(image: Tensor, coordinates: Tensor, needed: Sequence[bool])
     return of_image, coordinates.new_empty(coordinates.shape if needed[1] else 0)
 
 
-class _Differentiable(_SingleLevelFunction):
+class _Differentiable(SingleLevelFunction):
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
         result: Tensor = levels.forward(warp, *arguments)
@@ -121,7 +121,7 @@ def gradients(
     return found[0] if needed[0] else None, found[1] if needed[1] else None
 
 
-class _BackwardDifferentiable(_SingleLevelFunction):
+class _BackwardDifferentiable(SingleLevelFunction):
     @staticmethod
     def forward(*arguments: Any) -> Pair:
         result: Pair = levels.forward(warp_backward, *arguments)
@@ -211,11 +211,13 @@ def _as_one_batch(info: Any, in_dims: Sequence[int | None], *tensors: Tensor) ->
     return apart[0].shape[:2], [one.flatten(0, 1) for one in apart]
 
 
-for _name, _kernel, _derivatives, _fake, _vmap in (
-    ("warp", _on_cpu, _with_derivatives, _without_data, _batched),
-    ("warp_backward", _backward_on_cpu, _backward_with_derivatives, _backward_without_data, _backward_batched),
+levels.register("warp", _with_derivatives, _Differentiable)
+levels.register("warp_backward", _backward_with_derivatives, _BackwardDifferentiable)
+for _name, _kernel, _fake, _vmap in (
+    ("warp", _on_device, _without_data, _batched),
+    ("warp_backward", _backward_on_device, _backward_without_data, _backward_batched),
 ):
-    LIBRARY.impl(_name, _kernel, "CPU")
-    LIBRARY.impl(_name, _derivatives, "Autograd")
+    for _key in KERNEL_KEYS:
+        LIBRARY.impl(_name, _kernel, _key)
     torch.library.register_fake(f"polyphase::{_name}", _fake, lib=LIBRARY)
     torch.library.register_vmap(f"polyphase::{_name}", _vmap, lib=LIBRARY)

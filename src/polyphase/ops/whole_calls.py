@@ -17,18 +17,24 @@ from torch import Tensor
 from polyphase import arguments
 from polyphase.decompositions.warp import affine_grid_generator
 from polyphase.errors import MismatchedTensorsError, NotSupportedError
+from polyphase.kernels import devices, plain_torch
+from polyphase.ops import levels
 from polyphase.ops.library import LIBRARY
 from polyphase.ops.resample import resample
 from polyphase.ops.warp import options, warp
+from polyphase.plain import forward_mode_is_on
+from polyphase.sampling.programs import maps_program
 from polyphase.sampling.templates import symbolic_to_slots
 from polyphase.sampling.text import maps_to_text
 from polyphase.sampling.warps import Warp
 
 HALF = (torch.float16, torch.bfloat16)
-#: What eager's CPU autocast takes from half precision to float32: modes and numbers of axes.
+#: What eager's autocast takes from half precision to float32 on each device: modes and numbers of axes.
 FLOAT32_UNDER_AUTOCAST = {
-    *(("reflect", 1), ("reflect", 2), ("area", 3)),
-    *(("replicate", 1), ("replicate", 2), ("replicate", 3)),
+    "cpu": {
+        *(("reflect", 1), ("reflect", 2), ("area", 3)),
+        *(("replicate", 1), ("replicate", 2), ("replicate", 3)),
+    },
 }
 
 
@@ -59,8 +65,7 @@ def pad(image: Tensor, pad: Any, mode: str, value: Any) -> Tensor:
     if not _have_kernels(image):
         return F.pad(image, pad, mode, value)
     amounts = arguments.pad_amounts(pad)
-    maps_of = arguments.remembered_pad_maps if arguments.are_known(*image.shape, *amounts) else arguments.pad_maps
-    maps = maps_of(image.shape, amounts, mode)
+    maps = arguments.pad_maps(image.shape, amounts, mode)
     border = arguments.border_value(value, mode, image.dtype, amounts)
     return _resample(_as_under_autocast(image, mode, len(maps)), maps, border)
 
@@ -93,6 +98,8 @@ def affine_sample(image: Tensor, theta: Tensor, size: Any, mode: Any, padding_mo
 
 
 def _warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
+    if _tangents_would_be_lost():
+        return plain_torch.warp(image, coordinates, sampler)
     result: Tensor = warp(image, coordinates, *options(sampler))
     return result
 
@@ -100,15 +107,22 @@ def _warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
 def _resample(image: Tensor, maps: arguments.Maps, border: float = 0) -> Tensor:
     if not maps:
         return image.clone()
+    if _tangents_would_be_lost():
+        return plain_torch.run(maps_program(image.dtype, maps, border=border), image)
     maps, sizes = symbolic_to_slots(maps)
     result: Tensor = resample(image, maps_to_text(maps), sizes, (), False, border)
     return result
 
 
+def _tangents_would_be_lost() -> bool:
+    """In the operators, where torch has not all it takes for their derivatives."""
+    return not levels.ARE_KNOWN and forward_mode_is_on()
+
+
 def _have_kernels(image: Tensor) -> bool:
     """A meta tensor needs none."""
     return (
-        image.device.type in ("cpu", "meta")
+        (image.device.type == "meta" or devices.has_kernels(image.device.type))
         and image.layout is torch.strided
         and not (image.is_quantized or image.is_nested)
     )
@@ -129,19 +143,25 @@ def _check_eager_has(image: Tensor, mode: str, antialias: bool) -> None:
         kind = "quantised" if image.is_quantized else f"{image.layout}"
         raise NotSupportedError(
             f"interpolate mode {mode!r} with antialias={antialias} of a {image.dim()}-dimensional {kind} image on "
-            f"{image.device}; PyTorch has no such mode, and ours is for dense images on the CPU: move it there"
+            f"{image.device}; PyTorch has no such mode, and ours is for dense images on {_named_devices()}: move it "
+            "there"
         )
 
 
+def _named_devices() -> str:
+    return " and ".join(device for device in devices.MODULES if devices.has_kernels(device)) or "no device"
+
+
 def _as_under_autocast(image: Tensor, mode: str, axes: int) -> Tensor:
-    if (mode, axes) in FLOAT32_UNDER_AUTOCAST and image.dtype in HALF and torch.is_autocast_enabled("cpu"):
-        return image.float()
-    return image
+    listed = (mode, axes) in FLOAT32_UNDER_AUTOCAST.get(image.device.type, ())
+    return _float32_under_autocast(image) if listed else image
 
 
 def _float32_under_autocast(tensor: Tensor) -> Tensor:
-    """As eager's CPU autocast has grid_sample."""
-    return tensor.float() if tensor.dtype in HALF and torch.is_autocast_enabled("cpu") else tensor
+    """As eager's autocast on the CPU has grid_sample."""
+    device = tensor.device.type
+    cast = device in FLOAT32_UNDER_AUTOCAST and tensor.dtype in HALF and torch.is_autocast_enabled(device)
+    return tensor.float() if cast else tensor
 
 
 LIBRARY.define(

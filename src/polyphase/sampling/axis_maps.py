@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import torch
 
@@ -64,7 +65,7 @@ class AxisMap:
             raise NotNormalFormError(conflict)
         object.__setattr__(self, "steps", steps)
 
-    @property
+    @cached_property
     def weighted(self) -> Weighted | None:
         return next((step for step in self.steps if isinstance(step, Weighted)), None)
 
@@ -139,7 +140,7 @@ def _tidy(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _has_slots(*slices: Slice) -> bool:
-    return any(isinstance(bound, SizeSlot) for one in slices for bound in (one.start, one.stop))
+    return any(isinstance(end, SizeSlot) for one in slices for end in (one.start, one.stop))
 
 
 def _slice_of_slice(first: Slice, second: Slice) -> Slice:

@@ -10,10 +10,10 @@ from torch import Tensor
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.steps import Size, Weighted, output_size
 from polyphase.sampling.taps import Taps, identity
-from polyphase.sampling.windows import Arithmetic, index_taps, weighted_taps
+from polyphase.sampling.windows import TapArithmetic, index_taps, weighted_taps
 
 
-def evaluate(axis_map: AxisMap, in_size: Size, arithmetic: Arithmetic, device: torch.device | None = None) -> Taps:
+def evaluate(axis_map: AxisMap, in_size: Size, arithmetic: TapArithmetic, device: torch.device | None = None) -> Taps:
     """The taps of a whole map. Weights are quantised before any later step selects among them."""
     taps, size = None, in_size
     for step in axis_map.steps:

@@ -14,16 +14,16 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
+from polyphase import torch_private
 from polyphase.errors import InvalidProgramError, UnknownNameError, WrongInputError
 
 Scalar: TypeAlias = "float | int | bool"
 
 
-def scalar_tensor(scalar: Scalar, dtype: torch.dtype, device: torch.device) -> Tensor:
+def scalar_tensor(scalar: Scalar | complex, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Unlike torch.as_tensor alone, wraps a number out of the dtype's range, as torch's operators do."""
-    wide = torch.float64 if isinstance(scalar, float) else torch.int64
+    wide = {float: torch.float64, complex: torch.complex128}.get(type(scalar), torch.int64)
     return torch.as_tensor(scalar, dtype=wide, device=device).to(dtype)
 
 
@@ -191,7 +191,7 @@ def dtype_of(expression: Expression, value: torch.dtype) -> torch.dtype:
         return torch.empty((1, 1), dtype=dtype, device="meta")  # not 0-dim: it takes part in promotion as an image does
 
     try:
-        with _disable_current_modes():
+        with torch_private.disable_current_modes():
             leaves = operands_of(expression)
             channels = {leaf.slot: probe(leaf.dtype) for leaf in leaves if isinstance(leaf, Channel)}
             tensors = {leaf.slot: probe(leaf.dtype) for leaf in leaves if isinstance(leaf, Operand)}

@@ -8,7 +8,9 @@ compare, what keys caches and what travels through graphs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 import torch
@@ -16,7 +18,7 @@ import torch
 from polyphase.errors import InvalidProgramError, UnknownNameError
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE, Expression, Operand, dtype_of, operands_of
-from polyphase.sampling.steps import Pad, Size
+from polyphase.sampling.steps import Flip, Pad, Size
 from polyphase.sampling.warps import Warp
 
 #: How the output lies in memory; `preserve` follows the input's suggested memory format, as eager does.
@@ -34,20 +36,35 @@ class Axes:
     maps: tuple[AxisMap, ...]
     adjoint_of: tuple[Size, ...] = ()
 
+    @property
+    def transposed(self) -> bool:
+        return bool(self.adjoint_of)
+
     def may_sum(self) -> bool:
         return any(one.may_sum(bool(self.adjoint_of)) for one in self.maps)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Border:
     """A constant border's value. It never goes through the prologue; through the epilogue only where the border was
-    put on before it (`stored` False)."""
+    put on before it (`stored` False).
 
-    value: float
+    A float wherever one holds the value: 0 and 0.0 are one, with one text. 0.0 and -0.0 are two; NaN is equal to
+    itself.
+    """
+
+    value: float | int | complex
     stored: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", float(self.value))  # 0 and 0.0 are one value, with one text
+        if not isinstance(self.value, complex) and (math.isnan(self.value) or float(self.value) == self.value):
+            object.__setattr__(self, "value", float(self.value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Border) and (repr(self.value), self.stored) == (repr(other.value), other.stored)
+
+    def __hash__(self) -> int:
+        return hash((repr(self.value), self.stored))
 
 
 Sampler: TypeAlias = Axes | Warp
@@ -74,14 +91,80 @@ class Program:
         _check_border_order(self.borders)
         dtype_of(self.epilogue, self.sampled)  # raises where it computes no image
 
-    @property
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Asked for at every look-up of what was made for a program."""
+        return hash((self.source, self.sampler, self.prologue, self.epilogue, self.borders, self.order))
+
+    @cached_property
     def sampled(self) -> torch.dtype:
         """The dtype the sampler sees. uint8 here means 16 bit weights and rounding after every weighted axis."""
         return dtype_of(self.prologue, self.source)
 
-    @property
+    @cached_property
     def target(self) -> torch.dtype:
         return dtype_of(self.epilogue, self.sampled)
+
+    def axes(self, rank: int) -> int:
+        """How many of the last dimensions of an image of `rank` dimensions are sampled along."""
+        return len(self.sampler.maps) if isinstance(self.sampler, Axes) else rank - 2
+
+    @cached_property
+    def moves_only(self) -> bool:
+        """Whether values are stored as they were loaded, each somewhere else: their dtype does not matter then."""
+        weighs = self.sampler.may_sum() if isinstance(self.sampler, Axes) else self.sampler.mode != "nearest"
+        return not weighs and self.prologue == self.epilogue == VALUE
+
+
+def maps_program(
+    dtype: torch.dtype, maps: tuple[AxisMap, ...], adjoint_of: tuple[Size, ...] = (), border: float | complex = 0
+) -> Program:
+    """Maps without arithmetic around them; `border`: the value of their constant border, if they have one."""
+    return _maps_program(dtype, maps, tuple(adjoint_of), Border(border))
+
+
+@lru_cache(maxsize=256)  # images of many sizes are resized to one: their program is the same
+def _maps_program(
+    dtype: torch.dtype, maps: tuple[AxisMap, ...], adjoint_of: tuple[Size, ...], border: Border
+) -> Program:
+    moved = adjoint_by_moving(maps) if adjoint_of else None
+    if moved is not None:
+        maps, adjoint_of, border = moved, (), Border(0.0)
+    bordered = not adjoint_of and any(isinstance(step, Pad) and step.border for one in maps for step in one.steps)
+    return Program(dtype, Axes(maps, adjoint_of), borders=(border,) if bordered else ())
+
+
+def by_moving(program: Program) -> Program:
+    """A program whose maps are an adjoint that only moves pixels, with index-only maps instead."""
+    axes = program.sampler
+    maps = adjoint_by_moving(axes.maps) if isinstance(axes, Axes) and axes.transposed else None
+    if maps is None:
+        return program
+    most = max((step.border for one in maps for step in one.steps if isinstance(step, Pad)), default=0)
+    return replace(program, sampler=Axes(maps), borders=(Border(0.0),) * most)
+
+
+def adjoint_by_moving(maps: tuple[AxisMap, ...]) -> tuple[AxisMap, ...] | None:
+    """The adjoints of maps as index-only maps, where all of them are: what a constant border was put around is cut out
+    again."""
+    moved = []
+    for one in maps:
+        match one.steps:
+            case () | (Flip(),):
+                moved.append(one)
+            case (Pad(before, after, "constant", border),):
+                moved.append(AxisMap((Pad(-before, -after, "constant", border),)))
+            case _:
+                return None
+    return tuple(moved)
+
+
+def warp_program(dtype: torch.dtype, warp: Warp) -> Program:
+    """A warp without arithmetic around it. Its output is contiguous, as eager's."""
+    return Program(dtype, warp, order="contiguous")
 
 
 def _check_warp(warp: Warp, borders: tuple[Border, ...], sampled: torch.dtype) -> None:
@@ -101,7 +184,7 @@ def _check_axes(axes: Axes, borders: tuple[Border, ...], sampled: torch.dtype) -
         raise InvalidProgramError(f"an adjoint of {axes.adjoint_of} with {len(axes.maps)} maps and borders {borders}")
     if any(sums) and not (sampled.is_floating_point or (sampled == torch.uint8 and not axes.adjoint_of)):
         raise InvalidProgramError(f"a weighted map of {sampled}; cast to a float dtype in the prologue, or use uint8")
-    for axis in axes.maps:
+    for axis in axes.maps if not axes.adjoint_of else ():  # an adjoint has no borders: they do not depend on the image
         numbers = [step.border for step in axis.steps if isinstance(step, Pad) and step.border]
         if numbers != sorted(numbers):
             raise InvalidProgramError(f"borders {numbers} on one axis; a later border has the greater number")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from polyphase import torch_private
 from polyphase.errors import WrongInputError
 from polyphase.sampling import pointwise, warps
 from polyphase.sampling.apply import apply_taps
@@ -48,7 +49,7 @@ def run(
 
 def memory_format(order: str, image: Tensor) -> torch.memory_format:
     last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(image.dim(), torch.contiguous_format)
-    suggested: torch.memory_format = torch._prims_common.suggest_memory_format(image)
+    suggested = torch_private.suggest_memory_format(image)
     return {"preserve": suggested, "contiguous": torch.contiguous_format, "channels_last": last}[order]
 
 

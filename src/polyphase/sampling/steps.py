@@ -27,7 +27,7 @@ class SizeSlot:
     number: int
 
 
-def slot(number: int) -> Size:
+def size_slot(number: int) -> Size:
     return cast(Size, SizeSlot(number))
 
 

@@ -13,7 +13,19 @@ import torch
 
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program, Sampler
-from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, SizeSlot, Slice, Step, output_size, slot
+from polyphase.sampling.steps import (
+    Area,
+    Flip,
+    Nearest,
+    Pad,
+    Resize,
+    Size,
+    SizeSlot,
+    Slice,
+    Step,
+    output_size,
+    size_slot,
+)
 
 
 def fill(program: Program, sizes: Sequence[int], in_size: Sequence[int]) -> Program:
@@ -38,7 +50,7 @@ def symbolic_to_slots(maps: tuple[AxisMap, ...]) -> tuple[tuple[AxisMap, ...], t
         if type(size) is int:
             return size
         sizes.append(size)
-        return slot(len(sizes) - 1)
+        return size_slot(len(sizes) - 1)
 
     return with_sizes(maps, slot_for), tuple(sizes)
 
@@ -72,6 +84,26 @@ def _with_sizes(step: Step, function: Callable[[Size], Size]) -> Step:
 def fill_maps(maps: Sequence[AxisMap], sizes: Sequence[Size]) -> tuple[AxisMap, ...]:
     """Of slices, the bounds lie within the image."""
     return with_sizes(maps, lambda size: _size(size, sizes))
+
+
+def with_slots_in_order(program: Program) -> tuple[Program, list[int]]:
+    """The program with its slots numbered in the order they are read, and the numbers they had: those of attempts that
+    led nowhere are gone."""
+    numbers: list[int] = []
+
+    def renumbered(size: Size) -> Size:
+        if not isinstance(size, SizeSlot):
+            return size
+        if size.number not in numbers:
+            numbers.append(size.number)
+        return size_slot(numbers.index(size.number))
+
+    sampler: Sampler = program.sampler
+    if isinstance(sampler, Axes):
+        sampler = Axes(with_sizes(sampler.maps, renumbered), tuple(map(renumbered, sampler.adjoint_of)))
+    else:
+        sampler = replace(sampler, size=tuple(map(renumbered, sampler.size)))
+    return replace(program, sampler=sampler), numbers
 
 
 def _map(axis_map: AxisMap, sizes: Sequence[int], n: Size) -> AxisMap:

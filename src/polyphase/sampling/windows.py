@@ -10,7 +10,6 @@ after the whole expression. Hence the float64 detours that end in `.to(dtype)`, 
 from __future__ import annotations
 
 import math
-import platform
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,18 +21,29 @@ from polyphase.sampling.core_aten import arange
 from polyphase.sampling.steps import Area, Flip, IndexOnly, Nearest, Pad, Resize, Size, Slice, Weighted
 from polyphase.sampling.taps import Taps, quantise
 
-#: Whether all CPUs of this machine's kind have fused multiply-adds, so that compilers use them unasked.
-EVERY_CPU_FUSES = platform.machine() in ("aarch64", "arm64")
+
+@dataclass(frozen=True)
+class DeviceRules:
+    """Where eager's own arithmetic differs from device to device; `kernels/devices.py` knows which has which.
+
+    bicubic_backward_fused: the gradient of plain bicubic rounds coordinates once, as its forward does everywhere.
+    antialias_in_double: antialiased windows of float32 images are computed in float64, but for the ratio.
+    nearest_in_double: nearest's ratio of a float64 image is a double.
+    """
+
+    bicubic_backward_fused: bool = True
+    antialias_in_double: bool = False
+    nearest_in_double: bool = True
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class TapArithmetic:
     """How coefficients are computed, for an image's dtype as eager does or exactly.
 
     weights: the dtype that coordinates and weights are rounded to; nearest: what nearest's ratio is rounded to;
     quantised: weights become 16 bit integers; floor: what a coordinate is rounded to before its left neighbour is
     taken (ATen calls floorf, for doubles too); fused: whether bicubic's coordinates are rounded once (forward) or after
-    each operation.
+    each operation; antialiased: what antialiased windows are computed in, if not in the dtype of weights.
     """
 
     weights: torch.dtype
@@ -41,30 +51,31 @@ class Arithmetic:
     quantised: bool = False
     floor: torch.dtype = torch.float32
     fused: bool = True
+    antialiased: torch.dtype | None = None
 
 
-def eager_arithmetic(dtype: torch.dtype) -> Arithmetic:
+def eager_arithmetic(dtype: torch.dtype, rules: DeviceRules = DeviceRules()) -> TapArithmetic:  # noqa: B008 frozen
     """Eager computes uint8 weights in float64 and rounds them to 16 bits; half precision has float32 weights."""
     if dtype == torch.uint8:
-        return Arithmetic(torch.float64, torch.float32, quantised=True)
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    return Arithmetic(wide, wide)
+        return TapArithmetic(torch.float64, torch.float32, quantised=True)
+    if dtype == torch.float64:
+        return TapArithmetic(torch.float64, torch.float64 if rules.nearest_in_double else torch.float32)
+    return TapArithmetic(torch.float32, torch.float32, antialiased=torch.float64 if rules.antialias_in_double else None)
 
 
-def backward_arithmetic(dtype: torch.dtype) -> Arithmetic:
-    """Eager's bicubic backward, alone, is built for every CPU of its kind: on x86 without fused multiply-adds.
+def backward_arithmetic(dtype: torch.dtype, rules: DeviceRules) -> TapArithmetic:
+    """Eager's bicubic backward on the CPU, alone, is built for every CPU of its kind: on x86 without fused
+    multiply-adds. At a few outputs, whose coordinate lies close to a pixel's, it is not quite the adjoint of its
+    forward there."""
+    return replace(eager_arithmetic(dtype, rules), fused=rules.bicubic_backward_fused)
 
-    At a few outputs, whose coordinate lies close to a pixel's, it is not quite the adjoint of its forward there.
-    """
-    return replace(eager_arithmetic(dtype), fused=EVERY_CPU_FUSES)
 
-
-def exact_arithmetic(dtype: torch.dtype) -> Arithmetic:
+def exact_arithmetic(dtype: torch.dtype) -> TapArithmetic:
     """The truth: weights in float64. Which pixel is nearest, and all of uint8, are definitions, not roundings."""
     eager = eager_arithmetic(dtype)
     if eager.quantised:
         return eager
-    return Arithmetic(torch.float64, eager.nearest, floor=torch.float64)
+    return TapArithmetic(torch.float64, eager.nearest, floor=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +91,14 @@ class Window:
     peak: Tensor | None = None
 
 
-def weighted_taps(step: Weighted, in_size: Size, arithmetic: Arithmetic, device: torch.device | None = None) -> Taps:
+def weighted_taps(step: Weighted, in_size: Size, arithmetic: TapArithmetic, device: torch.device | None = None) -> Taps:
     window = _window(step, in_size, arithmetic, device)
     k = arange(window.weight.shape[0], device=device)[:, None]
     taps = Taps(in_size, torch.clamp(window.start + k, max=in_size - 1), window.weight)
     return quantise(taps, window.peak) if arithmetic.quantised else taps
 
 
-def index_taps(step: IndexOnly, in_size: Size, arithmetic: Arithmetic, device: torch.device | None = None) -> Taps:
+def index_taps(step: IndexOnly, in_size: Size, arithmetic: TapArithmetic, device: torch.device | None = None) -> Taps:
     """The one input pixel per output of an index-only step; a constant border points at some pixel it does not read."""
     match step:
         case Nearest():
@@ -101,7 +112,7 @@ def index_taps(step: IndexOnly, in_size: Size, arithmetic: Arithmetic, device: t
 
 
 def transposed_taps(
-    step: Weighted | Nearest, in_size: Size, arithmetic: Arithmetic, device: torch.device | None = None
+    step: Weighted | Nearest, in_size: Size, arithmetic: TapArithmetic, device: torch.device | None = None
 ) -> Taps:
     """The adjoint of a resize in gather form, with symbolic sizes: each input pixel looks at the outputs near it.
 
@@ -121,7 +132,7 @@ def transposed_taps(
     return Taps(out_size, within, weight)
 
 
-def _window(step: Weighted | Nearest, in_size: Size, arithmetic: Arithmetic, device: torch.device | None) -> Window:
+def _window(step: Weighted | Nearest, in_size: Size, arithmetic: TapArithmetic, device: torch.device | None) -> Window:
     match step:
         case Resize(antialias=True):
             return _antialiased(step, in_size, arithmetic, device)
@@ -134,7 +145,7 @@ def _window(step: Weighted | Nearest, in_size: Size, arithmetic: Arithmetic, dev
             return Window(index, torch.full((1, step.size), 1.0, dtype=arithmetic.weights, device=device), ratio)
 
 
-def _interpolated(step: Resize, in_size: Size, arithmetic: Arithmetic, device: torch.device | None) -> Window:
+def _interpolated(step: Resize, in_size: Size, arithmetic: TapArithmetic, device: torch.device | None) -> Window:
     """Bilinear and bicubic between the nearest 2 or 4 pixels; taps beyond the image fold onto its first or last."""
     dtype, linear = arithmetic.weights, step.filter == "bilinear"
     kernel = filters.PLAIN[step.filter]
@@ -157,20 +168,21 @@ def _interpolated(step: Resize, in_size: Size, arithmetic: Arithmetic, device: t
     distance = torch.where(offset > 0, (-fraction + 1) + (offset - 1).to(dtype), fraction - offset.to(dtype))
     weight = kernel.weight(distance)
     start = pixel[0]
-    slot = arange(2 * reach, device=device)[:, None, None]
-    folded = torch.where(pixel - start == slot, weight, 0.0).sum(1)
+    tap = arange(2 * reach, device=device)[:, None, None]
+    folded = torch.where(pixel - start == tap, weight, 0.0).sum(1)
     if not arithmetic.quantised:
         return Window(start, folded, ratio)
-    so_far = (pixel[:, None] == pixel) & (slot >= slot[:, 0])  # [k, j, i]: tap j, up to k, folded onto k's pixel
+    so_far = (pixel[:, None] == pixel) & (tap >= tap[:, 0])  # [k, j, i]: tap j, up to k, folded onto k's pixel
     return Window(start, folded, ratio, torch.where(so_far, weight, 0.0).sum(1).amax())
 
 
-def _antialiased(step: Resize, in_size: Size, arithmetic: Arithmetic, device: torch.device | None) -> Window:
+def _antialiased(step: Resize, in_size: Size, arithmetic: TapArithmetic, device: torch.device | None) -> Window:
     """The filter, stretched over the input pixels of one output pixel when shrinking, and normalised."""
     kernel = filters.ANTIALIAS[step.filter]
     # Eager has no box: its edges are found in float64 always, for a pixel that lies on one must not change sides.
-    dtype = torch.float64 if step.filter == "box" else arithmetic.weights
-    ratio = _ratio(step, in_size, dtype, device, keep_equal=True)
+    is_box = step.filter == "box"
+    dtype = torch.float64 if is_box else arithmetic.antialiased or arithmetic.weights
+    ratio = _ratio(step, in_size, dtype if is_box else arithmetic.weights, device, keep_equal=True)
     stretch = torch.clamp(ratio, min=1).double()
     support = (kernel.support * stretch).to(dtype)
     inverse = (1 / stretch).to(dtype)
@@ -187,7 +199,7 @@ def _antialiased(step: Resize, in_size: Size, arithmetic: Arithmetic, device: to
     return Window(start, weight.to(arithmetic.weights), ratio)
 
 
-def _area(step: Area, in_size: Size, arithmetic: Arithmetic, device: torch.device | None) -> Window:
+def _area(step: Area, in_size: Size, arithmetic: TapArithmetic, device: torch.device | None) -> Window:
     i = arange(step.size, device=device)
     start = torch.div(i * in_size, step.size, rounding_mode="floor")
     stop = torch.div((i + 1) * in_size + step.size - 1, step.size, rounding_mode="floor")
@@ -198,7 +210,7 @@ def _area(step: Area, in_size: Size, arithmetic: Arithmetic, device: torch.devic
 
 
 def _nearest(
-    step: Nearest, in_size: Size, arithmetic: Arithmetic, device: torch.device | None
+    step: Nearest, in_size: Size, arithmetic: TapArithmetic, device: torch.device | None
 ) -> tuple[Tensor, Tensor]:
     """The pixel each output takes, and the ratio. The ratio of a float64 image is a double, its positions are not."""
     ratio = _ratio(step, in_size, arithmetic.nearest, device, keep_equal=False)

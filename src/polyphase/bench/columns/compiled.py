@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._dynamo.backends import registry
-from torch._dynamo.utils import counters
 
 from polyphase.bench.checks import OFF_BY_ONE
 from polyphase.bench.columns.base import Column, Options
@@ -20,6 +18,7 @@ from polyphase.bench.operations import PYTORCH, Function
 from polyphase.bench.work import Call, Work, call_of
 from polyphase.bench.workloads import Case
 from polyphase.decompositions import preferred, table
+from polyphase.torch_private import dynamo_counters, lookup_backend
 from polyphase.version import __version__
 
 _REGION = "Torch-Compiled Region"
@@ -73,7 +72,7 @@ class Decomposition(Compiled):
 
     def disproof(self, work: Work, call: Call) -> str | None:
         problem = super().disproof(work, call)
-        whole = {operator._schema.name for operator in table()}
+        whole = {str(operator.overloadpacket).replace(".", "::") for operator in table()}
         if problem is None and (kept := whole.intersection(_events(call))):
             return f"not decomposed: {min(kept)} ran"
         return problem
@@ -102,10 +101,10 @@ class PolyphaseUnfused(PolyphaseCompiled):
 @functools.cache
 def backend_missing() -> str | None:
     """Why torch.compile has no backend of ours, if so."""
-    if "polyphase" not in torch._dynamo.list_backends(exclude_tags=()):
+    if "polyphase" not in torch.compiler.list_backends(exclude_tags=()):
         return "backend not registered"
     try:
-        registry.lookup_backend("polyphase")
+        lookup_backend("polyphase")
     except Exception as error:  # an entry point to what is not there
         return f"backend not registered: {error}"
     return None
@@ -116,11 +115,9 @@ def decomposed(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[.
 
     AOTAutograd's cache does not know of them: it would hand out what Inductor made of the same graph.
     """
-    from torch._functorch import config
-    from torch._inductor.compile_fx import compile_fx
-    from torch._inductor.decomposition import select_decomp_table
+    from polyphase.torch_private import compile_fx, functorch_config, select_decomp_table
 
-    with preferred(), config.patch(enable_autograd_cache=False):
+    with preferred(), functorch_config.patch(enable_autograd_cache=False):
         return compile_fx(graph, list(inputs), decompositions={**select_decomp_table(), **table()})  # type: ignore[no-any-return]
 
 
@@ -141,8 +138,8 @@ class _Counts:
 
     @classmethod
     def now(cls) -> _Counts:
-        frames = counters["frames"]
-        return cls(total=frames["total"], ok=frames["ok"], breaks=dict(counters["graph_break"]))
+        frames = dynamo_counters["frames"]
+        return cls(total=frames["total"], ok=frames["ok"], breaks=dict(dynamo_counters["graph_break"]))
 
     def since(self, before: _Counts) -> str | None:
         """What went wrong between two counts."""

@@ -1,0 +1,188 @@
+// What the launcher, the kernels and the samplers hand to each other: plain data, no ownership.
+#pragma once
+
+#include <cstdint>
+
+// Loops over a whole row are compiled once, wherever they are called: the call costs nothing beside them, and a kernel
+// builds sooner.
+#define POLYPHASE_ROW_LOOP __attribute__((noinline))
+// What such a loop does for a block is part of it.
+#define POLYPHASE_BLOCK __attribute__((always_inline)) inline
+
+namespace polyphase {
+
+// One step of an axis map, as `kernels/recipes.py` packs it: five int64 and a double, 48 bytes.
+struct Step {
+  enum Kind : int64_t { kResize, kArea, kNearest, kFlip, kSlice, kPad };
+  int64_t kind;
+  int64_t a;     // kResize, kArea, kNearest: size      kSlice: start   kPad: before
+  int64_t b;     // kResize: Filter   kNearest: exact   kSlice: stop    kPad: after
+  int64_t c;     // kResize: antialias                  kSlice: step    kPad: PadMode
+  int64_t d;     // kResize: align_corners                              kPad: border number
+  double scale;  // kResize, kNearest: the user's scale factor, NaN for none
+};
+static_assert(sizeof(Step) == 48);
+
+enum Filter : int64_t { kBilinear, kBicubic, kBox, kHamming, kLanczos };
+enum PadMode : int64_t { kConstant, kReflect, kReplicate, kCircular };
+
+// The arithmetic coefficients are made in: `windows.eager_arithmetic` of float32, float64 and uint8 images.
+enum class TapArithmetic : int32_t { kFloat32, kFloat64, kQuantised };
+
+// The banded matrix of one axis, row by row: output i is the sum over t in [begin[i], begin[i + 1]) of
+// weight[t] * input[index[t]]. Within a row indices ascend. No weight is 0: what is not there is not read.
+struct Taps {
+  int64_t in_size;
+  int64_t out_size;
+  const int32_t* begin;   // out_size + 1
+  const int32_t* index;
+  const double* weight;   // float32 and float64 weights exactly; integers over 2^precision where quantised
+  const int32_t* border;  // null, or per output: 0 sampled, n the program's n-th constant border (then no taps)
+  int32_t precision;      // 0 where not quantised
+  int32_t index_only;     // every output that is no border has one tap of weight 1
+};
+
+// One axis of the image. Strides are in elements of the source and of the target.
+struct Axis {
+  int64_t in_size;
+  int64_t out_size;
+  int64_t in_stride;
+  int64_t out_stride;
+  const Taps* taps;  // null for the identity
+  int64_t most_taps;  // of an output
+};
+
+constexpr int kMaxOuter = 8;
+constexpr int kMaxOperands = 8;
+
+// A tensor the epilogue reads: per channel (then only `data` counts) or of the output's shape.
+struct Operand {
+  const void* data;
+  int64_t element_bytes;
+  int64_t outer_strides[kMaxOuter];
+  int64_t z_stride, y_stride, x_stride, channel_stride;
+};
+
+// body(context, begin, end) over [0, count), split among threads.
+using Body = void (*)(void* context, int64_t begin, int64_t end);
+using Parallel = void (*)(int64_t count, int64_t threads, Body body, void* context);
+
+// What every call of a kernel has: the tensors, what its arithmetic reads besides, and threads. Launching fills in the
+// addresses and the number of threads; the rest is bound once.
+struct KernelCall {
+  void* target;              // of gradients of a warp, the gradient that came in, which is only read
+  const void* source;        // the image
+  const void* coordinates;   // of a warp: a grid or matrices
+  void* image_gradient;      // of gradients of a warp: where they go, null where not asked for
+  void* coordinate_gradient;
+
+  Operand vectors[kMaxOperands];  // per channel
+  Operand tensors[kMaxOperands];
+  int64_t vector_count;
+  int64_t tensor_count;
+
+  int64_t threads;
+  Parallel parallel;
+};
+
+// Outputs of a row that are a constant border, in pixels.
+struct BorderRun {
+  int64_t begin, end;
+  int32_t number;
+};
+
+struct Ahead;
+struct MovedRows;
+
+// How rows are read horizontally.
+struct RowMap {
+  void (*run)(const RowMap* map, const void* in, void* out, const Ahead* ahead);
+  void (*run_rows)(const RowMap* map, const MovedRows& rows);
+  // `run` of the sampler's `sum` of rows, where that is better done at once; else null. `sums_all`: whatever else there is.
+  void (*run_sum)(const RowMap* map, const void* const* rows, const void* packed, int taps, void* out,
+                  const Ahead* ahead);
+  bool sums_all;
+  int64_t readable_length;  // a row that is read must have this many elements, whatever they are
+  const BorderRun* borders;
+  int64_t border_count;
+  bool weighted;
+  bool fetches;  // can fetch rows meanwhile
+};
+
+struct TapTable;
+
+// What a sampler's library exports under the name `polyphase_sampler`: all that is done to values of one type, whatever
+// the program. One that only moves them is for axes that are not weighted.
+struct Sampler {
+  // The taps of a weighted step, after the crops and flips before it; fused: as eager's forward computes, where its
+  // backward differs. Null where values are only moved.
+  void (*weigh)(const Step* steps, const Step* weighted, int64_t in_size, bool fused, TapTable* table);
+  // Tables to read rows of so many elements per pixel by these taps; `bytes` is set to their size.
+  const RowMap* (*prepare)(const Taps& taps, int64_t channels, int64_t element_bytes, int64_t* bytes);
+  void (*release)(const RowMap* map);
+  // The vertical pass: a weighted sum of rows. `packed` has 8 bytes for each of an even number of taps.
+  void (*pack)(const double* weights, int taps, void* packed);
+  void (*sum)(const void* const* rows, const void* packed, int taps, int precision, void* out, int64_t length,
+              const Ahead* ahead);
+  bool any_order;          // the horizontal pass may come before or after the others
+  bool nearest_in_double;  // finds the nearest pixel by a double ratio
+};
+
+// A call of axis maps.
+//
+// A row is x.out_size pixels of `channels` elements each. y and z are the other weighted axes (or, of no weighted axis,
+// some other one); every other axis is outer, its map index-only or the identity.
+struct MapsCall : KernelCall {
+  Axis outer[kMaxOuter];
+  Axis z, y, x;
+  int64_t outer_count;
+  int64_t channels;
+  int64_t in_channel_stride;
+  int64_t out_channel_stride;
+  const Sampler* sampler;
+  const RowMap* row_map;  // of x; null for the identity
+
+  const uint8_t* borders;      // border n, from 1: border_bytes from (n - 1) * border_stride on
+  int64_t border_stride;
+  int64_t first_stored;        // borders from this number on are in the target's dtype and go around the epilogue
+  int64_t border_bytes;        // of a border that does not
+  int64_t stored_border_bytes;
+
+  int64_t channel_axis;  // the outer axis that is the channels; -1: the channels are those of a pixel
+};
+
+// What a kernel's library exports under the name `polyphase_kernel`: one program's arithmetic, and the driver.
+struct Kernel {
+  void (*run)(const KernelCall& call);  // a MapsCall or a WarpCall, as the kernel is of maps or of a warp
+  int64_t element_bytes;                // of a value that is sampled
+};
+
+// How many pixels lie from the first tap of output x to its last.
+inline int64_t width_of(const Taps& taps, int64_t x) {
+  const int32_t begin = taps.begin[x], end = taps.begin[x + 1];
+  return begin == end ? 0 : taps.index[end - 1] - taps.index[begin] + 1;
+}
+
+inline int64_t widest_of(const Taps& taps, int64_t first, int64_t last) {
+  int64_t widest = 0;
+  for (int64_t x = first; x <= last; ++x) widest = width_of(taps, x) > widest ? width_of(taps, x) : widest;
+  return widest;
+}
+
+// Element l of an interleaved row is channel c of pixel x. Counted along: a division for every lane would take longer than
+// the rest of a table.
+struct Place {
+  Place(int64_t l, int64_t channels) : x(l / channels), c(l % channels), channels_(channels) {}
+  void next() {
+    if (++c == channels_) {
+      c = 0;
+      ++x;
+    }
+  }
+  int64_t x, c;
+
+ private:
+  int64_t channels_;
+};
+
+}  // namespace polyphase

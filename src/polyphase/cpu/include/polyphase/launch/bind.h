@@ -1,0 +1,254 @@
+// From a Request to a call that lacks only its addresses: tables found, dimensions arranged.
+//
+// Python has checked that what it hands over belongs together.
+#pragma once
+
+#include <cstring>
+
+#include "polyphase/core/abi.h"
+#include "polyphase/core/buffer.h"
+#include "polyphase/core/standard.h"
+#include "polyphase/launch/geometry.h"
+#include "polyphase/launch/request.h"
+#include "polyphase/launch/table_cache.h"
+#include "polyphase/launch/threads.h"
+#include "polyphase/warp/abi.h"
+
+namespace polyphase {
+
+// Fewer elements than this are not worth waking a thread for.
+constexpr int64_t kElementsPerThread = 32768;
+constexpr int64_t kWarpedElementsPerThread = 16384;
+
+// What Python should never hand over.
+struct BadCall {
+  const char* message;
+};
+
+// More weighted axes, or dimensions that cannot be joined, than a kernel walks along.
+struct TooManyDimensions {};
+
+// What follows a Request.
+struct Tail {
+  const int64_t* tensor_strides;  // of tensor t along dimension d: at t * kMaxDimensions + d
+  const Step* steps;
+  const uint8_t* borders;
+};
+
+// A call that lacks only its addresses, and what it points at.
+struct Bound {
+  union AnyCall {
+    KernelCall any;  // what both begin with
+    MapsCall maps;
+    WarpCall warp;
+  };
+
+  const Kernel* kernel = nullptr;
+  AnyCall call = {};
+  int64_t buffer_count = 0;  // tensors that a launch brings, operands aside
+  int64_t most_threads = 1;  // more would not be worth waking
+  SharedTable tables[kMaxOuter + 3];
+  int64_t table_count = 0;
+  Buffer<uint8_t> borders;
+};
+
+// Axis maps: which dimension is read along rows, which are summed over, which are merely walked along.
+class MapsBinder {
+ public:
+  MapsBinder(const Request& request, const Tail& tail, Bound& bound)
+      : request_(request), tail_(tail), bound_(bound), call_(bound.call.maps) {
+    call_.sampler = reinterpret_cast<const Sampler*>(request.sampler);
+  }
+
+  void bind() {
+    read_dimensions();
+    read_borders();
+    if (request_.moved_bytes > 0) elements_as_bytes();
+    Geometry geometry;
+    if (!arrange(dimensions_, max<int64_t>(request_.moved_bytes, 1), call_.tensor_count, &geometry)) {
+      throw TooManyDimensions();
+    }
+    fill_call(geometry);
+    bound_.buffer_count = 2;
+    bound_.most_threads = most_elements() / kElementsPerThread;
+  }
+
+ private:
+  void read_dimensions() {
+    if (request_.rank >= Dimensions::kMost) throw TooManyDimensions();
+    int64_t first_step = 0;
+    for (int64_t i = 0; i < request_.rank; ++i) {
+      Dimension d;
+      d.in_size = request_.in_size[i];
+      d.out_size = request_.out_size[i];
+      d.in_stride = request_.in_stride[i];
+      d.out_stride = request_.out_stride[i];
+      d.steps = tail_.steps + first_step;
+      d.step_count = request_.last_step[i] - first_step;
+      d.weighted = may_be_weighted(d);
+      d.channels = call_.vector_count > 0 && i == request_.channel_dimension;
+      for (int64_t t = 0; t < call_.tensor_count; ++t) {
+        d.tensor_strides[t] = tail_.tensor_strides[t * kMaxDimensions + i];
+      }
+      if (!d.mapped() && d.in_size != d.out_size) throw BadCall{"an axis without a map changes its size"};
+      dimensions_.push_back(d);
+      first_step = request_.last_step[i];
+    }
+  }
+
+  bool may_be_weighted(const Dimension& d) const {
+    for (int64_t s = 0; s < d.step_count; ++s) {
+      if (d.steps[s].kind <= Step::kArea) return true;
+      if (request_.transposed && d.steps[s].kind != Step::kFlip) return true;
+    }
+    return false;
+  }
+
+  void read_borders() {
+    if (request_.border_size == 0) return;
+    bound_.borders.assign(tail_.borders, request_.border_size);
+    call_.borders = bound_.borders.data();
+    call_.border_stride = request_.border_stride;
+    call_.first_stored = request_.first_stored;
+    call_.border_bytes = request_.border_bytes;
+    call_.stored_border_bytes = request_.stored_border_bytes;
+  }
+
+  // A kernel that only moves sees an element as so many bytes, whatever its dtype.
+  void elements_as_bytes() {
+    for (int64_t i = 0; i < dimensions_.size(); ++i) {
+      dimensions_[i].in_stride *= request_.moved_bytes;
+      dimensions_[i].out_stride *= request_.moved_bytes;
+    }
+    Dimension element;
+    element.in_size = element.out_size = request_.moved_bytes;
+    element.in_stride = element.out_stride = 1;
+    dimensions_.push_back(element);
+  }
+
+  void fill_call(const Geometry& g) {
+    call_.channels = g.pixel.out_size;
+    call_.in_channel_stride = g.pixel.in_stride;
+    call_.out_channel_stride = g.pixel.out_stride;
+    call_.x = axis(g.x, call_.channels, &call_.row_map);
+    call_.y = axis(g.y);
+    call_.z = axis(g.z);
+    call_.outer_count = g.outer.size();
+    call_.channel_axis = -1;
+    for (int64_t a = 0; a < call_.outer_count; ++a) {
+      call_.outer[a] = axis(g.outer[a]);
+      if (g.outer[a].channels) call_.channel_axis = a;
+    }
+    for (int64_t t = 0; t < call_.tensor_count; ++t) {
+      Operand& tensor = call_.tensors[t];
+      tensor.x_stride = g.x.tensor_strides[t];
+      tensor.y_stride = g.y.tensor_strides[t];
+      tensor.z_stride = g.z.tensor_strides[t];
+      tensor.channel_stride = g.pixel.tensor_strides[t];
+      for (int64_t a = 0; a < call_.outer_count; ++a) tensor.outer_strides[a] = g.outer[a].tensor_strides[t];
+    }
+  }
+
+  // `channels` and `row_map` are for the axis that is read horizontally.
+  Axis axis(const Dimension& d, int64_t channels = 0, const RowMap** row_map = nullptr) {
+    Axis result = {d.in_size, d.out_size, d.in_stride, d.out_stride, nullptr, 1};
+    if (!d.mapped()) return result;
+    const Sampler* sampler = d.weighted ? call_.sampler : reinterpret_cast<const Sampler*>(request_.mover);
+    if (sampler == nullptr) throw BadCall{"an axis is only moved, and there is no sampler for it"};
+    const int64_t element_bytes = row_map == nullptr ? 0 : bound_.kernel->element_bytes;
+    const bool transposed = request_.transposed != 0;
+    const int64_t in_size = transposed ? d.out_size : d.in_size;
+    SharedTable& kept = bound_.tables[bound_.table_count++];
+    kept = TableCache::instance().get(*sampler, {channels, element_bytes, in_size, transposed, d.step_count, d.steps});
+    if (kept->taps().in_size != d.in_size || kept->taps().out_size != d.out_size) {
+      throw BadCall{"an axis's sizes are not those of its map"};
+    }
+    result.taps = &kept->taps();
+    result.most_taps = kept->most_taps();
+    if (row_map != nullptr) *row_map = kept->row_map();
+    return result;
+  }
+
+  // Of the source or of the target, whichever has more.
+  int64_t most_elements() const {
+    int64_t in = 1, out = 1;
+    for (int64_t i = 0; i < dimensions_.size(); ++i) {
+      in *= dimensions_[i].in_size;
+      out *= dimensions_[i].out_size;
+    }
+    return max(in, out);
+  }
+
+  const Request& request_;
+  const Tail tail_;
+  Bound& bound_;
+  MapsCall& call_;
+  Dimensions dimensions_;
+};
+
+// (batch, channels, spatial...) as (batch, channels, z, y, x); an image has no z.
+inline ImageStrides image_strides(const int64_t* strides, int64_t rank) {
+  return {strides[0], strides[1], rank == 5 ? strides[2] : 0, strides[rank - 2], strides[rank - 1]};
+}
+
+inline void bind_warp(const Request& request, const Tail& tail, Bound& bound) {
+  WarpCall& call = bound.call.warp;
+  const int64_t rank = request.rank;
+  if (rank != 4 && rank != 5) throw BadCall{"a warp of neither an image nor a volume"};
+  call.batch = request.in_size[0];
+  call.channels = request.in_size[1];
+  call.in_size[0] = call.out_size[0] = 1;
+  for (int64_t d = 2; d < rank; ++d) {
+    call.in_size[d - rank + 3] = request.in_size[d];
+    call.out_size[d - rank + 3] = request.out_size[d];
+  }
+  call.image_strides = image_strides(request.in_stride, rank);
+  call.target_strides = image_strides(request.out_stride, rank);
+  call.image_gradient_strides = image_strides(request.image_gradient_stride, rank);
+  const int64_t* along = request.coordinate_stride;
+  call.coordinate_strides = {along[0], along[1], along[2], along[3], along[4]};
+  call.affine = request.affine;
+  call.padding = request.padding;
+  call.align_corners = request.align_corners;
+  for (int64_t t = 0; t < call.tensor_count; ++t) {
+    const ImageStrides of_tensor = image_strides(tail.tensor_strides + t * kMaxDimensions, rank);
+    Operand& tensor = call.tensors[t];
+    tensor.outer_strides[0] = of_tensor.batch;
+    tensor.channel_stride = of_tensor.channel;
+    tensor.z_stride = of_tensor.z;
+    tensor.y_stride = of_tensor.y;
+    tensor.x_stride = of_tensor.x;
+  }
+  const int64_t pixels = call.out_size[0] * call.out_size[1] * call.out_size[2];
+  bound.buffer_count = request.kind == Request::kWarpGradients ? 5 : 3;
+  bound.most_threads = call.batch * call.channels * pixels / kWarpedElementsPerThread;
+}
+
+inline void bind(const uint8_t* data, int64_t size, Bound& bound) {
+  Request request;
+  if (size < static_cast<int64_t>(sizeof(request))) throw BadCall{"a request that is cut off"};
+  std::memcpy(&request, data, sizeof(request));
+  if (request.rank > kMaxDimensions || request.vector_count > kMaxOperands || request.tensor_count > kMaxOperands) {
+    throw BadCall{"more dimensions or operands than a request has room for"};
+  }
+  bound.kernel = reinterpret_cast<const Kernel*>(request.kernel);
+  KernelCall& call = bound.call.any;
+  call.parallel = Threads::run;
+  call.vector_count = request.vector_count;
+  call.tensor_count = request.tensor_count;
+  for (int64_t v = 0; v < call.vector_count; ++v) call.vectors[v].element_bytes = request.vector_bytes[v];
+  for (int64_t t = 0; t < call.tensor_count; ++t) call.tensors[t].element_bytes = request.tensor_bytes[t];
+  const int64_t steps = request.rank > 0 ? request.last_step[request.rank - 1] : 0;
+  const uint8_t* strides_at = data + sizeof(request);
+  const uint8_t* steps_at = strides_at + request.tensor_count * kMaxDimensions * static_cast<int64_t>(sizeof(int64_t));
+  const uint8_t* borders_at = steps_at + steps * static_cast<int64_t>(sizeof(Step));
+  if (data + size != borders_at + request.border_size) throw BadCall{"a request of another size than it says"};
+  const Tail tail = {reinterpret_cast<const int64_t*>(strides_at), reinterpret_cast<const Step*>(steps_at), borders_at};
+  if (request.kind == Request::kMaps) {
+    MapsBinder(request, tail, bound).bind();
+  } else {
+    bind_warp(request, tail, bound);
+  }
+}
+
+}  // namespace polyphase

@@ -1,0 +1,144 @@
+// From a tensor's dimensions to the axes of a Call: which are rows, which are pixels, which are merely walked along.
+#pragma once
+
+#include "polyphase/core/abi.h"
+#include "polyphase/core/standard.h"
+
+namespace polyphase {
+
+// One dimension of the tensors. Strides are in elements.
+struct Dimension {
+  int64_t in_size = 1;
+  int64_t out_size = 1;
+  int64_t in_stride = 0;
+  int64_t out_stride = 0;
+  const Step* steps = nullptr;
+  int64_t step_count = 0;  // 0: the identity
+  bool weighted = false;   // outputs may be sums; else each is one input, or a border
+  bool channels = false;   // vectors are per this dimension: it stays a dimension of its own
+  int64_t tensor_strides[kMaxOperands] = {};
+
+  bool mapped() const { return step_count > 0; }
+};
+
+// A few of them, in order.
+class Dimensions {
+ public:
+  static constexpr int64_t kMost = kMaxOuter + 5;
+
+  int64_t size() const { return size_; }
+  bool full() const { return size_ == kMost; }
+  Dimension& operator[](int64_t i) { return items_[i]; }
+  const Dimension& operator[](int64_t i) const { return items_[i]; }
+  Dimension& back() { return items_[size_ - 1]; }
+  void push_back(const Dimension& d) { items_[size_++] = d; }
+  Dimension take(int64_t place) {
+    const Dimension taken = items_[place];
+    for (int64_t i = place + 1; i < size_; ++i) items_[i - 1] = items_[i];
+    --size_;
+    return taken;
+  }
+
+ private:
+  Dimension items_[kMost];
+  int64_t size_ = 0;
+};
+
+// The dimensions by their part in a Call.
+struct Geometry {
+  Dimension x, y, z, pixel;      // pixel: what lies within a pixel, never mapped
+  Dimensions outer;
+};
+
+// In rows of at least so many bytes, an axis before them is better resampled row by row than pixel by pixel.
+constexpr int64_t kLongRow = 256;
+
+inline bool can_join(const Dimension& outer, const Dimension& inner, int64_t tensors) {
+  if (outer.mapped() || inner.mapped() || outer.channels || inner.channels) return false;
+  for (int64_t t = 0; t < tensors; ++t) {
+    if (outer.tensor_strides[t] != inner.tensor_strides[t] * inner.out_size) return false;
+  }
+  return outer.in_stride == inner.in_stride * inner.in_size && outer.out_stride == inner.out_stride * inner.out_size;
+}
+
+// In the order of the target's memory, neighbours that are walked along as one joined, sizes of 1 left out.
+inline Dimensions tidy(Dimensions dimensions, int64_t tensors) {
+  for (int64_t i = 1; i < dimensions.size(); ++i) {  // a few, and mostly sorted
+    for (int64_t j = i; j > 0 && dimensions[j - 1].out_stride < dimensions[j].out_stride; --j) {
+      swap(dimensions[j - 1], dimensions[j]);
+    }
+  }
+  Dimensions tidied;
+  for (int64_t i = 0; i < dimensions.size(); ++i) {
+    const Dimension& d = dimensions[i];
+    if (!d.mapped() && !d.channels && d.in_size == 1) continue;
+    if (tidied.size() > 0 && can_join(tidied.back(), d, tensors)) {
+      const Dimension outer = tidied.back();
+      tidied.back() = d;
+      tidied.back().in_size *= outer.in_size;
+      tidied.back().out_size *= outer.out_size;
+    } else {
+      tidied.push_back(d);
+    }
+  }
+  return tidied;
+}
+
+// The last place that `wanted` holds for, or -1.
+template <class Wanted>
+int64_t last_place(const Dimensions& dimensions, Wanted wanted) {
+  int64_t place = dimensions.size() - 1;
+  while (place >= 0 && !wanted(dimensions[place])) --place;
+  return place;
+}
+
+// Channels that lie side by side in the source, and apart in the target: an image of (height, width, channels), permuted.
+// Its rows are read as they lie, and spread out when they are written, unless that is more. Their place, or -1.
+inline int64_t channels_of_source(const Dimensions& dimensions, const Dimension& row) {
+  double in = 1, out = 1;
+  for (int64_t i = 0; i < dimensions.size(); ++i) {
+    in *= static_cast<double>(dimensions[i].in_size);
+    out *= static_cast<double>(dimensions[i].out_size);
+  }
+  if (out > in) return -1;
+  return last_place(dimensions, [&row](const Dimension& d) {
+    return !d.mapped() && d.in_stride == 1 && d.in_size > 1 && row.in_stride == d.in_size && row.in_size > 1;
+  });
+}
+
+// False where more axes are weighted than a kernel has passes, or the tensor has too many dimensions.
+inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t tensors, Geometry* geometry) {
+  Dimensions rest = tidy(dimensions, tensors);
+  const auto mapped = [](const Dimension& d) { return d.mapped(); };
+  const auto weighted = [](const Dimension& d) { return d.weighted; };
+  geometry->pixel = {};
+  geometry->pixel.in_stride = geometry->pixel.out_stride = 1;
+
+  int64_t last_mapped = last_place(rest, mapped);
+  const bool tail = last_mapped + 1 < rest.size();
+  int64_t sums = 0;
+  for (int64_t i = 0; i < rest.size(); ++i) sums += rest[i].weighted ? 1 : 0;
+  const auto is_row = [&](const Dimension& d) {
+    return !d.channels && (last_mapped < 0 || (sums <= 1 && d.in_size * element_bytes >= kLongRow));
+  };
+  bool row_of_tail = tail && is_row(rest.back());
+  if (tail && !row_of_tail) {
+    geometry->pixel = rest.take(rest.size() - 1);
+    row_of_tail = last_mapped + 1 < rest.size() && is_row(rest.back());  // of pixels that do not lie side by side
+  } else if (!tail && last_mapped >= 0) {
+    const int64_t channels = channels_of_source(rest, rest[last_mapped]);
+    if (channels >= 0) geometry->pixel = rest.take(channels);
+    last_mapped = rest.size() - 1;
+  }
+  const int64_t row = row_of_tail ? rest.size() - 1 : last_mapped;
+  if (row >= 0) geometry->x = rest.take(row);
+  int64_t y = last_place(rest, weighted);
+  if (y < 0) y = last_place(rest, [](const Dimension& d) { return !d.channels; });
+  if (y >= 0) geometry->y = rest.take(y);
+  const int64_t z = last_place(rest, weighted);
+  if (z >= 0) geometry->z = rest.take(z);
+  geometry->outer = rest;
+  return last_place(geometry->outer, weighted) < 0 && geometry->outer.size() <= kMaxOuter;
+}
+
+}  // namespace polyphase

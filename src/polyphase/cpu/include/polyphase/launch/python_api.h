@@ -1,0 +1,39 @@
+// The few functions of Python's stable interface the launcher needs, declared here: a machine that has Python and a
+// compiler need not have Python's headers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+struct PyObject;
+struct PyThreadState;
+using PyCFunctionFast = PyObject* (*)(PyObject*, PyObject* const*, ptrdiff_t);
+struct PyMethodDef {
+  const char* ml_name;
+  PyCFunctionFast ml_meth;
+  int ml_flags;
+  const char* ml_doc;
+};
+constexpr int METH_FASTCALL = 0x0080;
+
+extern PyObject* PyExc_MemoryError;
+extern PyObject* PyExc_NotImplementedError;
+extern PyObject* PyExc_ValueError;
+
+PyObject* PyCapsule_New(void*, const char*, void (*)(PyObject*));
+void* PyCapsule_GetPointer(PyObject*, const char*);
+PyObject* PyObject_CallNoArgs(PyObject*);
+void Py_DecRef(PyObject*);
+PyObject* PyCFunction_NewEx(PyMethodDef*, PyObject*, PyObject*);
+PyObject* PyLong_FromLongLong(long long);
+long long PyLong_AsLongLong(PyObject*);
+PyObject* PyTuple_New(ptrdiff_t);
+int PyTuple_SetItem(PyObject*, ptrdiff_t, PyObject*);
+PyObject* PyBytes_FromStringAndSize(const char*, ptrdiff_t);
+int PyBytes_AsStringAndSize(PyObject*, char**, ptrdiff_t*);
+PyObject* PyErr_Occurred();
+void PyErr_SetString(PyObject*, const char*);
+PyThreadState* PyEval_SaveThread();
+void PyEval_RestoreThread(PyThreadState*);
+}

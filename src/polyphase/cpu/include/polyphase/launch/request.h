@@ -1,0 +1,52 @@
+// What Python asks the launcher to bind: one record for axis maps, whole programs, warps and their gradients.
+//
+// `kernels/records.py` packs it, and describes every field; where the two differ, the launcher does not compile.
+#pragma once
+
+#include "polyphase/core/abi.h"
+
+namespace polyphase {
+
+constexpr int kMaxDimensions = 16;
+
+// Every field is eight bytes, or an array of such. Sizes and strides are in elements, one for each dimension. Behind the
+// record follow the strides of tensor operands, kMaxDimensions of each; of maps, then the steps of all dimensions, and the
+// values of constant borders.
+struct Request {
+  enum Kind : int64_t { kMaps, kWarp, kWarpGradients };
+
+  int64_t kernel;   // addresses of what libraries export: a Kernel,
+  int64_t sampler;  // the Sampler of weighted axes,
+  int64_t mover;    // and that of axes along which values only move; 0 where there is none
+  int64_t kind;
+  int64_t rank;
+  int64_t in_size[kMaxDimensions];
+  int64_t in_stride[kMaxDimensions];
+  int64_t out_size[kMaxDimensions];
+  int64_t out_stride[kMaxDimensions];
+
+  int64_t vector_count;
+  int64_t tensor_count;
+  int64_t vector_bytes[kMaxOperands];  // of an element
+  int64_t tensor_bytes[kMaxOperands];
+  int64_t channel_dimension;  // the one that vectors go along
+
+  // Of maps: the steps of dimension d end with number last_step[d].
+  int64_t transposed;
+  int64_t moved_bytes;  // of an element that is only moved; 0 where values are computed
+  int64_t last_step[kMaxDimensions];
+  int64_t border_size;   // bytes of all borders together
+  int64_t border_stride;
+  int64_t first_stored;
+  int64_t border_bytes;
+  int64_t stored_border_bytes;
+
+  // Of warps.
+  int64_t affine;
+  int64_t padding;
+  int64_t align_corners;
+  int64_t coordinate_stride[5];  // as CoordinateStrides has them
+  int64_t image_gradient_stride[kMaxDimensions];
+};
+
+}  // namespace polyphase

@@ -1,0 +1,164 @@
+// The tables of axes seen lately. Bounded, and safe among threads and forks.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include "polyphase/core/abi.h"
+#include "polyphase/core/buffer.h"
+#include "polyphase/core/standard.h"
+#include "polyphase/taps/taps.h"
+#include "polyphase/launch/threads.h"
+
+namespace polyphase {
+
+// The tables of one axis. `row_map` is null where the axis is not read horizontally.
+class Table {
+ public:
+  Table(const Sampler& sampler, const AxisRequest& request) : owned_(make_taps(request, sampler)), sampler_(sampler) {
+    if (sampler.weigh != nullptr) owned_.index_only = false;  // an adjoint that happens to be is summed as any
+    taps_ = owned_.view();
+    for (int64_t i = 0; i < taps_.out_size; ++i) most_taps_ = max(most_taps_, taps_.begin[i + 1] - taps_.begin[i]);
+    int64_t map_bytes = 0;
+    if (request.channels > 0) row_map_ = sampler.prepare(taps_, request.channels, request.element_bytes, &map_bytes);
+    bytes_ = owned_.bytes() + map_bytes;
+  }
+  ~Table() {
+    if (row_map_ != nullptr) sampler_.release(row_map_);
+  }
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+
+  const Taps& taps() const { return taps_; }
+  int64_t most_taps() const { return most_taps_; }
+  const RowMap* row_map() const { return row_map_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  friend class SharedTable;
+
+  TapTable owned_;
+  Taps taps_;
+  const Sampler& sampler_;
+  const RowMap* row_map_ = nullptr;
+  int32_t most_taps_ = 0;
+  int64_t bytes_;
+  mutable int64_t owners_ = 1;
+};
+
+// A table, deleted by the last of its owners. <memory> takes long to compile.
+class SharedTable {
+ public:
+  SharedTable() = default;
+  explicit SharedTable(const Table* table) : table_(table) {}  // its first owner
+  SharedTable(const SharedTable& other) : table_(other.table_) {
+    if (table_ != nullptr) __atomic_add_fetch(&table_->owners_, 1, __ATOMIC_RELAXED);
+  }
+  SharedTable& operator=(SharedTable other) {
+    swap(table_, other.table_);
+    return *this;
+  }
+  ~SharedTable() {
+    if (table_ != nullptr && __atomic_sub_fetch(&table_->owners_, 1, __ATOMIC_ACQ_REL) == 0) delete table_;
+  }
+
+  const Table* operator->() const { return table_; }
+
+ private:
+  const Table* table_ = nullptr;
+};
+
+// What identifies a table.
+inline Buffer<uint8_t> key_of(const Sampler* sampler, const AxisRequest& request) {
+  constexpr int64_t kSampler = sizeof(sampler), kHead = kSampler + offsetof(AxisRequest, steps);
+  const int64_t tail = request.step_count * static_cast<int64_t>(sizeof(Step));
+  Buffer<uint8_t> key(kHead + tail);
+  std::memcpy(key.data(), &sampler, kSampler);
+  std::memcpy(key.data() + kSampler, &request, kHead - kSampler);
+  std::memcpy(key.data() + kHead, request.steps, tail);
+  return key;
+}
+
+class TableCache {
+ public:
+  static constexpr int64_t kMostBytes = 64 << 20;
+  static constexpr int64_t kMostTables = 1024;
+
+  static TableCache& instance() {
+    static TableCache* cache = [] {
+      // A fork while another thread holds the lock would leave it locked in the child for ever.
+      pthread_atfork([] { pthread_mutex_lock(&mutex()); }, [] { pthread_mutex_unlock(&mutex()); },
+                     [] { pthread_mutex_unlock(&mutex()); });
+      return new TableCache;
+    }();
+    return *cache;
+  }
+
+  SharedTable get(const Sampler& sampler, const AxisRequest& request) {
+    Buffer<uint8_t> key = key_of(&sampler, request);
+    {
+      const Lock lock(&mutex());
+      if (Entry* found = find(key)) {
+        found->used = ++uses_;
+        ++cached_;
+        return found->table;
+      }
+    }
+    const SharedTable table(new Table(sampler, request));
+    const Lock lock(&mutex());
+    ++made_;
+    if (table->bytes() <= kMostBytes / 4 && find(key) == nullptr) insert({move(key), table, ++uses_});
+    return table;
+  }
+
+  void clear() {
+    const Lock lock(&mutex());
+    for (Entry* entry : entries_) delete entry;
+    entries_.resize(0);
+    bytes_ = 0;
+  }
+
+  int64_t made() const { return made_; }
+  int64_t cached() const { return cached_; }
+
+ private:
+  struct Entry {
+    Buffer<uint8_t> key;
+    SharedTable table;
+    int64_t used;  // the greater, the later
+  };
+
+  static pthread_mutex_t& mutex() {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    return mutex;
+  }
+
+  // Looked for one by one: a kernel is bound to its tables once, then launched without asking.
+  Entry* find(const Buffer<uint8_t>& key) {
+    for (Entry* entry : entries_) {
+      if (entry->key.size() == key.size() && std::memcmp(entry->key.data(), key.data(), key.size()) == 0) return entry;
+    }
+    return nullptr;
+  }
+
+  void insert(Entry entry) {
+    entries_.reserve(entries_.size() + 1);  // no memory: no entry that nobody owns
+    entries_.push_back(new Entry(move(entry)));
+    bytes_ += entries_.back()->table->bytes();
+    while (bytes_ > kMostBytes || entries_.size() > kMostTables) {
+      int64_t oldest = 0;
+      for (int64_t e = 1; e < entries_.size(); ++e) oldest = entries_[e]->used < entries_[oldest]->used ? e : oldest;
+      bytes_ -= entries_[oldest]->table->bytes();
+      delete entries_[oldest];
+      entries_[oldest] = entries_.back();
+      entries_.resize(entries_.size() - 1);
+    }
+  }
+
+  Buffer<Entry*> entries_;
+  int64_t bytes_ = 0, uses_ = 0, made_ = 0, cached_ = 0;
+};
+
+}  // namespace polyphase

@@ -1,0 +1,470 @@
+// Weighted sums of uint8 rows with 16 bit weights, rounded to uint8 after each pass: ATen's arithmetic to the bit.
+//
+//     out = saturate((half + sum of weight * value) >> precision)     half = 1 << (precision - 1)
+#pragma once
+
+#include "polyphase/core/abi.h"
+#include "polyphase/core/buffer.h"
+#include "polyphase/core/standard.h"
+#include "polyphase/core/unroll.h"
+#include "polyphase/resample/ahead.h"
+#include "polyphase/resample/byte_dots.h"
+#include "polyphase/simd/bytes.h"
+
+namespace polyphase {
+
+// The 16 bit weights of taps 2k and 2k + 1 as one 32 bit lane.
+inline int32_t pair_of(double low, double high) {
+  return static_cast<int32_t>((static_cast<uint32_t>(static_cast<int32_t>(high)) << 16) |
+                              (static_cast<uint32_t>(static_cast<int32_t>(low)) & 0xffff));
+}
+
+// taps weights become (taps + 1) / 2 pairs.
+inline void pack_pairs(const double* weights, int taps, int32_t* pairs) {
+  for (int k = 0; k < taps; k += 2) pairs[k / 2] = pair_of(weights[k], k + 1 < taps ? weights[k + 1] : 0);
+}
+
+inline uint8_t rounded(int32_t sum, int precision) {
+  return static_cast<uint8_t>(clamp(sum >> precision, 0, 255));
+}
+
+// The rows are given in pairs too: of an odd number the last is given twice, and weighs 0 the second time.
+inline void vertical_plain(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
+                           int64_t length) {
+  constexpr int kBlock = 256;
+  for (int64_t i = 0; i < length; i += kBlock) {
+    const int n = static_cast<int>(min<int64_t>(kBlock, length - i));
+    int32_t sum[kBlock];
+    for (int j = 0; j < n; ++j) sum[j] = 1 << (precision - 1);
+    for (int k = 0; k < taps; ++k) {
+      const int16_t weight = static_cast<int16_t>(pairs[k / 2] >> (k % 2 * 16));
+      const uint8_t* row = rows[k] + i;
+      for (int j = 0; j < n; ++j) sum[j] += static_cast<int16_t>(row[j]) * weight;
+    }
+    for (int j = 0; j < n; ++j) out[i + j] = rounded(sum[j], precision);
+  }
+}
+
+#if defined(POLYPHASE_BYTE_VECTORS)
+
+// What two rows add to the sums of Bytes::kSize outputs, in the order `Bytes::pack` takes them. `pair`: their weights.
+#if defined(POLYPHASE_NEON)
+POLYPHASE_BLOCK void add_rows(Bytes::Register a, Bytes::Register b, const int32_t* pair, Bytes::Register& p,
+                              Bytes::Register& q, Bytes::Register& r, Bytes::Register& s) {
+  using namespace neon;
+  const Shorts weights = {reinterpret_cast<const int16_t*>(pair)[0], reinterpret_cast<const int16_t*>(pair)[1]};
+  const Shorts a_low = widened_low(a), a_high = widened_high(a), b_low = widened_low(b), b_high = widened_high(b);
+  const auto add_low = [&](Bytes::Register& sum, Shorts first, Shorts second) {
+    sum = Bytes::of(add_products_low<1>(add_products_low<0>(Bytes::sums(sum), first, weights), second, weights));
+  };
+  const auto add_high = [&](Bytes::Register& sum, Shorts first, Shorts second) {
+    sum = Bytes::of(add_products_high<1>(add_products_high<0>(Bytes::sums(sum), first, weights), second, weights));
+  };
+  add_low(p, a_low, b_low), add_high(q, a_low, b_low);
+  add_low(r, a_high, b_high), add_high(s, a_high, b_high);
+}
+#else
+POLYPHASE_BLOCK void add_rows(Bytes::Register a, Bytes::Register b, const int32_t* pair, Bytes::Register& p,
+                              Bytes::Register& q, Bytes::Register& r, Bytes::Register& s) {
+  const Bytes::Register zero = Bytes::broadcast(0), weights = Bytes::broadcast(*pair);
+  const Bytes::Register low = Bytes::interleave_low(a, b), high = Bytes::interleave_high(a, b);
+  p = Bytes::dot(p, Bytes::interleave_low(low, zero), weights);
+  q = Bytes::dot(q, Bytes::interleave_high(low, zero), weights);
+  r = Bytes::dot(r, Bytes::interleave_low(high, zero), weights);
+  s = Bytes::dot(s, Bytes::interleave_high(high, zero), weights);
+}
+#endif
+
+// The Bytes::kSize outputs, or fewer, from one place on.
+POLYPHASE_BLOCK void vertical_block(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
+                           int64_t i, int n) {
+  using Register = Bytes::Register;
+  const Register bits = Bytes::broadcast(precision);
+  Register p = Bytes::broadcast(1 << (precision - 1)), q = p, r = p, s = p;  // an array would lie in memory
+  for (int k = 0; k < taps; k += 2, ++pairs) {
+    const Register a = Bytes::load_first(rows[k] + i, n), b = Bytes::load_first(rows[k + 1] + i, n);
+    add_rows(a, b, pairs, p, q, r, s);
+  }
+  p = Bytes::shift_right(p, bits), q = Bytes::shift_right(q, bits);
+  r = Bytes::shift_right(r, bits), s = Bytes::shift_right(s, bits);
+  Bytes::store_first(out + i, n, Bytes::pack(p, q, r, s));
+}
+
+POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
+                     int64_t length) {
+  if (length < Bytes::kSize) {
+    if (length > 0) vertical_block(rows, pairs, taps, precision, out, 0, static_cast<int>(length));
+    return;
+  }
+  int64_t i = 0;
+  for (; i + Bytes::kSize <= length; i += Bytes::kSize) {
+    vertical_block(rows, pairs, taps, precision, out, i, Bytes::kSize);
+    fetch_target(out + i);
+  }
+  // The rest overlaps the block before: the same values once more.
+  if (i < length) vertical_block(rows, pairs, taps, precision, out, length - Bytes::kSize, Bytes::kSize);
+}
+
+#if defined(POLYPHASE_BYTE_SHUFFLES)
+
+// The horizontal pass with few taps. What all lanes of a block read for a pair of taps lies in one window of the row (AVX2:
+// in one for each half of a register; AVX-512: or in a few adjoining ones). For the next pair of taps, windows move on by
+// two pixels.
+class ByteWindows {
+ public:
+  // False where lanes lie too far apart. `windows`: how many a block has. Where a block is whole pixels only, it has fewer
+  // lanes, which lie closer together: RGB that shrinks by 4 to 4.8 then has one window.
+  bool build(const Taps& taps, int64_t channels, int windows) {
+    if (build(taps, channels, windows, Bytes::kSums)) return true;
+    *this = ByteWindows();
+    const int64_t whole = Bytes::kSums / channels * channels;
+    if (whole < Bytes::kSums && whole >= Bytes::kLeastLanes && build(taps, channels, windows, whole)) return true;
+    *this = ByteWindows();
+    return false;
+  }
+
+  bool has_many() const { return windows_ > 1; }
+  int64_t readable_length() const { return readable_length_; }
+  size_t bytes() const {
+    return blocks_.bytes() + shuffles_.bytes() + from_.bytes() + weights_.bytes();
+  }
+
+  void run(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
+    const int64_t count = blocks_.size();
+    if (!has_many()) {
+      return with_constant<1, 4>(all_pairs_, [&](auto pairs) { run_blocks<pairs, 1>(in, out, 0, count); });
+    }
+    if constexpr (Bytes::kMostWindows > 1) {
+      constexpr int64_t kStep = 16;
+      Fetching fetching(ahead, count / kStep + 1);
+      for (int64_t b = 0; b < count; b += kStep) {
+        fetching.step();
+        with_constant<1, 1>(all_pairs_, [&](auto pairs) {
+          with_constant<2, 2>(windows_, [&](auto windows) { run_blocks<pairs, windows>(in, out, b, min(count, b + kStep)); });
+        });
+      }
+    }
+  }
+
+ private:
+  static constexpr int kGroupLanes = Bytes::kSums / Bytes::kGroups;
+  struct Block {
+    int32_t bases[Bytes::kGroups];
+    int32_t pairs;
+    uint32_t weights;
+  };
+
+  // Copies of what a row reads: a byte that is stored may alias members, so these would be read again after every store.
+  struct Read {
+    const Block* blocks;
+    const uint8_t* shuffles;
+    const uint64_t* from;
+    const int16_t* weights;
+    int64_t step;  // from a pair to the next
+    int windows;
+    Bytes::Register half, bits, order;
+  };
+
+  bool build(const Taps& taps, int64_t channels, int windows, int64_t lanes) {
+    channels_ = channels;
+    windows_ = windows;
+    lanes_ = lanes;
+    out_length_ = taps.out_size * channels;
+    precision_ = taps.precision;
+    Bytes::fill_order(lanes, order_);
+    const int64_t count = (out_length_ + lanes_ - 1) / lanes_;
+    if (!may_fit(taps, count / 2 * lanes_)) return false;
+    blocks_.reserve(count + 3);
+    shuffles_.reserve((count + 3) * Bytes::kSize);
+    if (has_many()) from_.resize((count + 3) * windows_);
+    const int64_t most_pairs = (widest_of(taps, 0, min<int64_t>(taps.out_size, 64) - 1) + 1) / 2;
+    weights_.reserve(count * most_pairs * 2 * Bytes::kSums);
+    for (int64_t b = 0; b < count; ++b) {
+      if (!add_block(taps, b * lanes_)) return false;
+      all_pairs_ = b == 0 || all_pairs_ == blocks_[b].pairs ? blocks_[b].pairs : 0;
+    }
+    // Four blocks are stored at once. Those beyond the end are the last one again.
+    for (int64_t b = count; b % 4 != 0; ++b) {
+      blocks_.push_back(blocks_.back());
+      shuffles_.resize(shuffles_.size() + Bytes::kSize);
+    }
+    return true;
+  }
+
+  // A quick look at a block in the middle of the row, before memory for all of them is allocated.
+  bool may_fit(const Taps& taps, int64_t from) const {
+    const int64_t x = from / channels_, last = min(from + lanes_ / Bytes::kGroups, out_length_) - 1;
+    const int32_t begin = taps.begin[x], last_begin = taps.begin[last / channels_];
+    if (begin == taps.begin[x + 1] || last_begin == taps.begin[last / channels_ + 1]) return true;  // a border
+    if (has_many() && windows_ * ((widest_of(taps, x, x) + 1) / 2) > most_shuffles()) return false;
+    const int64_t apart = taps.index[last_begin] - taps.index[begin];
+    return max(apart, -apart) * channels_ < windows_ * Bytes::kWindow;
+  }
+
+  // Blocks [from, to), four at a time. Those with fewer lanes than a register store more than they are; the next ones
+  // overwrite it.
+  template <int kPairs, int kWindows>
+  POLYPHASE_ROW_LOOP void run_blocks(const uint8_t* in, uint8_t* out, int64_t from, int64_t to) const {
+    const Read read = {blocks_.data(),  shuffles_.data(), from_.data(), weights_.data(),
+                       2 * channels_, windows_,
+                       Bytes::broadcast(1 << (precision_ - 1)), Bytes::broadcast(precision_), Bytes::load(order_)};
+    const int64_t step = 4 * lanes_;
+    int64_t left = out_length_ - from * lanes_;
+    out += from * lanes_;
+    for (int64_t b = from; b < to; b += 4, out += step, left -= step) {
+      Bytes::Register sums[4];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) sums[j] = sum<kPairs, kWindows>(read, b + j, in);
+      const Bytes::Register packed = Bytes::pack_in_order(sums, read.order);
+      if (left >= Bytes::kSize) {
+        Bytes::store(out, packed);
+      } else {
+        Bytes::store_first(out, static_cast<int>(min(left, step)), packed);
+      }
+    }
+  }
+
+  template <int kPairs, int kWindows>
+  POLYPHASE_BLOCK static Bytes::Register sum(const Read& read, int64_t b, const uint8_t* in) {
+    const Block& block = read.blocks[b];
+    const int pairs = kPairs == 0 ? block.pairs : kPairs;
+    [[maybe_unused]] const int windows = kWindows == 0 ? read.windows : kWindows;
+    const Bytes::Register shuffle = Bytes::load(read.shuffles + b * Bytes::kSize);
+    const int16_t* weights = read.weights + block.weights;
+    Bytes::Register total = read.half;
+#pragma GCC unroll 4
+    for (int k = 0; k < pairs; ++k) {
+      const uint8_t* from = in + k * read.step;
+      Bytes::Register values;
+      if constexpr (kWindows == 1) {
+        values = Bytes::shuffle_pairs(Bytes::windows(from, block.bases), shuffle);
+      } else {
+        values = Bytes::shuffle_pairs(from + block.bases[0], windows, shuffle, read.from + b * windows);
+      }
+      total = Bytes::dot(total, values, Bytes::load(weights + k * 2 * Bytes::kSums));
+    }
+    return Bytes::shift_right(total, read.bits);
+  }
+
+  bool add_block(const Taps& taps, int64_t from) {
+    const int64_t to = min(from + lanes_, out_length_);
+    const int64_t widest = widest_of(taps, from / channels_, (to - 1) / channels_);
+    Block block = {};
+    block.pairs = static_cast<int32_t>((widest + 1) / 2);
+    if (has_many() && windows_ * block.pairs > most_shuffles()) return false;
+    block.weights = static_cast<uint32_t>(weights_.size());
+    const int64_t shuffle = shuffles_.size();
+    shuffles_.resize(shuffle + Bytes::kSize);
+    std::memset(shuffles_.data() + shuffle, Bytes::kNone, Bytes::kSize);
+    weights_.resize(weights_.size() + block.pairs * 2 * Bytes::kSums);
+    for (int g = 0; g < Bytes::kGroups; ++g) {
+      const int64_t first = from + g * kGroupLanes;
+      const int64_t last = min(first + kGroupLanes, to);
+      if (first >= last) continue;
+      if (!add_group(taps, first, last, block, g, shuffle + g * kGroupLanes * 4)) return false;
+    }
+    blocks_.push_back(block);
+    return true;
+  }
+
+  bool add_group(const Taps& taps, int64_t from, int64_t to, Block& block, int g, int64_t shuffle) {
+    const int64_t furthest = max<int64_t>(0, taps.in_size - 2 * block.pairs);
+    int64_t start[kGroupLanes];
+    int64_t low = INT64_MAX, high = 0;
+    Place place(from, channels_);
+    for (int64_t l = 0; l < to - from; ++l, place.next()) {
+      const int32_t begin = taps.begin[place.x];
+      const bool empty = begin == taps.begin[place.x + 1];
+      start[l] = min<int64_t>(empty ? 0 : taps.index[begin], furthest);
+      if (empty) continue;
+      low = min(low, start[l] * channels_ + place.c);
+      high = max(high, start[l] * channels_ + place.c);
+    }
+    if (low == INT64_MAX) return true;  // nothing but border: all weights are 0
+    const int64_t length = windows_ * Bytes::kWindow;
+    if (high - low + channels_ >= length) return false;
+    const int64_t in_length = taps.in_size * channels_;
+    const int64_t needs = length + (block.pairs - 1) * 2 * channels_;
+    int64_t base = min(low, in_length - needs);
+    if (base < 0 || high - base + channels_ >= length) {  // the row is too short to begin that early
+      base = low;
+      readable_length_ = max(readable_length_, low + needs);
+    }
+    block.bases[g] = static_cast<int32_t>(base);
+
+    int16_t* weights = weights_.data() + block.weights + 2 * (g * kGroupLanes);
+    place = Place(from, channels_);
+    for (int64_t l = 0; l < to - from; ++l, place.next()) {
+      if (taps.begin[place.x] == taps.begin[place.x + 1]) continue;
+      const int64_t byte = start[l] * channels_ + place.c - base;
+      put_byte(shuffle + 2 * Bytes::place(l, 0), byte);
+      put_byte(shuffle + 2 * Bytes::place(l, 1), byte + channels_);
+      for (int32_t t = taps.begin[place.x]; t < taps.begin[place.x + 1]; ++t) {
+        const int64_t k = taps.index[t] - start[l];
+        weights[k / 2 * 2 * Bytes::kSums + Bytes::place(l, k % 2)] = static_cast<int16_t>(taps.weight[t]);
+      }
+    }
+    return true;
+  }
+
+  // The most shuffles (windows times pairs of taps) for a block with several windows. Beyond that, dot products are better,
+  // where there are any for so many channels.
+  int64_t most_shuffles() const {
+    if (channels_ > ByteDots::kMostChannels) return INT64_MAX;
+    return channels_ == 4 ? 8 : channels_ == 3 ? 12 : 10;
+  }
+
+  // Byte `to`, counted over the registers of all blocks, is byte `byte` of its block's windows.
+  void put_byte(int64_t to, int64_t byte) {
+    shuffles_[to] = static_cast<uint8_t>(byte);
+    if (has_many()) from_[to / Bytes::kSize * windows_ + byte / Bytes::kWindow] |= uint64_t{1} << to % Bytes::kSize;
+  }
+
+  int64_t channels_ = 0;
+  int64_t out_length_ = 0;
+  int64_t readable_length_ = 0;
+  int precision_ = 0;
+  int windows_ = 1;
+  int all_pairs_ = 0;  // of every block, or 0
+  int64_t lanes_ = Bytes::kSums;
+  uint8_t order_[Bytes::kSize] = {};  // in which four blocks are packed
+  Buffer<Block> blocks_;
+  Buffer<uint8_t> shuffles_;  // kSize for a block
+  Buffer<uint64_t> from_;     // of many windows, as many for a block: the bytes that lie in each
+  Buffer<int16_t> weights_;   // pairs * 2 * kSums for a block
+};
+
+#else
+
+struct ByteWindows {
+  bool build(const Taps&, int64_t, int) { return false; }
+  bool has_many() const { return false; }
+  int64_t readable_length() const { return 0; }
+  size_t bytes() const { return 0; }
+  void run(const uint8_t*, uint8_t*, const Ahead*) const {}
+};
+
+#endif
+
+#else
+
+POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
+                     int64_t length) {
+  vertical_plain(rows, pairs, taps, precision, out, length);
+}
+
+#endif
+
+// The horizontal pass over a row of `channels` interleaved values per pixel.
+class ByteLanes {
+ public:
+  ByteLanes(const Taps& taps, int64_t channels, int64_t) : channels_(channels), precision_(taps.precision) {
+#if defined(POLYPHASE_BYTE_VECTORS)
+    for (int windows = 1; channels < Bytes::kSize / 2 && windows <= Bytes::kMostWindows; ++windows) {
+      if (windows_.build(taps, channels, windows)) {
+        way_ = kWindows;
+        return;
+      }
+    }
+    if (channels <= ByteDots::kMostChannels) {
+      way_ = kDots;
+      dots_.build(taps, channels);
+      return;
+    }
+#endif
+    begin_.assign(taps.begin, taps.out_size + 1);
+    index_.assign(taps.index, taps.begin[taps.out_size]);
+    weights_.assign(taps.weight, taps.begin[taps.out_size]);
+  }
+
+  int64_t readable_length() const {
+#if defined(POLYPHASE_BYTE_VECTORS)
+    if (way_ == kWindows) return windows_.readable_length();
+    if (way_ == kDots) return dots_.readable_length();
+#endif
+    return 0;
+  }
+
+  size_t bytes() const {
+    size_t own = sizeof(*this) + begin_.bytes() + index_.bytes() + weights_.bytes();
+#if defined(POLYPHASE_BYTE_VECTORS)
+    own += windows_.bytes() + dots_.bytes();
+#endif
+    return own;
+  }
+
+  // Only for rows that shrink much: to read these takes longer than to sum them.
+  bool fetches() const {
+#if defined(POLYPHASE_BYTE_VECTORS)
+    return way_ == kDots || windows_.has_many();
+#endif
+    return false;
+  }
+
+  POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, [[maybe_unused]] const Ahead* ahead) const {
+#if defined(POLYPHASE_BYTE_VECTORS)
+    if (way_ == kWindows) return windows_.run(in, out, ahead);
+    if (way_ == kDots) return dots_.run(in, out, ahead);
+#endif
+    if (channels_ > 4) return run_many_channels(in, out);
+    run_plain(in, out);
+  }
+
+ private:
+  void run_plain(const uint8_t* in, uint8_t* out) const {
+    const int64_t pixels = begin_.size() - 1;
+    for (int64_t x = 0; x < pixels; ++x) {
+      for (int64_t c = 0; c < channels_; ++c) {
+        int32_t sum = 1 << (precision_ - 1);
+        for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) sum += in[index_[t] * channels_ + c] * weights_[t];
+        out[x * channels_ + c] = rounded(sum, precision_);
+      }
+    }
+  }
+
+  // An output pixel is a vertical sum, with the input pixels as rows of so many channels.
+  void run_many_channels(const uint8_t* in, uint8_t* out) const {
+    Buffer<const uint8_t*> pixels;
+    Buffer<int32_t> pairs;
+    const int64_t count = begin_.size() - 1;
+    for (int64_t x = 0; x < count; ++x) {
+      const int taps = begin_[x + 1] - begin_[x];
+      pixels.resize(0);
+      for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) pixels.push_back(in + index_[t] * channels_);
+      if (taps > 0) pixels.push_back(pixels.back());
+      pairs.resize((taps + 1) / 2);
+      const int16_t* w = weights_.data() + begin_[x];
+      for (int k = 0; k < taps; k += 2) pairs[k / 2] = pair_of(w[k], k + 1 < taps ? w[k + 1] : 0);
+      vertical(pixels.data(), pairs.data(), taps, precision_, out + x * channels_, channels_);
+    }
+  }
+
+  enum Way { kTaps, kWindows, kDots };
+  Way way_ = kTaps;
+  int64_t channels_;
+  int precision_;
+#if defined(POLYPHASE_BYTE_VECTORS)
+  ByteWindows windows_;
+  ByteDots dots_;
+#endif
+  Buffer<int32_t> begin_, index_;
+  Buffer<int16_t> weights_;
+};
+
+struct QuantisedSampler {
+  using Value = uint8_t;
+  using Lanes = ByteLanes;
+  static constexpr TapArithmetic kArithmetic = TapArithmetic::kQuantised;
+  static constexpr bool kSums = true;
+  static constexpr bool kAnyOrder = false;  // eager rounds after the horizontal pass, then after the vertical one
+
+  static void pack(const double* weights, int taps, void* packed) {
+    pack_pairs(weights, taps, static_cast<int32_t*>(packed));
+  }
+  static void sum(const uint8_t* const* rows, const void* packed, int taps, int precision, uint8_t* out, int64_t length,
+                  const Ahead*) {
+    vertical(rows, static_cast<const int32_t*>(packed), taps, precision, out, length);
+  }
+};
+
+}  // namespace polyphase

@@ -1,0 +1,417 @@
+// The driver: rows of the output, one after the other, through the passes of a program.
+//
+//     source row -> prologue -> [horizontal] -> vertical -> depth -> [horizontal] -> epilogue -> target row
+//
+// Weighted sums of rows are made from a few rows at hand (RowCache), so there is never an image in between. Where the
+// horizontal pass comes, and how rows are summed, is chosen in row_ways.h.
+#pragma once
+
+#include <cstring>
+
+#include "polyphase/core/abi.h"
+#include "polyphase/core/rows.h"
+#include "polyphase/core/scalar.h"
+#include "polyphase/core/standard.h"
+#include "polyphase/resample/ahead.h"
+#include "polyphase/resample/moved_rows.h"
+#include "polyphase/resample/operand_rows.h"
+#include "polyphase/resample/row_cache.h"
+#include "polyphase/resample/row_ways.h"
+#include "polyphase/resample/spaced.h"
+
+namespace polyphase {
+
+// Bytes that may be fetched into the first-level cache beside what is used there.
+constexpr int64_t kFetched = 12 << 10;
+
+template <class Prologue, class Epilogue>
+class Worker {
+ public:
+  using S = typename Prologue::From;
+  using T = typename Prologue::To;
+  using O = typename Epilogue::To;
+  static_assert(__is_same(T, typename Epilogue::From), "what is loaded is sampled and then stored");
+
+  explicit Worker(const MapsCall& call)
+      : call_(call),
+        sampler_(*call.sampler),
+        map_(call.row_map),
+        in_length_(call.x.in_size * call.channels),
+        out_length_(call.x.out_size * call.channels),
+        readable_length_(max(in_length_, map_ ? map_->readable_length : 0)),
+        source_dense_(are_dense(call.x.in_stride, call.in_channel_stride, call.channels, call.x.in_size)),
+        target_dense_(are_dense(call.x.out_stride, call.out_channel_stride, call.channels, call.x.out_size)),
+        way_(choose_way(facts())),
+        summed_length_(way_.horizontal == Horizontal::kFirst ? out_length_ : in_length_),
+        operands_(call) {
+    if (!source_dense_) gathered_.resize(readable_length_);
+    if (!Prologue::kIdentity || way_.lengthens) loaded_.resize(readable_length_);
+    const int64_t kept_length = way_.horizontal == Horizontal::kFirst ? out_length_ : readable_length_;
+    switch (way_.vertical) {
+      case Sum::kNone: case Sum::kAtOnce: case Sum::kInPlace: break;
+      case Sum::kKept: vertical_.kept.resize(call.y.most_taps, kept_length, call.y.in_size * call.z.in_size); break;
+      case Sum::kByTiles: tile_rows_.resize(call.y.most_taps * kTile); break;
+    }
+    if (way_.depth == Sum::kKept) depth_.kept.resize(call.z.most_taps, kept_length, call.z.in_size);
+    if (way_.sums()) {
+      if (way_.horizontal == Horizontal::kLast && way_.vertical != Sum::kAtOnce) summed_.resize(readable_length_);
+      const int64_t taps = max(call.y.most_taps, call.z.most_taps) + 1;  // uint8 takes the last of an odd number twice
+      if (way_.vertical != Sum::kNone) vertical_.rows.resize(taps);
+      if (way_.depth != Sum::kNone) depth_.rows.resize(taps);
+      weights_.resize(taps);
+    }
+    if (!Epilogue::kIdentity) sampled_.resize(out_length_);
+    if (!target_dense_) stored_.resize(out_length_);
+  }
+
+  // Output rows begin to end, counted over (outer, y, z).
+  void run(int64_t begin, int64_t end) {
+    const int64_t rows = call_.y.out_size * call_.z.out_size;
+    while (begin < end) {
+      const int64_t outer = begin / rows, stop = min(end, (outer + 1) * rows);
+      enter(outer);
+      if (kPlain && way_.moves_rows) {
+        move_rows(begin - outer * rows, stop - outer * rows);
+      } else {
+        for (int64_t i = begin - outer * rows; i < stop - outer * rows; ++i) {
+          row(i / call_.z.out_size, i % call_.z.out_size);
+        }
+      }
+      begin = stop;
+    }
+  }
+
+ private:
+  static constexpr int64_t kTile = 512;  // elements
+  static constexpr int64_t kSize = sizeof(T);
+  static constexpr bool kPlain = Prologue::kIdentity && Epilogue::kIdentity;
+
+  RowFacts facts() const {
+    const Axis &y = call_.y, &z = call_.z;
+    RowFacts facts = {};
+    facts.sums_rows = weighted(y);
+    facts.sums_planes = weighted(z);
+    facts.moves_only = kPlain && target_dense_ && z.out_size == 1 && z.taps == nullptr;
+    facts.in_place = Prologue::kIdentity && source_dense_;
+    facts.by_pieces = !Prologue::kIdentity && source_dense_ && call_.vector_count == 0;
+    facts.too_long = y.most_taps * readable_length_ * kSize > kNear;
+    facts.far = y.in_size * in_length_ * kSize > kNear;
+    if (map_ == nullptr) return facts;
+    facts.has_map = true;
+    facts.sums_pixels = map_->weighted;
+    facts.first_is_better = !sampler_.any_order || horizontal_first_is_cheaper(call_);
+    facts.shrinks = out_length_ < in_length_;
+    facts.reads_beyond_end = readable_length_ > in_length_;
+    facts.fetches = map_->fetches;
+    facts.offers_at_once = map_->run_sum != nullptr;
+    facts.wants_at_once = map_->sums_all;
+    return facts;
+  }
+
+  // Goes to one place of the outer axes.
+  void enter(int64_t outer) {
+    in_ = static_cast<const S*>(call_.source);
+    out_ = static_cast<O*>(call_.target);
+    border_ = 0;
+    operands_.enter();
+    for (int64_t a = call_.outer_count - 1; a >= 0; --a) {
+      const Axis& axis = call_.outer[a];
+      const int64_t i = outer % axis.out_size;
+      outer /= axis.out_size;
+      border_ = max(border_, border_of(axis, i));
+      in_ += picked(axis, i) * axis.in_stride;
+      out_ += i * axis.out_stride;
+      operands_.enter(a, i);
+    }
+    vertical_.kept.clear();
+    depth_.kept.clear();
+  }
+
+  static int32_t border_of(const Axis& axis, int64_t i) {
+    return axis.taps != nullptr && axis.taps->border != nullptr ? axis.taps->border[i] : 0;
+  }
+
+  // The one input an index-only axis takes for output i; of a border, any.
+  static int64_t picked(const Axis& axis, int64_t i) {
+    if (axis.taps == nullptr) return i;
+    return axis.taps->begin[i] == axis.taps->begin[i + 1] ? 0 : axis.taps->index[axis.taps->begin[i]];
+  }
+
+  // row() for what is only read and written in place: small images are many short rows. Those that are the same border,
+  // or none, together.
+  void move_rows(int64_t begin, int64_t end) {
+    const Axis& y = call_.y;
+    while (begin < end) {
+      const int32_t border = max(border_, border_of(y, begin));
+      int64_t stop = begin + 1;
+      while (stop < end && max(border_, border_of(y, stop)) == border) ++stop;
+      MovedRows rows = {reinterpret_cast<const uint8_t*>(in_), y.in_stride * kSize, nullptr,
+                        reinterpret_cast<uint8_t*>(out_ + begin * y.out_stride), y.out_stride * kSize, stop - begin};
+      if (border == 0) {
+        if (y.taps != nullptr) rows.list = y.taps->index + y.taps->begin[begin];  // a tap each
+        if (y.taps == nullptr) rows.in += begin * rows.in_stride;
+        map_ != nullptr ? map_->run_rows(map_, rows) : copy_rows(rows, out_length_ * kSize);
+      }
+      for_borders(border, [&](int32_t n, int64_t from, int64_t to) { fill_border(n, from, to, rows); });
+      begin = stop;
+    }
+  }
+
+  void fill_border(int32_t number, int64_t begin, int64_t end, MovedRows rows) {
+    const int64_t pixel = call_.channels * kSize;
+    if (filled_with_ != number) {
+      filled_.resize(call_.x.out_size * pixel);
+      put_border(number, 0, call_.x.out_size, filled_.data(), kSize, number >= call_.first_stored);
+      filled_with_ = number;
+    }
+    rows.in = filled_.data();
+    rows.in_stride = 0;
+    rows.list = nullptr;
+    rows.out += begin * pixel;
+    copy_rows(rows, (end - begin) * pixel);
+  }
+
+  void row(int64_t y, int64_t z) {
+    O* target = out_ + y * call_.y.out_stride + z * call_.z.out_stride;
+    O* dense = target_dense_ ? target : stored_.data();
+    T* sampled = Epilogue::kIdentity ? reinterpret_cast<T*>(dense) : sampled_.data();
+    const int32_t border = max(border_, max(border_of(call_.y, y), border_of(call_.z, z)));
+    if (border == 0) {
+      const T* values = sample(y, z, sampled);
+      if (values != sampled) std::memcpy(sampled, values, out_length_ * kSize);
+    }
+    put_borders(border, reinterpret_cast<uint8_t*>(sampled), sizeof(T), false);
+    if (!Epilogue::kIdentity) Epilogue::row(sampled, dense, out_length_, operands_.at(y, z));
+    put_borders(border, reinterpret_cast<uint8_t*>(dense), sizeof(O), true);
+    if (!target_dense_) scatter(target);
+  }
+
+  // The row of output (y, z): in `out`, or where it lies in the source.
+  const T* sample(int64_t y, int64_t z, T* out) {
+    if (way_.vertical == Sum::kAtOnce) return sum_at_once(y, picked(call_.z, z), out);
+    T* summed = way_.horizontal == Horizontal::kLast ? summed_.data() : out;
+    const T* values = way_.depth == Sum::kNone ? across(y, picked(call_.z, z), summed) : sum_planes(y, z, summed);
+    if (way_.horizontal != Horizontal::kLast) return values;
+    map_->run(map_, values, out, later_);
+    return out;
+  }
+
+  // Both passes over the rows of input plane z, where these are used where they lie.
+  const T* sum_at_once(int64_t y, int64_t z, T* out) {
+    const Taps& taps = *call_.y.taps;
+    const int begin = taps.begin[y], count = taps.begin[y + 1] - begin;
+    const T* plane = reinterpret_cast<const T*>(in_) + z * call_.z.in_stride;
+    for (int k = 0; k < count; ++k) vertical_.rows[k] = plane + taps.index[begin + k] * call_.y.in_stride;
+    sampler_.pack(taps.weight + begin, count, weights_.data());
+    if (way_.fetches) find_rows_ahead(vertical_, y);
+    map_->run_sum(map_, vertical_.rows.data(), weights_.data(), count, out, way_.fetches ? &ahead_ : nullptr);
+    return out;
+  }
+
+  // The sum over depth: of the vertical sums for y, one for each plane.
+  const T* sum_planes(int64_t y, int64_t z, T* out) {
+    if (y != depth_y_) depth_.kept.clear();
+    depth_y_ = y;
+    return sum(depth_, z, out, y, 0);
+  }
+
+  // The vertical pass of input plane z.
+  const T* across(int64_t y, int64_t z, T* out) {
+    if (!Prologue::kIdentity && way_.vertical == Sum::kByTiles) return sum_by_tiles(y, z, out);
+    if (way_.vertical != Sum::kNone) return sum(vertical_, y, out, y, z);
+    return base_row(picked(call_.y, y), z, way_.depth == Sum::kNone ? loaded_.data() : out, y);
+  }
+
+  // A vertical sum of rows that have to be loaded and are too long to be kept: a tile of each at a time, loaded anew for
+  // every sum.
+  const T* sum_by_tiles(int64_t y, int64_t z, T* out) {
+    const Taps& taps = *call_.y.taps;
+    const int begin = taps.begin[y], count = taps.begin[y + 1] - begin;
+    for (int k = 0; k < count; ++k) vertical_.rows[k] = tile_rows_.data() + k * kTile;
+    if (count > 0) vertical_.rows[count] = vertical_.rows[count - 1];
+    sampler_.pack(taps.weight + begin, count, weights_.data());
+    for (int64_t from = 0; from < in_length_; from += kTile) {
+      const int64_t length = min(kTile, in_length_ - from);
+      for (int k = 0; k < count; ++k) {
+        const S* source = in_ + taps.index[begin + k] * call_.y.in_stride + z * call_.z.in_stride + from;
+        T* tile = tile_rows_.data() + k * kTile;
+        Prologue::row(source, tile, length, operands_.vectors());
+      }
+      sampler_.sum(vertical_.rows.data(), weights_.data(), count, taps.precision, out + from, length, nullptr);
+    }
+    return out;
+  }
+
+  // Sums along one axis.
+  struct RowSum {
+    const Axis& axis;
+    Buffer<const void*> rows = {};  // those of one sum
+    RowCache<T> kept = {};
+  };
+
+  // Output i of an axis: of depth, the sum of the vertical sums for output y; else of the rows of input plane z.
+  POLYPHASE_ROW_LOOP const T* sum(RowSum& sums, int64_t i, T* out, int64_t y, int64_t z) {
+    const Taps& taps = *sums.axis.taps;
+    const int begin = taps.begin[i], count = taps.begin[i + 1] - begin;
+    const auto summand = [&](int64_t from, T* into) {
+      return &sums == &depth_ ? across(y, from, into) : base_row(from, z, into, y);
+    };
+    const void** const rows = sums.rows.data();
+    const bool kept = sums.kept.slots() > 0;
+    if (kept) {
+      const int64_t first_key = z * sums.axis.in_size;
+      int missing = sums.kept.find(taps.index + begin, count, first_key, rows);
+      for (int k = 0; missing > 0; ++k) {
+        if (rows[k] != nullptr) continue;
+        T* into = sums.kept.add(first_key + taps.index[begin + k]);
+        const T* made = summand(taps.index[begin + k], into);
+        if (made != into) std::memcpy(into, made, summed_length_ * kSize);
+        rows[k] = into;
+        --missing;
+      }
+    } else {
+      for (int k = 0; k < count; ++k) rows[k] = summand(taps.index[begin + k], loaded_.data());
+    }
+    if (count > 0) rows[count] = rows[count - 1];
+    sampler_.pack(taps.weight + begin, count, weights_.data());
+    const Ahead* now = nullptr;
+    if (way_.fetches && !kept) {
+      find_rows_ahead(sums, i);
+      // The sum waits for memory itself: better to fetch few rows in the horizontal pass after it.
+      const bool later = map_ != nullptr && map_->fetches && way_.depth == Sum::kNone && ahead_.bytes() <= kFetched;
+      later_ = later ? &ahead_ : nullptr;
+      now = later ? nullptr : &ahead_;
+    }
+    sampler_.sum(rows, weights_.data(), count, taps.precision, out, summed_length_, now);
+    return out;
+  }
+
+  // Of rows that are used where they lie: those the next sum reads and this one does not.
+  POLYPHASE_ROW_LOOP void find_rows_ahead(const RowSum& sums, int64_t i) {
+    constexpr int64_t kMost = 8;
+    const Axis& axis = sums.axis;
+    const Taps& taps = *axis.taps;
+    const int32_t count = taps.begin[i + 1] - taps.begin[i];
+    ahead_.count = 0;
+    if (count == 0 || i + 1 == axis.out_size || taps.begin[i + 1] == taps.begin[i + 2]) return;
+    const int64_t last = taps.index[taps.begin[i + 1] - 1], next_last = taps.index[taps.begin[i + 2] - 1];
+    ahead_ = {static_cast<const uint8_t*>(sums.rows[count - 1]) + axis.in_stride * kSize, in_length_ * kSize,
+              axis.in_stride * kSize, clamp<int64_t>(next_last - last, 0, kMost)};
+  }
+
+  // Input row (y, z), for output row out_y: loaded, and resampled where that comes first.
+  const T* base_row(int64_t y, int64_t z, T* into, int64_t out_y) {
+    const S* source = in_ + y * call_.y.in_stride + z * call_.z.in_stride;
+    if (way_.horizontal != Horizontal::kFirst) return load(source, into);
+    const T* row = load(source, loaded_.data());
+    map_->run(map_, row, into, way_.fetches && find_row_ahead(row, y, out_y) ? &ahead_ : nullptr);
+    return into;
+  }
+
+  // Of rows that are read in ascending order: the one that is new after row y, where it lies. False if there is none.
+  POLYPHASE_ROW_LOOP bool find_row_ahead(const T* row, int64_t y, int64_t out_y) {
+    const Taps& taps = *call_.y.taps;
+    int64_t next = y + 1;
+    if (y == taps.index[taps.begin[out_y + 1] - 1]) {  // the last one of this output
+      if (out_y + 1 == call_.y.out_size || taps.begin[out_y + 1] == taps.begin[out_y + 2]) return false;
+      if (taps.index[taps.begin[out_y + 2] - 1] <= y) return false;
+      next = max<int64_t>(next, taps.index[taps.begin[out_y + 1]]);
+    }
+    ahead_ = {reinterpret_cast<const uint8_t*>(row + (next - y) * call_.y.in_stride), in_length_ * kSize,
+              call_.y.in_stride * kSize, 1};
+    return ahead_.bytes() <= kFetched;
+  }
+
+  // The row as it lies in memory where that will do; else in `into`, which is readable_length_ long.
+  POLYPHASE_ROW_LOOP const T* load(const S* source, T* into) {
+    if (!source_dense_) source = gathered(source);
+    if (!Prologue::kIdentity) {
+      Prologue::row(source, into, in_length_, operands_.vectors());
+      return into;
+    }
+    const T* values = reinterpret_cast<const T*>(source);
+    if (!way_.lengthens) return values;
+    std::memcpy(into, values, in_length_ * kSize);
+    return into;
+  }
+
+  const S* gathered(const S* source) {
+    copy_pixels(source, call_.x.in_stride, call_.in_channel_stride, gathered_.data(), call_.channels, 1, call_.channels,
+                call_.x.in_size);
+    return gathered_.data();
+  }
+
+  void scatter(O* target) {
+    copy_pixels(static_cast<const O*>(stored_.data()), call_.channels, 1, target, call_.x.out_stride,
+                call_.out_channel_stride, call_.channels, call_.x.out_size);
+  }
+
+  // put(number, begin, end) for what a row of border number `of_row` is, and for what is more by the row's own map.
+  template <class Put>
+  void for_borders(int32_t of_row, const Put& put) const {
+    if (of_row > 0) put(of_row, 0, call_.x.out_size);
+    for (int64_t b = 0; map_ != nullptr && b < map_->border_count; ++b) {
+      const BorderRun& run = map_->borders[b];
+      if (run.number > of_row) put(run.number, run.begin, run.end);
+    }
+  }
+
+  // `stored`: only those that go around the epilogue.
+  void put_borders(int32_t of_row, uint8_t* row, int64_t element, bool stored) {
+    if (of_row == 0 && (map_ == nullptr || map_->border_count == 0)) return;
+    for_borders(of_row, [&](int32_t n, int64_t from, int64_t to) { put_border(n, from, to, row, element, stored); });
+  }
+
+  void put_border(int32_t number, int64_t begin, int64_t end, uint8_t* row, int64_t element, bool stored) {
+    if ((number >= call_.first_stored) != stored) return;
+    const uint8_t* value = call_.borders + (number - 1) * call_.border_stride;
+    const int64_t bytes = stored ? call_.stored_border_bytes : call_.border_bytes;
+    uint8_t* out = row + begin * call_.channels * element;
+    uint8_t* const stop = row + end * call_.channels * element;
+    if (out != stop) fill_repeating(out, stop - out, value, bytes);
+  }
+
+  const MapsCall& call_;
+  const Sampler& sampler_;
+  const RowMap* map_;
+  int64_t in_length_;        // elements of a source row
+  int64_t out_length_;       // elements of a target row
+  int64_t readable_length_;  // elements the horizontal pass may read of a row
+  bool source_dense_, target_dense_;
+  RowWay way_;
+  int64_t summed_length_;  // elements of the rows that are summed
+  OperandRows<Prologue, Epilogue> operands_;
+
+  const S* in_ = nullptr;
+  O* out_ = nullptr;
+  int32_t border_ = 0;
+  int32_t filled_with_ = 0;  // the border that `filled_` is a row of
+  int64_t depth_y_ = -1;  // the rows depth_ keeps are of this y
+  Ahead ahead_ = {};
+  const Ahead* later_ = nullptr;  // for the horizontal pass to fetch
+
+  RowSum vertical_ = {call_.y}, depth_ = {call_.z};
+  Buffer<S> gathered_;
+  Buffer<T> tile_rows_;
+  Buffer<T> loaded_, summed_, sampled_;
+  Buffer<O> stored_;
+  Buffer<uint64_t> weights_;  // as the sampler packs them
+  Buffer<uint8_t> filled_;
+};
+
+template <class Prologue, class Epilogue>
+struct Resample {
+  static void run(const KernelCall& any) {
+    const MapsCall& call = static_cast<const MapsCall&>(any);
+    int64_t rows = call.y.out_size * call.z.out_size;
+    for (int64_t a = 0; a < call.outer_count; ++a) rows *= call.outer[a].out_size;
+    const auto body = [](void* context, int64_t begin, int64_t end) {
+      Worker<Prologue, Epilogue>(*static_cast<const MapsCall*>(context)).run(begin, end);
+    };
+    call.parallel(rows, call.threads, body, const_cast<MapsCall*>(&call));
+  }
+
+  static constexpr Kernel kernel() { return {run, sizeof(typename Prologue::To)}; }
+};
+
+}  // namespace polyphase

@@ -1,0 +1,66 @@
+// Pixels that do not lie side by side, copied.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "polyphase/core/abi.h"
+
+namespace polyphase {
+
+struct Spaced {
+  const uint8_t* in;
+  int64_t in_stride;  // bytes from a pixel to the next
+  uint8_t* out;
+  int64_t out_stride;
+};
+
+// A constant size is one move or two, not a call.
+template <int kBytes>
+inline void copy_spaced(Spaced s, int64_t count) {
+  for (int64_t x = 0; x < count; ++x, s.in += s.in_stride, s.out += s.out_stride) std::memcpy(s.out, s.in, kBytes);
+}
+
+POLYPHASE_ROW_LOOP inline void copy_spaced(Spaced s, int64_t count, int64_t pixel_bytes) {
+  switch (pixel_bytes) {
+    case 1: return copy_spaced<1>(s, count);
+    case 2: return copy_spaced<2>(s, count);
+    case 3: return copy_spaced<3>(s, count);
+    case 4: return copy_spaced<4>(s, count);
+    case 6: return copy_spaced<6>(s, count);
+    case 8: return copy_spaced<8>(s, count);
+    case 12: return copy_spaced<12>(s, count);
+    case 16: return copy_spaced<16>(s, count);
+  }
+  for (int64_t x = 0; x < count; ++x, s.in += s.in_stride, s.out += s.out_stride) {
+    std::memcpy(s.out, s.in, static_cast<size_t>(pixel_bytes));
+  }
+}
+
+// Whether pixels, and the elements of each, lie side by side. Strides are in elements.
+inline bool are_dense(int64_t x_stride, int64_t channel_stride, int64_t channels, int64_t pixels) {
+  return (channels == 1 || channel_stride == 1) && (pixels == 1 || x_stride == channels);
+}
+
+// `length` bytes filled with the same few, over and over.
+inline void fill_repeating(uint8_t* out, int64_t length, const void* few, int64_t bytes) {
+  std::memcpy(out, few, bytes);
+  for (int64_t done = bytes; done < length; done *= 2) {  // what is there, doubled
+    std::memcpy(out + done, out, done < length - done ? done : length - done);
+  }
+}
+
+// Pixels of so many elements, whose elements may lie apart too; elements are copied channel by channel then.
+template <class T>
+inline void copy_pixels(const T* in, int64_t in_stride, int64_t in_channel_stride, T* out, int64_t out_stride,
+                        int64_t out_channel_stride, int64_t channels, int64_t count) {
+  constexpr int64_t kSize = sizeof(T);
+  const bool whole = channels == 1 || (in_channel_stride == 1 && out_channel_stride == 1);
+  for (int64_t c = 0; c < (whole ? 1 : channels); ++c) {
+    const Spaced pixels = {reinterpret_cast<const uint8_t*>(in + c * in_channel_stride), in_stride * kSize,
+                           reinterpret_cast<uint8_t*>(out + c * out_channel_stride), out_stride * kSize};
+    copy_spaced(pixels, count, whole ? channels * kSize : kSize);
+  }
+}
+
+}  // namespace polyphase

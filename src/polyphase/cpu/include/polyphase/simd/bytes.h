@@ -1,0 +1,231 @@
+// A vector register of bytes, for each instruction set: the only file of the uint8 kernels that knows one.
+//
+// Products are made of pairs: `dot` adds value0 * weight0 + value1 * weight1 to each 32 bit lane, whose 16 bit lanes are
+// `place(lane, 0)` and `place(lane, 1)`. That is exact: |value * weight| < 2^23, and a row of taps adds up to less than
+// 2^24 * 2^7.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "polyphase/core/abi.h"
+
+#if defined(POLYPHASE_PLAIN)  // for tests: what is left for other processors
+#elif defined(__AVX512VBMI__) || defined(__AVX2__)
+#include "polyphase/simd/intrinsics.h"
+#define POLYPHASE_BYTE_VECTORS 1
+#define POLYPHASE_BYTE_SHUFFLES 1
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#define POLYPHASE_BYTE_VECTORS 1
+#elif defined(__aarch64__)
+#include "polyphase/simd/neon.h"
+#if defined(POLYPHASE_NEON)
+#define POLYPHASE_BYTE_VECTORS 1
+#define POLYPHASE_BYTE_SHUFFLES 1
+#endif
+#endif
+
+namespace polyphase {
+
+#if defined(POLYPHASE_PLAIN)
+
+#elif defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
+
+struct Bytes {
+  static constexpr int kSize = 64;
+  static constexpr int kSums = 16;    // 32 bit lanes
+  static constexpr int kGroups = 1;   // windows per vector
+  static constexpr int kWindow = 64;  // bytes of a window
+  static constexpr int kMostWindows = 4;  // one after the other
+  using Register = __m512i;
+
+  static Register load(const void* p) { return _mm512_loadu_si512(p); }
+  static Register load_first(const void* p, int n) { return _mm512_maskz_loadu_epi8(first(n), p); }
+  static void store(void* p, Register v) { _mm512_storeu_si512(p, v); }
+  static void store_first(void* p, int n, Register v) { _mm512_mask_storeu_epi8(p, first(n), v); }
+  static Register broadcast(int32_t x) { return _mm512_set1_epi32(x); }
+
+  static Register windows(const uint8_t* in, const int32_t* bases) { return load(in + bases[0]); }
+  // A table entry of kNone gives 0.
+  static constexpr uint8_t kNone = 0x80;
+  static Register shuffle(Register window, Register table) {
+    return _mm512_maskz_permutexvar_epi8(_mm512_testn_epi8_mask(table, _mm512_set1_epi8(static_cast<char>(kNone))),
+                                         table, window);
+  }
+  // As shuffle, for a table that is kNone in every odd byte and nowhere else.
+  static Register shuffle_pairs(Register window, Register table) {
+    return _mm512_maskz_permutexvar_epi8(0x5555555555555555ull, table, window);
+  }
+  // As shuffle_pairs, out of windows one after the other; `from` has a mask for each, of the bytes that lie in it.
+  POLYPHASE_BLOCK static Register shuffle_pairs(const uint8_t* in, int windows, Register table, const uint64_t* from) {
+    Register pairs = _mm512_maskz_permutexvar_epi8(from[0], table, load(in));
+#pragma GCC unroll 2
+    for (int w = 1; w < windows; ++w) pairs = _mm512_mask_permutexvar_epi8(pairs, from[w], table, load(in + w * kWindow));
+    return pairs;
+  }
+  static constexpr int64_t place(int64_t lane, int64_t tap) { return 2 * lane + tap; }
+  static Register dot(Register sum, Register values, Register weights) {
+    return _mm512_dpwssd_epi32(sum, values, weights);
+  }
+  static Register interleave_low(Register a, Register b) { return _mm512_unpacklo_epi8(a, b); }
+  static Register interleave_high(Register a, Register b) { return _mm512_unpackhi_epi8(a, b); }
+  // Each lane by its own number of bits: a shift of all by one number needs the port that permutations need.
+  static Register shift_right(Register v, Register bits) { return _mm512_srav_epi32(v, bits); }
+  // Undoes two levels of interleaving, saturating to 0..255.
+  static Register pack(Register a, Register b, Register c, Register d) {
+    return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+  }
+  // Packs the first lanes of four registers of sums one after the other.
+  static constexpr int kLeastLanes = 12;  // fewer, and another window is better
+  static void fill_order(int64_t lanes, uint8_t* order) {
+    for (int64_t i = 0; i < 4 * lanes; ++i) {
+      const int64_t lane = i % lanes;
+      order[i] = static_cast<uint8_t>(16 * (lane / 4) + 4 * (i / lanes) + lane % 4);
+    }
+  }
+  static Register pack_in_order(const Register* sums, Register order) {
+    return _mm512_permutexvar_epi8(order, pack(sums[0], sums[1], sums[2], sums[3]));
+  }
+
+ private:
+  static __mmask64 first(int n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
+};
+
+#elif defined(__AVX2__)
+
+struct Bytes {
+  static constexpr int kSize = 32;
+  static constexpr int kSums = 8;
+  static constexpr int kGroups = 2;  // pshufb stays within 16 bytes
+  static constexpr int kWindow = 16;
+  static constexpr int kMostWindows = 1;
+  using Register = __m256i;
+
+  static Register load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+  static Register load_first(const void* p, int n) {
+    if (n >= kSize) return load(p);
+    alignas(32) uint8_t buffer[kSize] = {};
+    std::memcpy(buffer, p, n);
+    return load(buffer);
+  }
+  static void store(void* p, Register v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
+  static void store_first(void* p, int n, Register v) {
+    if (n >= kSize) return store(p, v);
+    alignas(32) uint8_t buffer[kSize];
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(buffer), v);
+    std::memcpy(p, buffer, n);
+  }
+  static Register broadcast(int32_t x) { return _mm256_set1_epi32(x); }
+
+  static Register windows(const uint8_t* in, const int32_t* bases) {
+    const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + bases[0]));
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low),
+                                   _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + bases[1])), 1);
+  }
+  static constexpr uint8_t kNone = 0x80;
+  static Register shuffle(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }
+  static Register shuffle_pairs(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }
+  // Named where there may be several windows, never called: here there is one.
+  static Register shuffle_pairs(const uint8_t*, int, Register table, const uint64_t*) { return table; }
+  static constexpr int64_t place(int64_t lane, int64_t tap) { return 2 * lane + tap; }
+  static Register dot(Register sum, Register values, Register weights) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(values, weights));
+  }
+  static Register interleave_low(Register a, Register b) { return _mm256_unpacklo_epi8(a, b); }
+  static Register interleave_high(Register a, Register b) { return _mm256_unpackhi_epi8(a, b); }
+  static Register shift_right(Register v, Register bits) { return _mm256_srav_epi32(v, bits); }
+  static Register pack(Register a, Register b, Register c, Register d) {
+    return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+  }
+  static constexpr int kLeastLanes = kSums;
+  static void fill_order(int64_t, uint8_t* order) { store(order, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)); }
+  static Register pack_in_order(const Register* sums, Register order) {
+    return _mm256_permutevar8x32_epi32(pack(sums[0], sums[1], sums[2], sums[3]), order);
+  }
+};
+
+#elif defined(__SSE2__)
+
+// What every x86-64 has: no shuffles of bytes.
+struct Bytes {
+  static constexpr int kSize = 16;
+  static constexpr int kMostWindows = 1;
+  using Register = __m128i;
+
+  static Register load(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  static Register load_first(const void* p, int n) {
+    if (n >= kSize) return load(p);
+    alignas(16) uint8_t buffer[kSize] = {};
+    std::memcpy(buffer, p, n);
+    return load(buffer);
+  }
+  static void store(void* p, Register v) { _mm_storeu_si128(static_cast<__m128i*>(p), v); }
+  static void store_first(void* p, int n, Register v) {
+    if (n >= kSize) return store(p, v);
+    alignas(16) uint8_t buffer[kSize];
+    store(buffer, v);
+    std::memcpy(p, buffer, n);
+  }
+  static Register broadcast(int32_t x) { return _mm_set1_epi32(x); }
+  static Register dot(Register sum, Register values, Register weights) {
+    return _mm_add_epi32(sum, _mm_madd_epi16(values, weights));
+  }
+  static Register interleave_low(Register a, Register b) { return _mm_unpacklo_epi8(a, b); }
+  static Register interleave_high(Register a, Register b) { return _mm_unpackhi_epi8(a, b); }
+  static Register shift_right(Register v, Register bits) { return _mm_sra_epi32(v, _mm_srli_epi64(bits, 32)); }
+  static Register pack(Register a, Register b, Register c, Register d) {
+    return _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
+  }
+};
+
+#elif defined(POLYPHASE_NEON)
+
+struct Bytes {
+  static constexpr int kSize = 16;
+  static constexpr int kSums = 4;
+  static constexpr int kGroups = 1;
+  static constexpr int kWindow = 16;
+  static constexpr int kMostWindows = 1;
+  using Register = neon::Bytes16;
+
+  static Register load(const void* p) { return neon::load<Register>(p); }
+  static Register load_first(const void* p, int n) {
+    if (n >= kSize) return load(p);
+    Register v = {};
+    std::memcpy(&v, p, n);
+    return v;
+  }
+  static void store(void* p, Register v) { neon::store(p, v); }
+  static void store_first(void* p, int n, Register v) {
+    if (n >= kSize) return store(p, v);
+    std::memcpy(p, &v, n);
+  }
+  static Register broadcast(int32_t x) { return of(neon::Ints{x, x, x, x}); }
+
+  static Register windows(const uint8_t* in, const int32_t* bases) { return load(in + bases[0]); }
+  static constexpr uint8_t kNone = 0x80;
+  static Register shuffle_pairs(Register window, Register table) { return neon::pick(window, table); }
+  // Named where there may be several windows, never called: here there is one.
+  static Register shuffle_pairs(const uint8_t*, int, Register table, const uint64_t*) { return table; }
+  static constexpr int64_t place(int64_t lane, int64_t tap) { return lane + 4 * tap; }
+  static Register dot(Register sum, Register values, Register weights) {
+    const neon::Ints first = neon::add_products_low(sums(sum), shorts(values), shorts(weights));
+    return of(neon::add_products_high(first, shorts(values), shorts(weights)));
+  }
+  static Register shift_right(Register v, Register bits) { return of(sums(v) >> sums(bits)); }
+  static Register pack(Register a, Register b, Register c, Register d) {
+    return neon::narrowed(sums(a), sums(b), sums(c), sums(d));
+  }
+  static constexpr int kLeastLanes = kSums;
+  static void fill_order(int64_t, uint8_t*) {}
+  static Register pack_in_order(const Register* r, Register) { return pack(r[0], r[1], r[2], r[3]); }
+
+  static Register of(neon::Ints v) { return reinterpret_cast<Register>(v); }
+  static neon::Ints sums(Register v) { return reinterpret_cast<neon::Ints>(v); }
+  static neon::Shorts shorts(Register v) { return reinterpret_cast<neon::Shorts>(v); }
+};
+
+#endif
+
+}  // namespace polyphase

@@ -1,0 +1,216 @@
+// The tap table of one axis, made as `sampling/evaluate.py` makes it: a sampler weighs, here pixels are selected.
+#pragma once
+
+#include <cstdint>
+
+#include "polyphase/core/abi.h"
+#include "polyphase/core/buffer.h"
+#include "polyphase/core/standard.h"
+#include "polyphase/taps/ratios.h"
+#include "polyphase/taps/tap_table.h"
+
+namespace polyphase {
+
+// What an axis goes through.
+struct AxisRequest {
+  int64_t channels;       // elements of a pixel; 0 where the axis is not read horizontally
+  int64_t element_bytes;  // 0 likewise
+  int64_t in_size;        // of the map itself, also where its adjoint is wanted
+  int64_t transposed;
+  int64_t step_count;
+  const Step* steps;  // in order and in the normal form; they fit the size
+};
+
+namespace detail {
+
+// ---- Index-only steps ------------------------------------------------------------------------
+
+// For each output the row it takes, or minus the number of its constant border.
+using Selection = Buffer<int32_t>;
+
+template <typename Source>
+Selection select(int64_t size, Source source) {
+  Selection selection(size);
+  for (int64_t i = 0; i < size; ++i) selection[i] = static_cast<int32_t>(source(i));
+  return selection;
+}
+
+inline Selection nearest(const Step& step, const Selection& from, Rounding round) {
+  const int64_t last = from.size() - 1;
+  const bool exact = step.b != 0;
+  const double ratio = scaled_ratio(step, from.size(), false, round);
+  return select(step.a, [&](int64_t i) {
+    const float position = static_cast<float>(exact ? half_pixel_source(ratio, i) : ratio * static_cast<double>(i));
+    return from[whole_pixel(exact ? max(position, 0.0f) + 0.5f : position, last)];
+  });
+}
+
+inline Selection slice(const Step& step, const Selection& from) {
+  const int64_t start = step.a, stop = step.b, stride = step.c;
+  return select((stop - start + stride - 1) / stride,
+                [&](int64_t i) { return from[start + i * stride]; });
+}
+
+inline Selection pad(const Step& step, const Selection& from) {
+  const int64_t before = step.a, after = step.b;
+  const int64_t in_size = from.size(), last = in_size - 1;
+  const int64_t out_size = before + in_size + after;
+  switch (step.c) {
+    case kReflect:
+      return select(out_size, [&](int64_t i) {
+        return from[last - __builtin_llabs(__builtin_llabs(i - before) - last)];
+      });
+    case kReplicate:
+      return select(out_size, [&](int64_t i) {
+        return from[clamp<int64_t>(i - before, 0, last)];
+      });
+    case kCircular: {  // what is left after a crop is what repeats
+      const int64_t first = max<int64_t>(-before, 0);
+      const int64_t length = in_size - first - max<int64_t>(-after, 0);
+      return select(out_size, [&](int64_t i) {
+        const int64_t remainder = (i - before - first) % length;
+        return from[first + (remainder < 0 ? remainder + length : remainder)];
+      });
+    }
+    default: {
+      const int32_t border = -static_cast<int32_t>(step.d);
+      return select(out_size, [&](int64_t i) {
+        const int64_t place = i - before;
+        if (place >= 0 && place < in_size) return from[place];
+        if (in_size == 0) return border;
+        return min(border, from[place < 0 ? 0 : last]);  // the greater number wins
+      });
+    }
+  }
+}
+
+inline Selection followed_by(const Step& step, const Selection& from, Rounding round) {
+  switch (step.kind) {
+    case Step::kFlip: return select(from.size(), [&](int64_t i) { return from[from.size() - 1 - i]; });
+    case Step::kSlice: return slice(step, from);
+    case Step::kPad: return pad(step, from);
+    default: return nearest(step, from, round);
+  }
+}
+
+// round: how the nearest pixel is found.
+inline Selection selection_of(const Step* steps, const Step* end, int64_t in_size, Rounding round) {
+  Selection selection = select(in_size, [](int64_t i) { return i; });
+  for (const Step* step = steps; step != end; ++step) selection = followed_by(*step, selection, round);
+  return selection;
+}
+
+// Empty where there is none.
+inline Buffer<int32_t> borders_of(const Selection& selection) {
+  bool any = false;
+  for (const int32_t row : selection) any |= row < 0;
+  return select(any ? selection.size() : 0, [&](int64_t i) { return max(-selection[i], 0); });
+}
+
+inline TapTable index_only_table(const Selection& selection, int64_t in_size) {
+  TapTable table;
+  table.in_size = in_size;
+  table.index_only = true;
+  table.border = borders_of(selection);
+  table.begin.resize(selection.size() + 1);
+  table.index.resize(selection.size());
+  int32_t used = 0;
+  for (int64_t i = 0; i < selection.size(); ++i) {
+    table.index[used] = selection[i];
+    used += selection[i] >= 0;
+    table.begin[i + 1] = used;
+  }
+  table.index.resize(used);
+  table.weight.fill(used, 1.0);
+  return table;
+}
+
+inline TapTable selected(const TapTable& rows, const Selection& selection) {
+  TapTable table;
+  table.in_size = rows.in_size;
+  table.precision = rows.precision;
+  table.border = borders_of(selection);
+  table.begin.resize(selection.size() + 1);
+  for (int64_t i = 0; i < selection.size(); ++i) {
+    const int32_t row = selection[i];
+    table.begin[i + 1] = table.begin[i] + (row < 0 ? 0 : rows.begin[row + 1] - rows.begin[row]);
+  }
+  table.index.resize(table.begin.back());
+  table.weight.resize(table.begin.back());
+  for (int64_t i = 0; i < selection.size(); ++i) {
+    if (selection[i] < 0) continue;
+    const int32_t from = rows.begin[selection[i]];
+    for (int32_t t = table.begin[i]; t < table.begin[i + 1]; ++t) {
+      table.index[t] = rows.index[from + t - table.begin[i]];
+      table.weight[t] = rows.weight[from + t - table.begin[i]];
+    }
+  }
+  return table;
+}
+
+// ---- The adjoint -----------------------------------------------------------------------------
+
+inline bool has_one_tap_per_row(const TapTable& table) {
+  for (int64_t i = 0; i < table.out_size(); ++i) {
+    if (table.begin[i + 1] - table.begin[i] != 1) return false;
+  }
+  return true;
+}
+
+// Input pixel j becomes an output, with one tap for each output that read it.
+inline TapTable transpose(const TapTable& table) {
+  TapTable result;
+  result.in_size = table.out_size();
+  result.begin.resize(table.in_size + 1);
+  result.index.resize(table.index.size());
+  result.weight.resize(table.weight.size());
+  for (const int32_t pixel : table.index) ++result.begin[pixel + 1];
+  for (int64_t j = 0; j < table.in_size; ++j) result.begin[j + 1] += result.begin[j];
+
+  Buffer<int32_t> places;
+  places.assign(result.begin.data(), table.in_size);
+  int32_t *const next = places.data(), *const index = result.index.data();
+  double* const weight = result.weight.data();
+  for (int64_t i = 0; i < table.out_size(); ++i) {
+    for (int32_t t = table.begin[i]; t < table.begin[i + 1]; ++t) {
+      const int32_t place = next[table.index[t]]++;
+      index[place] = static_cast<int32_t>(i);
+      weight[place] = table.weight[t];
+    }
+  }
+  result.index_only = table.index_only && has_one_tap_per_row(result);
+  return result;
+}
+
+// As `EVERY_CPU_FUSES` in windows.py.
+#if defined(__aarch64__)
+constexpr bool kEveryCpuFuses = true;
+#else
+constexpr bool kEveryCpuFuses = false;
+#endif
+
+inline bool is_weighted(const Step& step) { return step.kind == Step::kResize || step.kind == Step::kArea; }
+
+// Of the map itself.
+inline TapTable taps_of(const AxisRequest& request, const Sampler& sampler) {
+  const Rounding nearest{!sampler.nearest_in_double};
+  const Step* const end = request.steps + request.step_count;
+  const Step* weighted = request.steps;
+  while (weighted != end && !is_weighted(*weighted)) ++weighted;
+  if (weighted == end) return index_only_table(selection_of(request.steps, end, request.in_size, nearest), request.in_size);
+  TapTable table;
+  sampler.weigh(request.steps, weighted, request.in_size, request.transposed == 0 || kEveryCpuFuses, &table);
+  const Step* const after = weighted + 1;
+  return after == end ? move(table) : selected(table, selection_of(after, end, weighted->a, nearest));
+}
+
+}  // namespace detail
+
+// The taps of an axis map, or of its adjoint (not where values are quantised).
+inline TapTable make_taps(const AxisRequest& request, const Sampler& sampler) {
+  TapTable table = detail::taps_of(request, sampler);
+  if (request.transposed != 0) table = detail::transpose(table);
+  return table;
+}
+
+}  // namespace polyphase

@@ -1,0 +1,34 @@
+// What the launcher and the kernels of warps hand to each other: plain data, no ownership.
+#pragma once
+
+#include "polyphase/core/abi.h"
+
+namespace polyphase {
+
+enum WarpPadding : int64_t { kZeros, kBorder, kReflection };
+
+// In elements.
+struct ImageStrides {
+  int64_t batch, channel, z, y, x;
+};
+// Of a grid; of matrices (batch, row, column) only batch, y (rows) and x (columns).
+struct CoordinateStrides {
+  int64_t batch, z, y, x, component;
+};
+
+// A warp of (batch, channels, z, y, x), or its gradients; an image has one z. Of operands, outer_strides[0] is the batch's.
+struct WarpCall : KernelCall {
+  int64_t batch;
+  int64_t channels;
+  int64_t in_size[3];   // z, y, x
+  int64_t out_size[3];  // z, y, x
+  ImageStrides image_strides;
+  ImageStrides target_strides;          // or of the gradient that came in
+  ImageStrides image_gradient_strides;  // for gradients only
+  CoordinateStrides coordinate_strides;
+  int64_t affine;  // coordinates are matrices
+  int64_t padding;
+  int64_t align_corners;
+};
+
+}  // namespace polyphase

@@ -1,0 +1,252 @@
+// Bicubic tiles of images of floats: 4 x 4 neighbours inside the image, a row of them at a time.
+//
+// With zeros around the image, taps outside count nothing. Where there are such, the 4 x 4 neighbours are moved inside, and
+// each has the weight of its own distance, which from 2 pixels on is 0. A tile that cannot be done here is done by arrays
+// (taps.h, sample.h): `sample` then returns false.
+#pragma once
+
+#include "polyphase/warp/inner.h"
+
+namespace polyphase {
+
+#if defined(__AVX2__)
+
+// The taps of a tile's pixels.
+struct CubicTaps {
+  alignas(64) int32_t first[kTile];    // the upper left one's offset
+  alignas(64) float column[4][kTile];  // weights
+  alignas(64) float row[4][kTile];
+};
+
+// ---- planes: eight pixels at a time, for AVX-512 too: loads of four floats take the time, and there are as many of them
+// whatever a vector's length
+
+// Four floats of a pixel, and four of the fourth pixel after it.
+struct Quads {
+  static constexpr int kPixels = 8;
+  __m256 v;
+
+  static Quads load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  static Quads load(const float* first, const float* second) {
+    return {_mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(first)), _mm_loadu_ps(second), 1)};
+  }
+  void store(float* p) const { _mm256_storeu_ps(p, v); }
+  // Element j of four, four times.
+  template <int j>
+  Quads all() const {
+    return {_mm256_permute_ps(v, 0x55 * j)};
+  }
+};
+inline Quads multiply_add(Quads a, Quads b, Quads c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+
+// Of both pixels, element j of the i-th becomes element i of the j-th.
+inline void transpose(Quads& p, Quads& q, Quads& r, Quads& s) {
+  const __m256 a = _mm256_unpacklo_ps(p.v, q.v), b = _mm256_unpackhi_ps(p.v, q.v);
+  const __m256 c = _mm256_unpacklo_ps(r.v, s.v), d = _mm256_unpackhi_ps(r.v, s.v);
+  p.v = _mm256_shuffle_ps(a, c, 0x44);
+  q.v = _mm256_shuffle_ps(a, c, 0xee);
+  r.v = _mm256_shuffle_ps(b, d, 0x44);
+  s.v = _mm256_shuffle_ps(b, d, 0xee);
+}
+
+// Eight pixels' columns, each summed over its rows: p has those of pixels 0 and 4, q of 1 and 5, and so on.
+struct ColumnSums {
+  Quads p, q, r, s;
+
+  // A row from `from` on, with the weights of the pixels in their order.
+  template <class Offsets>
+  POLYPHASE_BLOCK void add(const float* from, const Offsets& offsets, Quads weights) {
+    p = multiply_add(Quads::load(from + offsets[0], from + offsets[4]), weights.all<0>(), p);
+    q = multiply_add(Quads::load(from + offsets[1], from + offsets[5]), weights.all<1>(), q);
+    r = multiply_add(Quads::load(from + offsets[2], from + offsets[6]), weights.all<2>(), r);
+    s = multiply_add(Quads::load(from + offsets[3], from + offsets[7]), weights.all<3>(), s);
+  }
+
+  // Their sums with the weights of columns, in the pixels' order.
+  POLYPHASE_BLOCK Quads sum(Quads a, Quads b, Quads c, Quads d) const {
+    a.v *= p.v;
+    b.v *= q.v;
+    c.v *= r.v;
+    d.v *= s.v;
+    // They are transposed and added; the first addition comes between the two steps of the transposition.
+    const __m256 first = _mm256_unpacklo_ps(a.v, b.v) + _mm256_unpackhi_ps(a.v, b.v);
+    const __m256 last = _mm256_unpacklo_ps(c.v, d.v) + _mm256_unpackhi_ps(c.v, d.v);
+    return {_mm256_shuffle_ps(first, last, 0x44) + _mm256_shuffle_ps(first, last, 0xee)};
+  }
+};
+
+// Eight pixels from pixel i on, all channels. False where a value came out NaN.
+POLYPHASE_BLOCK bool sum_fours(const CubicTaps& taps, int i, const float* image, int64_t y_stride, int64_t channel_stride,
+                               int64_t channels, float* out, int64_t stride) {
+  Quads a = Quads::load(taps.column[0] + i), b = Quads::load(taps.column[1] + i);
+  Quads c = Quads::load(taps.column[2] + i), d = Quads::load(taps.column[3] + i);
+  transpose(a, b, c, d);
+  const Quads row_0 = Quads::load(taps.row[0] + i), row_1 = Quads::load(taps.row[1] + i);
+  const Quads row_2 = Quads::load(taps.row[2] + i), row_3 = Quads::load(taps.row[3] + i);
+  const int32_t* first = taps.first + i;
+  const int64_t offsets[8] = {first[0], first[1], first[2], first[3], first[4], first[5], first[6], first[7]};
+  __m256 numbers = _mm256_setzero_ps();
+  for (int64_t p = 0; p < channels; ++p, image += channel_stride, out += stride) {
+    const float* from = image;
+    const auto next_row = [&] {
+      from += y_stride;
+      asm("" : "+r"(from));  // GCC would add the stride to each of the offsets, and run out of registers
+      return from;
+    };
+    ColumnSums sums = {};
+    sums.add(from, offsets, row_0);
+    sums.add(next_row(), offsets, row_1);
+    sums.add(next_row(), offsets, row_2);
+    sums.add(next_row(), offsets, row_3);
+    const Quads sum = sums.sum(a, b, c, d);
+    numbers = _mm256_or_ps(numbers, _mm256_cmp_ps(sum.v, sum.v, _CMP_UNORD_Q));
+    sum.store(out);
+  }
+  return _mm256_movemask_ps(numbers) == 0;
+}
+
+#if defined(__AVX512F__)
+
+// ---- pixels: four neighbours of up to four channels fill a vector
+
+class PixelFours {
+ public:
+  using Lanes = Vec<float>;
+
+  explicit PixelFours(int channels) : channels_(channels), fours_(channels, 2 * channels) {}
+
+  POLYPHASE_BLOCK bool sum(const CubicTaps& taps, const float* image, int64_t y_stride, float* out, int64_t stride) const {
+    const auto columns = [&](int i) __attribute__((always_inline)) {
+      const float* from = image + taps.first[i];
+      const auto row = [&](int64_t k) { return Lanes::load_first(from + k * y_stride, 4 * channels_); };
+      Lanes sum = {row(0).v * taps.row[0][i]};
+      sum = multiply_add(row(1), Lanes::broadcast(taps.row[1][i]), sum);
+      sum = multiply_add(row(2), Lanes::broadcast(taps.row[2][i]), sum);
+      return multiply_add(row(3), Lanes::broadcast(taps.row[3][i]), sum);
+    };
+    return fours_.sum(taps.column, columns, out, stride);
+  }
+
+ private:
+  int channels_;
+  TapFours fours_;
+};
+
+#else
+
+using PixelFours = Unused;
+
+#endif
+
+template <class Prologue>
+class CubicTiles {
+ public:
+  using Lanes = Vec<float>;
+  using Index = Lanes::Index;
+  static constexpr bool kExists = __is_same(Prologue, Unchanged<float>);
+
+  CubicTiles(const WarpCall& call, const PixelAxis<float>& x, const PixelAxis<float>& y)
+      : x_stride_(static_cast<int32_t>(call.image_strides.x)),
+        y_stride_(static_cast<int32_t>(call.image_strides.y)),
+        channel_stride_(call.image_strides.channel),
+        x_last_(x.last),
+        y_last_(y.last),
+        zeros_(call.padding == kZeros),
+        fours_(static_cast<int>(call.channels)) {
+#if defined(__AVX512F__)
+    pixels_ = call.channels > 1 && call.channels <= 4 && call.image_strides.channel == 1 && call.image_strides.x == call.channels;
+#endif
+    can_ = (pixels_ || call.image_strides.x == 1) && call.in_size[1] >= 4 && call.in_size[2] >= 4;
+  }
+
+  bool can() const { return can_; }
+
+  // As `InnerTiles` has it.
+  template <class Positions>
+  POLYPHASE_BLOCK bool sample(const Positions& positions, const float* image, int64_t channels, float* out, int64_t stride) {
+    bool touch = false;
+    for (int i = 0; i < kTile; i += Lanes::kLanes) {
+      Lanes x, y;
+      positions(i, x, y);
+      if (!locate(x, y, i, touch)) return false;
+    }
+    if (!touch) return store_zeros(channels, out, stride);
+#if defined(__AVX512F__)
+    if (pixels_) {
+      prefetch_right(image, taps_.first, 2);
+      return fours_.sum(taps_, image, y_stride_, out, stride);
+    }
+#endif
+    for (int64_t c = 0; c < channels; ++c) prefetch_right(image + c * channel_stride_, taps_.first, 4);
+    bool numbers = true;
+    for (int i = 0; i < kTile; i += Quads::kPixels) {
+      numbers &= sum_fours(taps_, i, image, y_stride_, channel_stride_, channels, out + i, stride);
+    }
+    return numbers;
+  }
+
+ private:
+  // Finds the taps of the pixels from i on. False where that cannot be done here; `touch` becomes true where some tap lies
+  // inside the image.
+  POLYPHASE_BLOCK bool locate(Lanes x, Lanes y, int i, bool& touch) {
+    const Lanes one = Lanes::broadcast(1), two = Lanes::broadcast(2);
+    const Lanes x_last = Lanes::broadcast(x_last_), y_last = Lanes::broadcast(y_last_);
+    Lanes column, row;
+    if (x.lies_between(one, x_last.minus(one)) && y.lies_between(one, y_last.minus(one))) {
+      touch = true;
+      column = inner_fours(x, taps_.column, i);
+      row = inner_fours(y, taps_.row, i);
+    } else {
+      const bool finite = !x.minus(x.floor()).has_nan() && !y.minus(y.floor()).has_nan();
+      if (!zeros_ || !finite) return false;
+      const Lanes before = Lanes::broadcast(-2);
+      touch |= Lanes::any(Lanes::both(x.between(before, x_last.plus(two)), y.between(before, y_last.plus(two))));
+      column = fours(x, x_last_, taps_.column, i);
+      row = fours(y, y_last_, taps_.row, i);
+    }
+    const Index along_x = Lanes::times(Lanes::truncated(column), x_stride_);
+    const Index along_y = Lanes::times(Lanes::truncated(row), y_stride_);
+    Lanes::store_index(Lanes::sum(along_x, along_y), taps_.first + i);
+    return true;
+  }
+
+  // Keys' cubic at a distance below 1, and from 1 to 2. Both are 0 at their ends, but for the first at 0.
+  static Lanes near(Lanes x) {
+    const Lanes inner = multiply_add(x, Lanes::broadcast(kCubicSlope + 2), Lanes::broadcast(-kCubicSlope - 3));
+    return multiply_add({inner.v * x.v}, x, Lanes::broadcast(1));
+  }
+  static Lanes far(Lanes x) {
+    const Lanes inner = multiply_add(x, Lanes::broadcast(kCubicSlope), Lanes::broadcast(-5 * kCubicSlope));
+    return multiply_add(multiply_add(inner, x, Lanes::broadcast(8 * kCubicSlope)), x, Lanes::broadcast(-4 * kCubicSlope));
+  }
+
+  // Along an axis: the weights of the four neighbours, and where the first of them is.
+  static Lanes inner_fours(Lanes position, float (&weights)[4][kTile], int i) {
+    const Lanes one = Lanes::broadcast(1), left = position.floor(), x = position.minus(left);
+    far(x.plus(one)).store(weights[0] + i);
+    near(x).store(weights[1] + i);
+    near(one.minus(x)).store(weights[2] + i);
+    far(Lanes::broadcast(2).minus(x)).store(weights[3] + i);
+    return left.minus(one);
+  }
+  static Lanes fours(Lanes position, float last, float (&weights)[4][kTile], int i) {
+    const Lanes one = Lanes::broadcast(1), first = position.floor().minus(one).clamped(Lanes::broadcast(last - 3));
+    for (int k = 0; k < 4; ++k) {
+      const Lanes distance = position.minus(first.plus(Lanes::broadcast(static_cast<float>(k)))).abs();
+      near(distance.clamped(one)).plus(far(distance.clamped(one, Lanes::broadcast(2)))).store(weights[k] + i);
+    }
+    return first;
+  }
+
+  bool can_, pixels_ = false;
+  int32_t x_stride_, y_stride_;
+  int64_t channel_stride_;
+  float x_last_, y_last_;
+  bool zeros_;
+  PixelFours fours_;
+  CubicTaps taps_;
+};
+
+#endif
+
+}  // namespace polyphase

@@ -1,0 +1,289 @@
+// The gradients of a warp: of the image, by adding to the pixels each output was made of; of the coordinates, by the
+// slopes of the weights.
+//
+// Deterministic: every pixel of the image's gradient is summed by one thread, in the order of the output's pixels,
+// however many threads there are. The gradient of a matrix is summed by row of the output; Python adds up the rows.
+#pragma once
+
+#include "polyphase/core/rows.h"
+#include "polyphase/core/standard.h"
+#include "polyphase/warp/taps.h"
+
+namespace polyphase {
+
+// A tile's taps and the gradient of its output. Load: from the image's dtype to V, which sums are made in.
+template <class Load, class Filter, class G, class P, int kAxes>
+class GradientTile {
+ public:
+  using S = typename Load::From;
+  using V = typename Load::To;
+  using Taps = WarpTaps<Filter, P, kAxes>;
+
+  explicit GradientTile(const WarpCall& call)
+      : call_(call), positions(call), gradient_(static_cast<const S*>(call.target)) {}
+
+  int64_t rows() const { return call_.out_size[0] * call_.out_size[1]; }
+
+  // Row r of the output of image n.
+  void enter_row(int64_t n, int64_t r) {
+    z_ = r / call_.out_size[1];
+    y_ = r % call_.out_size[1];
+    positions.enter_image(n);
+    row_ = gradient_ + n * call_.target_strides.batch + z_ * call_.target_strides.z + y_ * call_.target_strides.y;
+  }
+
+  void enter_tile(int64_t x, const ImageStrides& image, bool slopes) {
+    x_ = x;
+    count = static_cast<int>(min<int64_t>(kTile, call_.out_size[2] - x));
+    TileOf<P> at[kAxes];
+    positions.tile(z_, y_, x, count, at);
+    taps.make(at, positions, call_.padding, image, slopes);
+    taps.combine();
+  }
+
+  // The gradient of channel c of the tile's output; 0 beyond its end.
+  void load_gradient(int64_t c, V* out) const {
+    alignas(64) S values[kTile] = {};
+    const S* from = row_ + c * call_.target_strides.channel + x_ * call_.target_strides.x;
+    for (int i = 0; i < count; ++i) values[i] = from[i * call_.target_strides.x];
+    load(values, out);
+    for (int i = count; i < kTile; ++i) out[i] = 0;
+  }
+
+  static void load(const S* values, V* out) {
+    if constexpr (Load::kIdentity) {
+      for (int i = 0; i < kTile; ++i) out[i] = values[i];
+    } else {
+      Load::row(values, out, kTile, RowOperands());
+    }
+  }
+
+ private:
+  const WarpCall& call_;
+
+ public:
+  Positions<G, P, kAxes> positions;
+  Taps taps;
+  int count = 0;  // pixels
+
+ private:
+  const S* gradient_;
+  const S* row_ = nullptr;
+  int64_t z_ = 0, y_ = 0, x_ = 0;
+};
+
+// Adds the output's gradient to channels `begin` to `end` of an image's.
+template <class Load, class Filter, class G, class P, int kAxes>
+class ImageGradient {
+ public:
+  using V = typename Load::To;
+
+  explicit ImageGradient(const WarpCall& call) : call_(call), tile_(call) {}
+
+  void run(int64_t n, int64_t begin, int64_t end) {
+    const bool interleaved = call_.channels > 1 && call_.image_gradient_strides.channel == 1;
+    V* image = static_cast<V*>(call_.image_gradient) + n * call_.image_gradient_strides.batch;
+    for (int64_t r = 0; r < tile_.rows(); ++r) {
+      tile_.enter_row(n, r);
+      for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
+        tile_.enter_tile(x, call_.image_gradient_strides, false);
+        for (int64_t c = begin; c < end; c += interleaved ? kChunk : 1) {
+          V* plane = image + c * call_.image_gradient_strides.channel;
+          if (interleaved) {
+            add_pixels(c, min(kChunk, end - c), plane);
+          } else {
+            add_plane(c, plane);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kChunk = 64;
+
+  // A position that is no number touches nothing.
+  static bool touches(V weight) { return weight < 0 || weight > 0; }
+
+  void add_plane(int64_t c, V* plane) {
+    alignas(64) V gradient[kTile];
+    tile_.load_gradient(c, gradient);
+    for (int i = 0; i < tile_.count; ++i) {
+      for (int k = 0; k < kCount; ++k) {
+        const V weight = tile_.taps.weight[k][i];
+        if (touches(weight)) plane[tile_.taps.offset[k][i]] += weight * gradient[i];
+      }
+    }
+  }
+
+  void add_pixels(int64_t c, int64_t channels, V* image) {
+    alignas(64) V gradient[kTile];
+    for (int64_t l = 0; l < channels; ++l) {
+      tile_.load_gradient(c + l, gradient);
+      for (int i = 0; i < tile_.count; ++i) pixels_[i * kChunk + l] = gradient[i];
+    }
+    for (int i = 0; i < tile_.count; ++i) {
+      const V* from = pixels_ + i * kChunk;
+      for (int k = 0; k < kCount; ++k) {
+        const V weight = tile_.taps.weight[k][i];
+        if (!touches(weight)) continue;
+        V* pixel = image + tile_.taps.offset[k][i];
+        for (int64_t l = 0; l < channels; ++l) pixel[l] += weight * from[l];
+      }
+    }
+  }
+
+  static constexpr int kCount = WarpTaps<Filter, P, kAxes>::kCount;
+
+  const WarpCall& call_;
+  GradientTile<Load, Filter, G, P, kAxes> tile_;
+  alignas(64) V pixels_[kTile * kChunk];
+};
+
+// The gradient of a row of coordinates, or that row's share of the gradient of a matrix.
+template <class Load, class Filter, class G, class P, int kAxes>
+class CoordinateGradient {
+ public:
+  using S = typename Load::From;
+  using V = typename Load::To;
+
+  explicit CoordinateGradient(const WarpCall& call) : call_(call), tile_(call) {}
+
+  // Rows are counted over (batch, z, y).
+  void run(int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t n = row / tile_.rows(), r = row % tile_.rows();
+      tile_.enter_row(n, r);
+      for (double& sum : sums_) sum = 0;
+      for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
+        tile_.enter_tile(x, call_.image_strides, true);
+        sum_channels(static_cast<const S*>(call_.source) + n * call_.image_strides.batch);
+        if (call_.affine) {
+          add_to_matrix(x, r);
+        } else {
+          store(row * call_.out_size[2] + x);
+        }
+      }
+      if (call_.affine) {
+        double* share = static_cast<double*>(call_.coordinate_gradient) + row * kMatrix;
+        for (int m = 0; m < kMatrix; ++m) share[m] = sums_[m];
+      }
+    }
+  }
+
+ private:
+  static constexpr int kCount = WarpTaps<Filter, P, kAxes>::kCount;
+  static constexpr int kMatrix = kAxes * (kAxes + 1);
+
+  // by_axis_[a] = sum over channels and taps of gradient * value * slope along axis a.
+  void sum_channels(const S* image) {
+    make_slopes();
+    for (TileOf<P>& sum : by_axis_) sum = {};
+    for (int64_t c = 0; c < call_.channels; ++c) {
+      alignas(64) V gradient[kTile];
+      tile_.load_gradient(c, gradient);
+      const S* plane = image + c * call_.image_strides.channel;
+      for (int k = 0; k < kCount; ++k) {
+        alignas(64) S values[kTile];
+        alignas(64) V wide[kTile];
+        for (int i = 0; i < kTile; ++i) values[i] = plane[tile_.taps.offset[k][i]];
+        tile_.load(values, wide);
+        for (int a = 0; a < kAxes; ++a) {
+          const P* slope = slopes_[a][k];
+          P* sum = by_axis_[a].at;
+          for (int i = 0; i < kTile; ++i) {
+            const P share = gradient[i] * wide[i] * slope[i];
+            sum[i] += (slope[i] < 0) | (slope[i] > 0) ? share : P(0);  // what is not touched may be no number
+          }
+        }
+      }
+    }
+  }
+
+  void make_slopes() {
+    using Taps = WarpTaps<Filter, P, kAxes>;
+    for (int a = 0; a < kAxes; ++a) {
+      const P half = tile_.positions.axis(a).half;
+      for (int k = 0; k < kCount; ++k) {
+        P* slope = slopes_[a][k];
+        for (int i = 0; i < kTile; ++i) slope[i] = half;
+        for (int b = 0; b < kAxes; ++b) {
+          const AxisTaps<P, Filter::kTaps>& taps = tile_.taps.axes[b];
+          const P* factor = b == a ? taps.slope[Taps::of_axis(k, b)] : taps.weight[Taps::of_axis(k, b)];
+          for (int i = 0; i < kTile; ++i) slope[i] *= factor[i];
+        }
+      }
+    }
+  }
+
+  // The gradient of a grid is dense, one pixel's axes after the other's.
+  void store(int64_t pixel) {
+    P* target = static_cast<P*>(call_.coordinate_gradient) + pixel * kAxes;
+    for (int i = 0; i < tile_.count; ++i) {
+      for (int a = 0; a < kAxes; ++a) target[i * kAxes + a] = by_axis_[a].at[i];
+    }
+  }
+
+  void add_to_matrix(int64_t x, int64_t r) {
+    const double base[2] = {tile_.positions.base_coordinate(r % call_.out_size[1], 1),
+                            tile_.positions.base_coordinate(r / call_.out_size[1], 0)};
+    for (int a = 0; a < kAxes; ++a) {
+      double sum = 0, along_x = 0;
+      for (int i = 0; i < tile_.count; ++i) {
+        const double gradient = by_axis_[a].at[i];
+        sum += gradient;
+        along_x += gradient * tile_.positions.base_coordinate(x + i, 2);
+      }
+      double* matrix = sums_ + a * (kAxes + 1);
+      matrix[0] += along_x;
+      for (int b = 1; b < kAxes; ++b) matrix[b] += sum * base[b - 1];
+      matrix[kAxes] += sum;
+    }
+  }
+
+  const WarpCall& call_;
+  GradientTile<Load, Filter, G, P, kAxes> tile_;
+  TileOf<P> by_axis_[kAxes];
+  alignas(64) P slopes_[kAxes][kCount][kTile];
+  double sums_[kMatrix];
+};
+
+template <class Load, class Filter, class G, class P, int kAxes>
+struct WarpGradients {
+  static void run(const KernelCall& any) {
+    const WarpCall& call = static_cast<const WarpCall&>(any);
+    WarpCall* context = const_cast<WarpCall*>(&call);
+    if (call.image_gradient != nullptr) {
+      call.parallel(call.batch * parts(call), call.threads, image_part, context);
+    }
+    if constexpr (Filter::kTaps > 1) {
+      if (call.coordinate_gradient != nullptr) {
+        call.parallel(call.batch * call.out_size[0] * call.out_size[1], call.threads, coordinate_rows, context);
+      }
+    }
+  }
+
+  static constexpr Kernel kernel() { return {run, 0}; }
+
+ private:
+  // An image is split by its channels where there are fewer images than threads: each part goes over the whole output.
+  static int64_t parts(const WarpCall& call) {
+    return call.batch >= call.threads ? 1 : min(call.channels, call.threads);
+  }
+
+  static void image_part(void* context, int64_t begin, int64_t end) {
+    const WarpCall& call = *static_cast<const WarpCall*>(context);
+    const int64_t count = parts(call);
+    ImageGradient<Load, Filter, G, P, kAxes> gradient(call);
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t part = unit % count;
+      gradient.run(unit / count, call.channels * part / count, call.channels * (part + 1) / count);
+    }
+  }
+
+  static void coordinate_rows(void* context, int64_t begin, int64_t end) {
+    CoordinateGradient<Load, Filter, G, P, kAxes>(*static_cast<const WarpCall*>(context)).run(begin, end);
+  }
+};
+
+}  // namespace polyphase

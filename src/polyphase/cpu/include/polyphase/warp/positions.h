@@ -1,0 +1,192 @@
+// Where the pixels of an output row lie in the image: read from a grid, or computed from an affine matrix.
+//
+// A tile is a few pixels of a row. Loops over tiles have a constant length and no branches: the compiler vectorises them
+// for every instruction set. What lies beyond the row's end is computed like the rest and thrown away.
+#pragma once
+
+#include "polyphase/core/scalar.h"
+#include "polyphase/simd/vector.h"
+#include "polyphase/warp/abi.h"
+
+namespace polyphase {
+
+constexpr int kTile = 32;  // pixels
+
+// x * factor + term with one rounding, as eager's vector code has it.
+inline float multiply_add(float x, float factor, float term) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_fmaf(x, factor, term);
+#else
+  return static_cast<float>(static_cast<double>(x) * factor + term);
+#endif
+}
+inline double multiply_add(double x, double factor, double term) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_fma(x, factor, term);
+#else
+  return x * factor + term;
+#endif
+}
+
+// One axis of the image, and how coordinates from -1 to 1 lie upon its pixels.
+template <class P>
+struct PixelAxis {
+  PixelAxis() = default;
+  PixelAxis(int64_t size, bool align_corners)
+      : last(static_cast<P>(size - 1)),
+        half(static_cast<P>(align_corners ? size - 1 : size) / 2),
+        offset(align_corners ? P(0) : P(-0.5)),
+        low(align_corners ? P(0) : P(-0.5)),
+        span(static_cast<P>(align_corners ? size - 1 : size)) {}
+
+  P last = 0;    // the last pixel
+  P half = 0;    // pixels per unit of the coordinate
+  P offset = 0;  // -0.5 where coordinates begin at the first pixel's outer edge, else 0
+  P low = 0;     // where reflection folds: at the first pixel's centre or outer edge,
+  P span = 0;    // and again after so many pixels
+};
+
+template <class P>
+struct alignas(64) TileOf {
+  P at[kTile];
+};
+
+// G: the dtype of the grid or matrix. P: the dtype of positions.
+template <class G, class P, int kAxes>
+class Positions {
+ public:
+  explicit Positions(const WarpCall& call)
+      : call_(call), dense_(__is_same(G, float) && call.coordinate_strides.component == 1 && call.coordinate_strides.x == kAxes) {
+    for (int i = 0; i < kTile; ++i) ramp_.at[i] = i;
+    for (int a = 0; a < kAxes; ++a) axes_[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0);
+  }
+
+  // Image axis a: 0 is x.
+  const PixelAxis<P>& axis(int a) const { return axes_[a]; }
+
+  // Goes to image n of the batch.
+  void enter_image(int64_t n) {
+    const CoordinateStrides& s = call_.coordinate_strides;
+    coordinates_ = static_cast<const G*>(call_.coordinates) + n * s.batch;
+    if (!call_.affine) return;
+    // A matrix leads from an output pixel straight to a position: origin + x * step[0] + y * step[1] + z * step[2].
+    for (int a = 0; a < kAxes; ++a) {
+      const G* matrix = coordinates_ + a * s.y;
+      const double half = PixelAxis<double>(call_.in_size[2 - a], call_.align_corners != 0).half;
+      double coordinate = 1 + static_cast<double>(matrix[kAxes * s.x]);
+      for (int b = 0; b < kAxes; ++b) {
+        const double factor = static_cast<double>(matrix[b * s.x]), first = base_coordinate(0, 2 - b);
+        coordinate += factor * first;
+        step_[a][b] = call_.out_size[2 - b] > 1 ? factor * half * (base_coordinate(1, 2 - b) - first) : 0;
+      }
+      origin_[a] = coordinate * half - (call_.align_corners ? 0 : 0.5);
+    }
+  }
+
+  // The positions of `count` pixels from (z, y, x) on, unpadded: out[0] along the image's x axis, out[1] along y. The rest of
+  // the tile is of no meaning.
+  void tile(int64_t z, int64_t y, int64_t x, int count, TileOf<P> (&out)[kAxes]) const {
+    if (call_.affine) {
+      for (int a = 0; a < kAxes; ++a) {
+        // In double up to the tile, where one rounding is left: nearer to the exact position than a grid of floats.
+        double start = origin_[a] + step_[a][0] * static_cast<double>(x) + step_[a][1] * static_cast<double>(y);
+        if (kAxes == 3) start += step_[a][2] * static_cast<double>(z);
+        const P first = static_cast<P>(start), step = static_cast<P>(step_[a][0]);
+        for (int i = 0; i < kTile; ++i) out[a].at[i] = multiply_add(ramp_.at[i], step, first);
+      }
+      return;
+    }
+    const CoordinateStrides& s = call_.coordinate_strides;
+    read_grid(coordinates_ + z * s.z + y * s.y + x * s.x, count, out);
+    for (int a = 0; a < kAxes; ++a) {
+      P* at = out[a].at;
+      const P half = axes_[a].half;
+      if (call_.align_corners) {
+        for (int i = 0; i < kTile; ++i) at[i] = (at[i] + 1) * half;
+      } else {
+        for (int i = 0; i < kTile; ++i) at[i] = multiply_add(at[i] + 1, half, P(-0.5));
+      }
+    }
+  }
+
+  // What `block` needs of a whole tile of an image: by a matrix, its first position; of a dense grid, where its part begins;
+  // else nothing, as `enter_tile` has put its positions into `tile_`.
+  struct Start {
+    P x, y;
+    const G* grid;
+  };
+  POLYPHASE_BLOCK Start enter_tile(int64_t y, int64_t x) {
+    static_assert(kAxes == 2 && __is_same(P, float), "images, positions in float");
+    if (call_.affine) {
+      const double at_x = static_cast<double>(x), at_y = static_cast<double>(y);
+      return {static_cast<P>(origin_[0] + step_[0][0] * at_x + step_[0][1] * at_y),
+              static_cast<P>(origin_[1] + step_[1][0] * at_x + step_[1][1] * at_y), nullptr};
+    }
+    if (!dense_) {
+      tile(0, y, x, kTile, tile_);
+      return {};
+    }
+    const G* grid = coordinates_ + y * call_.coordinate_strides.y + x * 2;
+    // The tile to the right comes a band of tiles later: time for it to arrive.
+    for (int i = 0; i < 2 * kTile; i += 64 / static_cast<int>(sizeof(G))) __builtin_prefetch(grid + 2 * kTile + i);
+    return {0, 0, grid};
+  }
+
+  // A vector of the tile's positions, from pixel i on.
+  template <class Lanes>
+  POLYPHASE_BLOCK void block(const Start& start, int i, Lanes& out_x, Lanes& out_y) const {
+    if (call_.affine) {
+      const Lanes place = Lanes::load(ramp_.at + i);
+      out_x = multiply_add(place, Lanes::broadcast(static_cast<P>(step_[0][0])), Lanes::broadcast(start.x));
+      out_y = multiply_add(place, Lanes::broadcast(static_cast<P>(step_[1][0])), Lanes::broadcast(start.y));
+      return;
+    }
+    if constexpr (__is_same(G, float)) {
+      if (dense_) {
+        const Lanes one = Lanes::broadcast(1), offset = Lanes::broadcast(axes_[0].offset);
+        const typename Lanes::Pair pairs = Lanes::load_pairs(start.grid + 2 * i);
+        out_x = multiply_add(pairs.first.plus(one), Lanes::broadcast(axes_[0].half), offset);
+        out_y = multiply_add(pairs.second.plus(one), Lanes::broadcast(axes_[1].half), offset);
+        return;
+      }
+    }
+    out_x = Lanes::load(tile_[0].at + i);
+    out_y = Lanes::load(tile_[1].at + i);
+  }
+
+  // The coordinate of output pixel i along axis `a` (0 is z) before an affine matrix: from -1 to 1.
+  double base_coordinate(int64_t i, int a) const {
+    const int64_t n = call_.out_size[a];
+    const int64_t steps = call_.align_corners ? (n > 1 ? n - 1 : 1) : n;
+    return static_cast<double>(2 * i + 1 - n) / static_cast<double>(steps);
+  }
+
+ private:
+  void read_grid(const G* grid, int count, TileOf<P> (&out)[kAxes]) const {
+    const CoordinateStrides& s = call_.coordinate_strides;
+    if constexpr (kAxes == 2 && __is_same(G, float)) {
+      if (count == kTile && dense_) {
+        using Lanes = Vec<float>;
+        for (int i = 0; i < kTile; i += Lanes::kLanes) {
+          const typename Lanes::Pair pairs = Lanes::load_pairs(grid + 2 * i);
+          pairs.first.store(out[0].at + i);
+          pairs.second.store(out[1].at + i);
+        }
+        return;
+      }
+    }
+    for (int i = 0; i < kTile; ++i) {
+      for (int a = 0; a < kAxes; ++a) out[a].at[i] = i < count ? static_cast<P>(grid[i * s.x + a * s.component]) : P(0);
+    }
+  }
+
+  const WarpCall& call_;
+  const bool dense_;                // a grid of floats that lie one after the other
+  const G* coordinates_ = nullptr;  // of the image
+  PixelAxis<P> axes_[kAxes];
+  TileOf<P> ramp_;
+  double origin_[kAxes] = {}, step_[kAxes][kAxes] = {};  // of a matrix, in pixels
+  TileOf<P> tile_[kAxes];  // one whose grid is not dense
+};
+
+}  // namespace polyphase

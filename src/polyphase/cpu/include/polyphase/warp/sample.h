@@ -1,0 +1,284 @@
+// The values of an image at the taps of a tile, weighted and summed.
+//
+// Taps outside the image are read at offset 0 with weight 0, which spoils the sum where that pixel is no finite number.
+// So a sum that came out NaN is done again, tap by tap, without those of weight 0.
+#pragma once
+
+#include "polyphase/core/rows.h"
+#include "polyphase/core/standard.h"
+#include "polyphase/core/unroll.h"
+#include "polyphase/simd/vector.h"
+#include "polyphase/warp/pixels.h"
+#include "polyphase/warp/planes.h"
+#include "polyphase/warp/taps.h"
+
+namespace polyphase {
+
+// An element of 16 bytes, moved.
+struct Bytes16 {
+  uint64_t first, second;
+};
+
+// From S to V, value by value, where that needs no rounding.
+template <class S, class V>
+struct Widened {
+  using From = S;
+  using To = V;
+  static constexpr bool kIdentity = false;
+  static void row(const S* in, V* out, int64_t n, const RowOperands&) {
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<V>(in[i]);
+  }
+};
+
+// out[i] = from[offset[i]] for a tile. The compiler would not use gathers, which it takes to be slow.
+template <class S>
+inline void gather(const S* from, const int32_t* offset, S* out) {
+#if defined(__AVX2__)
+  if constexpr (sizeof(S) == 4 || sizeof(S) == 8) {
+    using Element = Conditional<sizeof(S) == 4, float, double>;  // as bits
+    using Lanes = Vec<Element>;
+    for (int b = 0; b < kTile; b += Lanes::kLanes) {
+      const typename Lanes::Index index = Lanes::load_index(offset + b);
+      Lanes::gather(reinterpret_cast<const Element*>(from), index).store(reinterpret_cast<Element*>(out + b));
+    }
+    return;
+  }
+#endif
+  for (int i = 0; i < kTile; ++i) out[i] = from[offset[i]];
+}
+
+template <class Prologue, class Filter, class P, int kAxes>
+class WarpSampler {
+ public:
+  using S = typename Prologue::From;
+  using V = typename Prologue::To;
+  using Taps = WarpTaps<Filter, P, kAxes>;
+  static constexpr bool kWeighted = Filter::kTaps > 1;
+  static constexpr int kChunk = 64;  // channels that are sampled together
+  static constexpr bool kFloats = __is_same(S, float) && Prologue::kIdentity;
+  // A pixel of up to four channels is a Quad: of floats, or of bytes made floats.
+  static constexpr bool kBytes = kWeighted && __is_same(Prologue, Widened<uint8_t, float>);
+  static constexpr bool kQuads = kWeighted && (kFloats || kBytes);
+
+  explicit WarpSampler(const WarpCall& call)
+      : call_(call), image_(static_cast<const S*>(call.source)) {
+    interleaved_ = call.channels > 1 && call.image_strides.channel == 1;
+    // The last offsets from which four elements can be read: of a plane, and of interleaved channels.
+    last_in_plane_ = (call.in_size[0] - 1) * call.image_strides.z + (call.in_size[1] - 1) * call.image_strides.y +
+                     (call.in_size[2] - 1) * call.image_strides.x - 3;
+    last_quad_ = last_in_plane_ + call.channels - 1;
+  }
+
+  // How the tile is best sampled: its pixels as Quads, its pixels by many channels, or its planes.
+  bool by_quads() const { return kQuads && interleaved_ && call_.channels <= 4; }
+  bool by_pixels() const { return kWeighted && interleaved_; }
+  Taps& taps() { return taps_; }
+  const S* image() const { return image_n_; }
+
+  // Goes to image n of the batch.
+  void enter_image(int64_t n) { image_n_ = image_ + n * call_.image_strides.batch; }
+
+  // Up to kPlanes channels from c on; the first to rows[0].
+  void sample_planes(int64_t c, int count, V* const (&rows)[4]) {
+    if constexpr (kPlanar) {
+      if (call_.image_strides.x == 1 || !kWeighted) return sample_planes_of<float>(c, count, rows);
+    }
+#if defined(__AVX2__)
+    if constexpr (kBytes && kAxes == 2) {
+      if (call_.image_strides.x == 1 && taps_.inner && taps_.furthest() <= last_in_plane_) {
+        return sample_planes_of<uint8_t>(c, count, rows);
+      }
+    }
+#endif
+    if constexpr (kWeighted) taps_.combine();
+    for (int p = 0; p < count; ++p) {
+      const S* plane = image_n_ + (c + p) * call_.image_strides.channel;
+      if constexpr (kWeighted) {
+        sum_plane(plane, c + p, rows[p]);
+      } else {
+        pick(plane, c + p, rows[p]);
+      }
+    }
+  }
+
+  // Up to kChunk channels from c on, of `pixels` pixels.
+  void sample_pixels(int64_t c, int64_t count, int pixels) {
+    if constexpr (kWeighted) {
+      taps_.combine();
+      sum_channels(c, count, pixels);
+    }
+  }
+
+  // Channel number l of those; 0 for pixels that were not sampled.
+  void take_channel(int64_t l, int pixels, V* out) const {
+    for (int i = 0; i < kTile; ++i) out[i] = i < pixels ? pixels_[i * kChunk + l] : V{};
+  }
+
+  // All channels of the tile, where there are no more than four; channel c to rows[c].
+  void sample_quads(V* const (&rows)[4]) {
+    if constexpr (kQuads) {
+      const int channels = static_cast<int>(call_.channels);
+      const bool whole = taps_.furthest() <= last_quad_;
+#if defined(__AVX2__)
+      if constexpr (kBytes) {
+        if (whole) {
+          taps_.combine();
+          return sum_byte_pixels(image_n_, channels, taps_, rows);
+        }
+      }
+#endif
+      if (whole) {
+        sample_quads(channels, rows, [](const auto* p) { return Quad::load(p); });
+      } else {
+        sample_quads(channels, rows, [channels](const auto* p) { return Quad::load_first(p, channels); });
+      }
+    }
+  }
+
+  // Channel c, without taps of weight 0.
+  POLYPHASE_ROW_LOOP void sample_carefully(int64_t c, V* out) {
+    const S* plane = image_n_ + c * call_.image_strides.channel;
+    taps_.combine();
+    for (int i = 0; i < kTile; ++i) {
+      V sum = 0;
+      for (int k = 0; k < Taps::kCount; ++k) {
+        const V weight = taps_.weight[k][i];
+        if (weight != 0) sum += weight * loaded(plane + taps_.offset[k][i], c);
+      }
+      out[i] = sum;
+    }
+  }
+
+ private:
+#if defined(__AVX2__)
+  static constexpr bool kFours = false;  // all but some borders are done by cubic.h
+#else
+  static constexpr bool kFours = true;
+#endif
+  static constexpr bool kPlanar = kAxes == 2 && (kWeighted ? kFloats : sizeof(S) == 4 && Prologue::kIdentity) &&
+                                  (Filter::kTaps < 4 || kFours);
+
+  template <class T>
+  void sample_planes_of(int64_t c, int count, V* const (&rows)[4]) {
+    Planes<T> planes;
+    for (int p = 0; p < count; ++p) {
+      planes.in[p] = reinterpret_cast<const T*>(image_n_ + (c + p) * call_.image_strides.channel);
+      planes.out[p] = reinterpret_cast<float*>(rows[p]);
+    }
+    with_constant<1, kPlanes>(count, [&](auto constant) {
+      if constexpr (constant > 0) sample<constant>(planes);
+    });
+  }
+
+#if defined(__AVX2__)
+  template <int kCount>
+  void sample(const Planes<uint8_t>& planes) {
+    sum_byte_rows<kCount>(planes, taps_);
+  }
+#endif
+
+  template <int kCount>
+  void sample(const Planes<float>& planes) {
+    if constexpr (Filter::kTaps == 1) {
+      pick_planes<kCount>(planes, taps_);
+    } else if constexpr (Filter::kTaps == 2) {
+      sum_pairs<kCount>(planes, taps_);
+    } else {
+#if !defined(__AVX2__)
+      sum_fours<kCount>(planes, taps_);
+#endif
+    }
+  }
+
+  template <class Load>
+  void sample_quads(int channels, float* const (&rows)[4], Load load) {
+    taps_.combine();
+    quads_to_rows(channels, rows, [&](int i) { return sum_pixel(image_n_, taps_, i, load); });
+  }
+
+  // What the prologue reads besides its values. planar: these are of channel c; else of the channels from c on.
+  RowOperands operands(int64_t c, bool planar) const {
+    RowOperands result = {};
+    result.planar = planar;
+    for (int64_t v = 0; v < call_.vector_count; ++v) {
+      const Operand& vector = call_.vectors[v];
+      result.vectors[v] = static_cast<const uint8_t*>(vector.data) + c * vector.element_bytes;
+    }
+    return result;
+  }
+
+  V loaded(const S* value, int64_t c) const {
+    if constexpr (Prologue::kIdentity) {
+      return *value;
+    } else {
+      V result;
+      Prologue::row(value, &result, 1, operands(c, true));
+      return result;
+    }
+  }
+
+  void pick(const S* plane, int64_t c, V* out) {
+    alignas(64) V values[kTile];
+    load_tap(0, plane, c, values);
+    for (int i = 0; i < kTile; ++i) out[i] = taps_.touched[i] ? values[i] : V{};
+  }
+
+  // Tap k of every pixel of a plane, after the prologue.
+  void load_tap(int k, const S* plane, int64_t c, V* out) const {
+    if constexpr (Prologue::kIdentity) {
+      gather(plane, taps_.offset[k], out);
+    } else {
+      alignas(64) S values[kTile];
+      gather(plane, taps_.offset[k], values);
+      Prologue::row(values, out, kTile, operands(c, true));
+    }
+  }
+
+  void sum_plane(const S* plane, int64_t c, V* out) {
+    for (int i = 0; i < kTile; ++i) out[i] = 0;
+    for (int k = 0; k < Taps::kCount; ++k) {
+      alignas(64) V values[kTile];
+      load_tap(k, plane, c, values);
+      for (int i = 0; i < kTile; ++i) out[i] += taps_.weight[k][i] * values[i];
+    }
+  }
+
+  // Pixels of many channels, a vector of them at a time.
+  void sum_channels(int64_t c, int64_t count, int pixels) {
+    using Lanes = Vec<V>;
+    const RowOperands given = operands(c, false);
+    alignas(64) V wide[Taps::kCount][kChunk];
+    for (int i = 0; i < pixels; ++i) {
+      const V* from[Taps::kCount];
+      for (int k = 0; k < Taps::kCount; ++k) {
+        const S* pixel = image_n_ + taps_.offset[k][i] + c;
+        if constexpr (Prologue::kIdentity) {
+          from[k] = pixel;
+        } else {
+          Prologue::row(pixel, wide[k], count, given);
+          from[k] = wide[k];
+        }
+      }
+      for (int64_t l = 0; l < count; l += Lanes::kLanes) {
+        const int n = static_cast<int>(min<int64_t>(Lanes::kLanes, count - l));
+        Lanes sum = Lanes::zero();
+#pragma GCC unroll 4
+        for (int k = 0; k < Taps::kCount; ++k) {
+          const Lanes values = n == Lanes::kLanes ? Lanes::load(from[k] + l) : Lanes::load_first(from[k] + l, n);
+          sum = multiply_add(values, Lanes::broadcast(taps_.weight[k][i]), sum);
+        }
+        sum.store_first(pixels_ + i * kChunk + l, n);
+      }
+    }
+  }
+
+  const WarpCall& call_;
+  const S* image_;
+  const S* image_n_ = nullptr;
+  bool interleaved_;
+  int64_t last_quad_, last_in_plane_;
+  Taps taps_;
+  alignas(64) V pixels_[kWeighted ? kTile * kChunk : 1];  // element (pixel, channel) at pixel * kChunk + channel
+};
+
+}  // namespace polyphase

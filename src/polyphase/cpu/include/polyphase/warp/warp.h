@@ -1,0 +1,219 @@
+// The driver of a warp: rows of the output, a tile of pixels at a time.
+//
+//     positions -> padding -> taps -> values, weighted and summed -> epilogue -> target
+#pragma once
+
+#include <cstring>
+
+#include "polyphase/core/standard.h"
+#include "polyphase/warp/cubic.h"
+#include "polyphase/warp/inner.h"
+#include "polyphase/warp/sample.h"
+
+namespace polyphase {
+
+// G: the dtype of coordinates. P: the dtype of positions and weights.
+template <class Prologue, class Filter, class G, class P, int kAxes, class Epilogue>
+class WarpWorker {
+ public:
+  using V = typename Prologue::To;
+  using O = typename Epilogue::To;
+  using Sampler = WarpSampler<Prologue, Filter, P, kAxes>;
+
+  explicit WarpWorker(const WarpCall& call)
+      : call_(call),
+        positions_(call),
+        sampler_(call),
+        inner_(call, positions_.axis(0), positions_.axis(1)),
+        count_(static_cast<int>(min<int64_t>(kTile, call.out_size[2]))),
+        in_place_(Epilogue::kIdentity && call.target_strides.x == 1 && count_ == kTile),
+        in_registers_(kInner && count_ == kTile && inner_.can()) {}
+
+  // Output rows begin to end, counted over (batch, z, y). Tiles go down a band of rows before they go right: of an image
+  // that is turned, neighbours in a row are far from each other, and the next row's are near.
+  void run(int64_t begin, int64_t end) {
+    const int64_t rows = call_.out_size[1];
+    for (int64_t r = begin; r < end;) {
+      const int64_t plane = r / rows, y = r % rows;
+      n_ = plane / call_.out_size[0];
+      z_ = plane % call_.out_size[0];
+      positions_.enter_image(n_);
+      sampler_.enter_image(n_);
+      const ImageStrides& s = call_.target_strides;
+      O* target = static_cast<O*>(call_.target) + n_ * s.batch + z_ * s.z + y * s.y;
+      const int64_t stop = min(min(end - plane * rows, rows), y + kBand);
+      for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
+        // The last tile begins within the one before: whole ones are faster.
+        const int64_t from = min(x, call_.out_size[2] - count_);
+        O* at = target + from * s.x;
+        for (int64_t row = y; row < stop; ++row, at += s.y) tile(row, from, at);
+      }
+      r = plane * rows + stop;
+    }
+  }
+
+ private:
+  static constexpr int64_t kBand = 16;
+  static constexpr int kRows = 4;  // at hand where channels are not made in the target
+
+  POLYPHASE_BLOCK void tile(int64_t y, int64_t x, O* target) {
+    y_ = y;
+    x_ = x;
+    target_ = target;
+    if constexpr (kInner) {
+      if (in_registers_ && tile_in_registers(y, x)) return;
+    }
+    tile_by_arrays();
+  }
+
+  POLYPHASE_ROW_LOOP void tile_by_arrays() {
+    TileOf<P> positions[kAxes];
+    positions_.tile(z_, y_, x_, count_, positions);
+    if (!sampler_.taps().make(positions, positions_, call_.padding, call_.image_strides, false)) {
+      for (int64_t c = 0; c < call_.channels; ++c) {
+        V* row = row_of(c);
+        for (int i = 0; i < kTile; ++i) row[i] = V{};
+        if (!in_place_) store(c, row);
+      }
+    } else if (sampler_.by_quads()) {
+      V* rows[4] = {};
+      for (int64_t c = 0; c < call_.channels; ++c) rows[c] = row_of(c);
+      sampler_.sample_quads(rows);
+      for (int64_t c = 0; c < call_.channels; ++c) finish(c, rows[c]);
+    } else if (sampler_.by_pixels()) {
+      tile_of_pixels();
+    } else {
+      for (int64_t from = 0; from < call_.channels; from += kPlanes) {
+        const int count = static_cast<int>(min<int64_t>(kPlanes, call_.channels - from));
+        V* rows[4] = {};
+        for (int p = 0; p < count; ++p) rows[p] = row_of(from + p);
+        sampler_.sample_planes(from, count, rows);
+        for (int p = 0; p < count; ++p) finish(from + p, rows[p]);
+      }
+    }
+  }
+
+#if defined(__AVX2__)
+  using Inner = Conditional<__is_same(Filter, Cubic), CubicTiles<Prologue>, InnerTiles<Prologue, Filter>>;
+  static constexpr bool kInner = Inner::kExists && kAxes == 2 && __is_same(P, float);
+
+  // False where some block has to be done by arrays.
+  POLYPHASE_BLOCK bool tile_in_registers(int64_t y, int64_t x) {
+    const auto start = positions_.enter_tile(y, x);
+    const auto positions = [&](int i, Vec<float>& out_x, Vec<float>& out_y) __attribute__((always_inline)) {
+      positions_.block(start, i, out_x, out_y);
+    };
+    if constexpr (Epilogue::kIdentity && !Sampler::kWeighted) {
+      // A nearest pixel takes so little that what follows would be noticed.
+      if (in_place_) return inner_.sample(positions, sampler_.image(), call_.channels, target_, call_.target_strides.channel);
+    }
+    const int64_t at_once = in_place_ ? call_.channels : kRows, stride = in_place_ ? call_.target_strides.channel : kTile;
+    for (int64_t from = 0; from < call_.channels; from += at_once) {
+      const int64_t count = min(at_once, call_.channels - from);
+      const auto* image = sampler_.image() + from * call_.image_strides.channel;
+      if (!inner_.sample(positions, image, count, row_of(from), stride)) return false;
+      for (int64_t c = 0; !in_place_ && c < count; ++c) store(from + c, rows_[c]);
+    }
+    return true;
+  }
+#else
+  using Inner = Unused;
+  static constexpr bool kInner = false;
+  bool tile_in_registers(int64_t, int64_t) { return false; }
+#endif
+
+  void tile_of_pixels() {
+    for (int64_t from = 0; from < call_.channels; from += Sampler::kChunk) {
+      const int64_t count = min<int64_t>(Sampler::kChunk, call_.channels - from);
+      sampler_.sample_pixels(from, count, count_);
+      for (int64_t c = 0; c < count; ++c) {
+        V* row = row_of(from + c);
+        sampler_.take_channel(c, count_, row);
+        finish(from + c, row);
+      }
+    }
+  }
+
+  // Where channel c of the tile is made: in the target if it can be.
+  V* row_of(int64_t c) {
+    if constexpr (Epilogue::kIdentity) {
+      if (in_place_) return target_ + c * call_.target_strides.channel;
+    }
+    return rows_[c % kRows];
+  }
+
+  void finish(int64_t c, V* row) {
+    if constexpr (Sampler::kWeighted) {
+      bool nan = false;
+      for (int i = 0; i < kTile; i += Vec<V>::kLanes) nan |= Vec<V>::load(row + i).has_nan();
+      if (__builtin_expect(nan, 0)) sampler_.sample_carefully(c, row);
+    }
+    if (!in_place_) store(c, row);
+  }
+
+  POLYPHASE_ROW_LOOP void store(int64_t c, const V* row) {
+    O* to = target_ + c * call_.target_strides.channel;
+    const int64_t stride = call_.target_strides.x;
+    if constexpr (Epilogue::kIdentity) {
+      for (int i = 0; i < count_; ++i) to[i * stride] = row[i];
+    } else if (stride == 1) {
+      Epilogue::row(row, to, count_, operands(c));
+    } else {
+      Epilogue::row(row, stored_, count_, operands(c));
+      for (int i = 0; i < count_; ++i) to[i * stride] = stored_[i];
+    }
+  }
+
+  RowOperands operands(int64_t c) {
+    RowOperands result = {};
+    result.planar = true;
+    for (int64_t v = 0; v < call_.vector_count; ++v) {
+      const Operand& vector = call_.vectors[v];
+      result.vectors[v] = static_cast<const uint8_t*>(vector.data) + c * vector.element_bytes;
+    }
+    for (int64_t t = 0; t < call_.tensor_count; ++t) {
+      const Operand& tensor = call_.tensors[t];
+      const int64_t offset = n_ * tensor.outer_strides[0] + c * tensor.channel_stride + z_ * tensor.z_stride +
+                             y_ * tensor.y_stride + x_ * tensor.x_stride;
+      const uint8_t* from = static_cast<const uint8_t*>(tensor.data) + offset * tensor.element_bytes;
+      uint8_t* row = tensor_rows_ + t * kTile * kMostBytes;
+      for (int i = 0; i < count_; ++i) {
+        std::memcpy(row + i * tensor.element_bytes, from + i * tensor.x_stride * tensor.element_bytes,
+                    static_cast<size_t>(tensor.element_bytes));
+      }
+      result.tensors[t] = row;
+    }
+    return result;
+  }
+
+  static constexpr int kMostBytes = 16;  // of an element
+
+  const WarpCall& call_;
+  Positions<G, P, kAxes> positions_;
+  Sampler sampler_;
+  Conditional<kInner, Inner, Unused> inner_;
+  const int count_;                        // pixels of a tile
+  const bool in_place_;                    // channels are made in the target
+  const bool in_registers_;                // tiles need no arrays, or most do not
+  int64_t n_ = 0, z_ = 0, y_ = 0, x_ = 0;  // where the tile begins
+  O* target_ = nullptr;                    // its first channel
+  alignas(64) V rows_[kRows][kTile];       // channel c in row c % kRows, where not in place
+  alignas(64) O stored_[kTile];
+  alignas(64) uint8_t tensor_rows_[kMaxOperands * kTile * kMostBytes];
+};
+
+template <class Prologue, class Filter, class G, class P, int kAxes, class Epilogue>
+struct Warp {
+  static void run(const KernelCall& any) {
+    const WarpCall& call = static_cast<const WarpCall&>(any);
+    const int64_t rows = call.batch * call.out_size[0] * call.out_size[1];
+    const auto body = [](void* context, int64_t begin, int64_t end) {
+      WarpWorker<Prologue, Filter, G, P, kAxes, Epilogue>(*static_cast<const WarpCall*>(context)).run(begin, end);
+    };
+    call.parallel(rows, call.threads, body, const_cast<WarpCall*>(&call));
+  }
+
+  static constexpr Kernel kernel() { return {run, sizeof(typename Prologue::To)}; }
+};
+
+}  // namespace polyphase

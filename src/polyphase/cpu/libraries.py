@@ -1,0 +1,143 @@
+"""Kernels, their samplers and the launcher, loaded: built when first asked for, found in the store from then on."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from polyphase.cpu import build, emit, isa
+from polyphase.kernels import records, store
+from polyphase.kernels.plans import MapsPlan, WarpPlan
+from polyphase.kernels.recipes import encode
+from polyphase.kernels.tables import TapBytes
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.pointwise import VALUE
+
+LAUNCHER = Path(__file__).parent / "launcher.cpp"
+
+_lock = threading.RLock()
+
+
+def _unlock_in_child() -> None:
+    """A thread of the parent that is building is not there in a forked child, but the lock it held would be."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_unlock_in_child)
+
+_libraries: dict[Path, ctypes.CDLL] = {}  # never unloaded: tables in the launcher's cache point into them
+_kernels: set[Path] = set()
+
+
+class Launcher(NamedTuple):
+    """What launcher.cpp gives Python; its comments say how each is called."""
+
+    bind: Callable[[bytes], object]
+    launch: Callable[..., int]
+    taps: Callable[[int, int, bool, bytes], tuple[int, bytes, bytes, bytes, bytes, int, bool]]
+    counts: Callable[[], tuple[int, int, int]]
+    forget: Callable[[], int]
+
+
+class Addresses(NamedTuple):
+    """Where a plan's kernel lies, and the functions it samples with: along axes that are weighted, and along those that
+    are not; 0 where there are none."""
+
+    kernel: int
+    sampler: int = 0
+    mover: int = 0
+
+
+@functools.cache
+def launcher() -> Launcher:
+    with _lock:
+        library = ctypes.PyDLL(str(build.libraries([_launcher_request()])[0]))
+        functions = library.polyphase_functions
+        functions.argtypes, functions.restype = [ctypes.py_object], ctypes.py_object
+        return Launcher(*functions(torch.get_num_threads))
+
+
+@functools.cache
+def addresses(plan: MapsPlan | WarpPlan, moves: bool = False) -> Addresses:
+    """Of all that a plan needs, built side by side. `moves`: some axes are not weighted."""
+    with _lock:
+        samplers = [] if isinstance(plan, WarpPlan) else _sampler_requests(plan, moves)
+        *others, _, path = build.libraries([*samplers, _launcher_request(), _kernel_request(plan)])  # longest first
+        _kernels.add(path)
+        found = [_symbol(sampler, emit.SAMPLER_SYMBOL) for sampler in others]
+        kernel = _symbol(path, emit.KERNEL_SYMBOL)
+        return Addresses(kernel, found[0], found[-1] if moves else 0) if found else Addresses(kernel)
+
+
+def _symbol(path: Path, name: str) -> int:
+    if path not in _libraries:
+        _libraries[path] = ctypes.CDLL(str(path))
+    return ctypes.addressof(ctypes.c_char.in_dll(_libraries[path], name))
+
+
+def tap_bytes(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: bool = False) -> TapBytes:
+    """The table of an axis for images of a dtype, as the CPU's eager has it."""
+    sampler = _sampler(dtype, axis_map.may_sum(transposed), isa.chosen())
+    return TapBytes(*launcher().taps(sampler, in_size, transposed, encode(axis_map)))
+
+
+@functools.cache
+def _sampler(dtype: torch.dtype, weighted: bool, architecture: str) -> int:
+    plan = MapsPlan(source=dtype, sampled=dtype, target=dtype, weighted=weighted, architecture=architecture)
+    with _lock:
+        return _symbol(build.libraries(_sampler_requests(plan, moves=False))[0], emit.SAMPLER_SYMBOL)
+
+
+def source_file(plan: MapsPlan | WarpPlan) -> Path:
+    """The generated source of a plan's kernel, written out to be read: kernels are kept without theirs."""
+    source = emit.kernel_source(plan)
+    folder = (store.trusted_directory() or Path(tempfile.gettempdir())) / "sources"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / f"kernel-{hashlib.sha256(source.encode()).hexdigest()[:16]}.cpp"
+    path.write_text(source, encoding="utf-8")
+    return path
+
+
+def stats() -> dict[str, int]:
+    """As `kernels.counts` has them, of this device."""
+    launched, made, cached = launcher().counts() if launcher.cache_info().currsize else (0, 0, 0)
+    return {
+        "kernels_built": build.built["kernel"],
+        "kernels_loaded": len(_kernels),
+        "kernels_launched": launched,
+        "tables_made": made,
+        "tables_cached": cached,
+    }
+
+
+def _kernel_request(plan: MapsPlan | WarpPlan) -> build.Request:
+    """Only plain loops are for the compiler to vectorise: generated ones, and those of warps; comparisons in them only
+    where they need not trap. -O2 takes longer to build and gains nothing."""
+    options: tuple[str, ...] = ()
+    if isinstance(plan, WarpPlan):
+        options = ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
+    elif plan.source not in (None, plan.work) or not plan.prologue == plan.epilogue == VALUE:
+        options = ("-ftree-vectorize",)
+    return build.Request(emit.kernel_source(plan), plan.architecture, options=options)
+
+
+def _sampler_requests(plan: MapsPlan, moves: bool) -> list[build.Request]:
+    plans = [plan, replace(plan, weighted=False)] if moves and plan.weighted else [plan]
+    options = ("-ftree-vectorize",) if plan.architecture == "portable" else ()
+    return [build.Request(emit.sampler_source(one), one.architecture, "sampler", options) for one in plans]
+
+
+def _launcher_request() -> build.Request:
+    source = LAUNCHER.read_text(encoding="utf-8") + "\n" + records.assertions()
+    return build.Request(source, isa.chosen(), "launcher", ("-pthread",))

@@ -1,0 +1,21 @@
+"""What the CPU brings: the entry of this wing in the registry."""
+
+from __future__ import annotations
+
+from polyphase.cpu import isa, launch, libraries
+from polyphase.kernels.devices import MovingCosts, Wing
+from polyphase.kernels.records import MOST_OPERANDS
+
+WING = Wing(
+    device="cpu",
+    most_operands=MOST_OPERANDS,
+    most_warped=2**31 - 1,  # kernels count the elements of a plane in 32 bits
+    survives_fork=True,
+    costs=MovingCosts(worth_a_call=8192, vector=16),
+    architecture=isa.chosen,
+    bind=launch.bind,
+    bind_gradients=launch.bind_gradients,
+    tap_bytes=libraries.tap_bytes,
+    source_file=libraries.source_file,
+    stats=libraries.stats,
+)

@@ -1,0 +1,1 @@
+"""How programs run, whatever the device: what every wing (`cpu/`, later `cuda/`) needs, and the way to each of them."""

@@ -1,0 +1,267 @@
+"""From a program, and the facts of the tensors it is given, to a call that can be made again and again.
+
+Everything that can be checked is checked here, once: a kernel does not see where a tensor ends. What no kernel can be
+had for is done by the plain twin.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from polyphase.errors import (
+    BuildFailedError,
+    CompilerMissingError,
+    NoKernelsWarning,
+    TooManyDimensionsError,
+    WrongInputError,
+)
+from polyphase.kernels import devices, operands, plain_torch
+from polyphase.kernels.facts import Facts, Sizes, elements, facts
+from polyphase.kernels.layout import output_strides
+from polyphase.kernels.plans import HALF
+from polyphase.kernels.records import CallRecord, GradientRecord
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.programs import Axes, Program, by_moving, maps_program, warp_program
+from polyphase.sampling.warps import Warp
+
+Needed: TypeAlias = tuple[bool, bool]
+Gradients: TypeAlias = tuple[Tensor | None, Tensor | None]
+#: Gradient, image and coordinates -> the gradients of the last two, None where not needed.
+BoundGradients: TypeAlias = Callable[[Tensor, Tensor, Tensor], Gradients]
+
+WARPED_AXES = {"nearest": (2, 3), "bilinear": (2, 3), "bicubic": (2,)}
+
+
+@dataclass(frozen=True)
+class BoundCall:
+    """A program for tensors of known facts. Inputs: an image, the coordinates of a warp, operands in their order.
+
+    fresh: makes the output. into: writes it to the first tensor it is given.
+    """
+
+    out: Facts
+    fresh: Callable[..., Tensor]
+    into: Callable[..., None]
+
+
+def bind(program: Program, inputs: Sequence[Facts], out: Facts | None = None) -> BoundCall:
+    """`out`: where the output's place in memory is given, else it lies as the program says."""
+    program = by_moving(program)
+    if not isinstance(program.sampler, Axes):
+        image, coordinates, *given = inputs
+        record = _warp_record(program, image, coordinates, given, out)
+    else:
+        image, *given = inputs
+        record = _maps_record(program, image, given, out)
+    if 0 in record.out.shape:
+        return _bound_to_nothing(record.out)
+    if isinstance(program.sampler, Warp) and not _is_near(image, devices.wing_of(image.device).most_warped):
+        return _bound_to_plain_torch(record)
+    try:
+        return devices.wing_of(image.device).bind(record)
+    except TooManyDimensionsError:
+        return _bound_to_plain_torch(record)
+    except (CompilerMissingError, BuildFailedError) as error:
+        _warn_once(error)
+        return _bound_to_plain_torch(record)
+
+
+#: The one cache of bound calls, by the program itself. Each call keeps its tables.
+bound = functools.lru_cache(maxsize=256)(bind)
+
+
+@functools.lru_cache(maxsize=256)
+def bound_gradients(sampler: Warp, gradient: Facts, image: Facts, coordinates: Facts, needed: Needed) -> BoundGradients:
+    """Gradients of the image (in its strides, as far as they are dense) and of the coordinates."""
+    out_shape = _warped_shape(sampler, image, coordinates)
+    if (gradient.dtype, gradient.shape) != (image.dtype, out_shape):
+        raise WrongInputError(
+            f"a gradient of {gradient.dtype} {tuple(gradient.shape)} for an output of {image.dtype} {out_shape}"
+        )
+    _check_coordinates(image.dtype, coordinates.dtype, sampler.mode)
+    wing = devices.wing_of(image.device)
+    dense = elements(image.shape[1:])  # as the image's gradient is
+    if _is_near(image, wing.most_warped) and dense <= wing.most_warped:
+        try:
+            return wing.bind_gradients(GradientRecord(sampler, gradient, image, coordinates, needed))
+        except (CompilerMissingError, BuildFailedError) as error:
+            _warn_once(error)
+    return functools.partial(plain_torch.warp_gradients, sampler=sampler, needed=needed)
+
+
+def forget() -> None:
+    """So that what is called next is bound anew."""
+    bound.cache_clear()
+    bound_gradients.cache_clear()
+
+
+# ---- calls without a bound one at hand
+
+
+def resample(
+    image: Tensor, maps: tuple[AxisMap, ...], *, transposed: bool = False, in_size: Sizes = (), border: complex = 0
+) -> Tensor:
+    """The maps on the last dimensions, or their adjoint, which goes from the forward's output to its `in_size`."""
+    program = maps_program(image.dtype, maps, in_size if transposed else (), border)
+    return bound(program, (facts(image),)).fresh(image)
+
+
+def warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
+    """`image` (N, C, spatial...) sampled at a grid (N, out..., axes), or where an affine matrix leads; contiguous."""
+    return bound(warp_program(image.dtype, sampler), (facts(image), facts(coordinates))).fresh(image, coordinates)
+
+
+def warp_gradients(gradient: Tensor, image: Tensor, coordinates: Tensor, sampler: Warp, needed: Needed) -> Gradients:
+    call = bound_gradients(sampler, facts(gradient), facts(image), facts(coordinates), needed)
+    return call(gradient, image, coordinates)
+
+
+def run(
+    program: Program,
+    *inputs: Tensor,
+    channels: Mapping[int, Tensor] | None = None,
+    tensors: Mapping[int, Tensor] | None = None,
+) -> Tensor:
+    """A whole program, arithmetic included: its image, the coordinates of a warp, and operands by their slots."""
+    given = (*inputs, *operands.ordered(program, inputs[0], channels, tensors))
+    return bound(program, tuple(map(facts, given))).fresh(*given)
+
+
+# ---- records, checked
+
+
+def _maps_record(program: Program, image: Facts, given: Sequence[Facts], out: Facts | None) -> CallRecord:
+    axes = program.sampler
+    assert isinstance(axes, Axes), "warps have records of their own"
+    leading = len(image.shape) - len(axes.maps)
+    if leading < 0:
+        raise WrongInputError(f"an image of shape {tuple(image.shape)} for {len(axes.maps)} maps")
+    _check_dtypes(program, image, out)
+    _check_devices(image, *given, *([out] if out else []))
+    before, after = image.shape[leading:], None
+    if axes.adjoint_of:
+        before, after = axes.adjoint_of, image.shape[leading:]
+    mapped = tuple(one.output_size(n) for one, n in zip(axes.maps, before, strict=True))  # or raises
+    if after is not None and mapped != tuple(after):
+        raise WrongInputError(f"maps from {tuple(before)} lead to {mapped}, but their adjoint is given {tuple(after)}")
+    out_shape = (*image.shape[:leading], *(axes.adjoint_of or mapped))
+    out = _output(program, image, out_shape, out)
+    return CallRecord(program, image, out, operands=operands.describe(program, out_shape, leading - 1, given))
+
+
+def _warp_record(
+    program: Program, image: Facts, coordinates: Facts, given: Sequence[Facts], out: Facts | None
+) -> CallRecord:
+    sampler = program.sampler
+    assert isinstance(sampler, Warp), "axis maps have records of their own"
+    out_shape = _warped_shape(sampler, image, coordinates)
+    _check_dtypes(program, image, out)
+    _check_devices(image, coordinates, *given, *([out] if out else []))
+    _check_coordinates(program.sampled, coordinates.dtype, sampler.mode)
+    out = _output(program, image, out_shape, out)
+    return CallRecord(program, image, out, coordinates, operands.describe(program, out_shape, 1, given))
+
+
+def _output(program: Program, image: Facts, shape: Sizes, given: Facts | None) -> Facts:
+    """Where the output lies; of a given one, the check that it is the one that is written."""
+    if given is None:
+        return Facts(program.target, shape, output_strides(program, image, shape), image.device)
+    if tuple(given.shape) != shape:
+        raise WrongInputError(f"an image of {tuple(image.shape)} leads to {shape}; given is {tuple(given.shape)}")
+    return given
+
+
+def _warped_shape(sampler: Warp, image: Facts, coordinates: Facts) -> Sizes:
+    """Of a warp's output. Also the check that keeps kernels inside their buffers."""
+    shape = image.shape
+    batch, axes = (*shape, 0)[0], len(shape) - 2
+    out: Sizes = sampler.size if sampler.source == "affine" else coordinates.shape[1:-1]
+    needed: Sizes = (batch, axes, axes + 1) if sampler.source == "affine" else (batch, *out, axes)
+    empty = 0 in shape[2:] and 0 not in out
+    if coordinates.shape != needed or len(out) != axes or empty or axes not in WARPED_AXES[sampler.mode]:
+        raise WrongInputError(
+            f"a {sampler.mode} warp of an image of shape {tuple(shape)} by a {sampler.source} of shape "
+            f"{tuple(coordinates.shape)} to size {tuple(out)}; a grid is (batch, out..., axes), a matrix (batch, axes, "
+            "axes + 1), for 2 or 3 axes (bicubic: 2) that are not empty"
+        )
+    return (*shape[:2], *map(int, out))
+
+
+def _check_dtypes(program: Program, image: Facts, out: Facts | None) -> None:
+    target = program.target if out is None else out.dtype
+    if (image.dtype, target) != (program.source, program.target):
+        raise WrongInputError(
+            f"an image of {image.dtype} of shape {tuple(image.shape)} to {target}; the program was made for "
+            f"{program.source} to {program.target}"
+        )
+
+
+def _check_devices(image: Facts, *others: Facts) -> None:
+    for one in others:
+        if one.device != image.device:
+            raise WrongInputError(
+                f"a tensor on {one.device} with an image on {image.device}; all must be on one device: move it with .to"
+            )
+
+
+def _check_coordinates(sampled: torch.dtype, coordinates: torch.dtype, mode: str) -> None:
+    """Positions are found in the dtype values are summed in, float32 for halves; bytes and moved values take any."""
+    floats = (torch.float32, torch.float64)
+    if sampled in HALF:
+        allowed: tuple[torch.dtype, ...] = (sampled, torch.float32)
+    elif sampled.is_floating_point:
+        allowed = (sampled,)
+    else:
+        allowed = floats
+    if coordinates not in allowed and not (mode == "nearest" and coordinates in floats):
+        raise WrongInputError(
+            f"a {mode} warp of {sampled} pixels by {coordinates} coordinates; they can be "
+            f"{' or '.join(map(str, allowed))}: convert them"
+        )
+
+
+def _is_near(image: Facts, most: int) -> bool:
+    """Whether a plane of the image extends over no more elements than kernels of warps count."""
+    steps = zip(image.shape[2:], image.strides[2:], strict=True)
+    return sum((n - 1) * stride for n, stride in steps) + image.shape[1] <= most
+
+
+# ---- without a kernel
+
+
+def _bound_to_nothing(out: Facts) -> BoundCall:
+    """An output without elements."""
+    return BoundCall(out, lambda *inputs: _empty(out), lambda *tensors: None)
+
+
+def _bound_to_plain_torch(record: CallRecord) -> BoundCall:
+    def into(out: Tensor, *inputs: Tensor) -> None:
+        out.copy_(plain_torch.run(record.program, *inputs))
+
+    def fresh(*inputs: Tensor) -> Tensor:
+        out = _empty(record.out)
+        into(out, *inputs)
+        return out
+
+    return BoundCall(record.out, fresh, into)
+
+
+def _empty(out: Facts) -> Tensor:
+    return torch.empty_strided(out.shape, out.strides, dtype=out.dtype, device=out.device)
+
+
+_warned: set[str] = set()
+
+
+def _warn_once(error: Exception) -> None:
+    text = f"Polyphase runs on plain PyTorch operations, correct but slow: {error}"
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, NoKernelsWarning, stacklevel=4)

@@ -1,0 +1,108 @@
+"""The wings: which devices have kernels of ours, and how to reach them.
+
+A wing is the part of the house that knows one device. It is imported when a tensor of its device first needs a kernel,
+so that `import polyphase` touches no device; nothing outside a wing imports from it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from polyphase import settings
+from polyphase.errors import ForkedProcessError
+from polyphase.sampling.windows import DeviceRules
+
+if TYPE_CHECKING:
+    from polyphase.kernels.binding import BoundCall, BoundGradients
+    from polyphase.kernels.plans import MapsPlan, WarpPlan
+    from polyphase.kernels.records import CallRecord, GradientRecord
+    from polyphase.kernels.tables import TapBytes
+
+#: The module of each wing, which has it as `WING`.
+MODULES = {"cpu": "polyphase.cpu.wing"}
+
+#: Eager's arithmetic on each device. All CPUs of the ARM kind have fused multiply-adds, so compilers use them unasked.
+RULES = {
+    "cpu": DeviceRules(bicubic_backward_fused=platform.machine() in ("aarch64", "arm64")),
+    "cuda": DeviceRules(antialias_in_double=True, nearest_in_double=False),
+}
+
+
+@dataclass(frozen=True)
+class MovingCosts:
+    """What the compiler weighs where pixels only move, which Inductor's own loops can do too.
+
+    worth_a_call: elements from which on a loop of Inductor's that loads one by one costs more than a call and a pass.
+    vector: elements that lie together, from which on its loop is vectorised.
+    """
+
+    worth_a_call: int
+    vector: int
+
+
+@dataclass(frozen=True)
+class Wing:
+    """What a device brings.
+
+    most_operands: how many vectors, and how many tensors, a kernel can read. most_warped: over how many elements the
+    planes of a warped image may extend. survives_fork: whether a child of a process that used the device can use it.
+    """
+
+    device: str
+    most_operands: int
+    most_warped: int
+    survives_fork: bool
+    costs: MovingCosts
+    architecture: Callable[[], str]
+    bind: Callable[[CallRecord], BoundCall]
+    bind_gradients: Callable[[GradientRecord], BoundGradients]
+    tap_bytes: Callable[..., TapBytes]
+    source_file: Callable[[MapsPlan | WarpPlan], Path]
+    stats: Callable[[], dict[str, int]]
+
+
+def has_kernels(device: str) -> bool:
+    """Whether there is a wing for a type of device, and it is not switched off. Imports nothing."""
+    return device in MODULES and device in settings.devices()
+
+
+def wing_of(device: torch.device) -> Wing:
+    """Of a device that has kernels. Raises in a process whose parent used a device that is lost by a fork."""
+    wing = _load(device.type)
+    if not wing.survives_fork and _first_user.setdefault(device.type, os.getpid()) != os.getpid():
+        raise ForkedProcessError(
+            f"a kernel for {device} in a forked process, whose parent has used that device; it is lost by a fork: "
+            "start workers with the 'spawn' or 'forkserver' method, or use the device in workers only"
+        )
+    return wing
+
+
+def loaded() -> list[Wing]:
+    """Those in use so far."""
+    return [_load(device) for device in MODULES if MODULES[device] in _loaded]
+
+
+def rules_of(device: torch.device) -> DeviceRules:
+    """Eager's arithmetic there; of a device that nothing is known of, that of most."""
+    return RULES.get(device.type, DeviceRules())
+
+
+#: By type of device: the process that first asked for a kernel there. A forked child inherits its parent's.
+_first_user: dict[str, int] = {}
+_loaded: set[str] = set()
+
+
+@functools.cache
+def _load(device: str) -> Wing:
+    wing: Wing = importlib.import_module(MODULES[device]).WING
+    _loaded.add(MODULES[device])
+    return wing

@@ -1,0 +1,53 @@
+"""Where an output's elements lie: torch's rules for memory formats, on sizes and strides alone.
+
+torch's own Python twin of them imports SymPy, half a second at a user's first call.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from polyphase.kernels.facts import Facts, Sizes
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.programs import Axes, Program
+from polyphase.sampling.steps import Flip
+
+#: By rank: the dimensions of a channels-last image, from the innermost on.
+CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
+
+
+def output_strides(program: Program, image: Facts, out_shape: Sizes) -> Sizes:
+    """Flips keep any dense strides, as torch.flip does; other programs keep channels last, or what their order says."""
+    if program.order == "preserve" and isinstance(program.sampler, Axes) and keeps_strides(program.sampler.maps):
+        # Not on a meta tensor, which does not quite tell.
+        return torch.empty_like(torch.empty_strided(image.shape, image.strides)).stride()
+    preserved = program.order == "preserve" and is_channels_last(image.shape, image.strides)
+    last = preserved or program.order == "channels_last"
+    return dense_strides(out_shape, last and len(out_shape) in CHANNELS_LAST)
+
+
+def keeps_strides(maps: tuple[AxisMap, ...]) -> bool:
+    """Whether maps are flips and nothing else."""
+    steps = [step for one in maps for step in one.steps]
+    return bool(steps) and all(isinstance(step, Flip) for step in steps)
+
+
+def dense_strides(shape: Sizes, channels_last: bool) -> Sizes:
+    order = CHANNELS_LAST[len(shape)] if channels_last else range(len(shape) - 1, -1, -1)
+    strides, next_stride = [0] * len(shape), 1
+    for dim in order:
+        strides[dim] = next_stride
+        next_stride *= shape[dim] if channels_last else max(shape[dim], 1)  # of an empty image torch has it so
+    return tuple(strides)
+
+
+def is_channels_last(shape: Sizes, strides: Sizes) -> bool:
+    """Whether torch suggests channels last for an image of these strides; what is both is contiguous."""
+    if len(shape) not in CHANNELS_LAST or strides[1] == 0 or 0 in shape:
+        return False
+    least = 0
+    for dim in CHANNELS_LAST[len(shape)]:
+        if strides[dim] < least or (dim == 0 and least == strides[1]):
+            return False
+        least = strides[dim] * shape[dim]
+    return True

@@ -1,0 +1,85 @@
+"""The plain twins of the kernels: the same maps and warps by torch operations. They run where no kernel can be had, on
+any device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from polyphase.kernels import operands
+from polyphase.kernels.devices import rules_of
+from polyphase.sampling import pointwise, warps
+from polyphase.sampling.apply import apply_taps
+from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.programs import Axes, Border, Program
+from polyphase.sampling.taps import transpose
+from polyphase.sampling.warps import Warp
+from polyphase.sampling.windows import backward_arithmetic, eager_arithmetic
+
+
+def run(program: Program, image: Tensor, *given: Tensor) -> Tensor:
+    """A whole program. `given`: the coordinates of a warp, then operands as kernels take them. Where its elements lie
+    is not the program's."""
+    sampler = program.sampler
+    coordinates, others = ((), given) if isinstance(sampler, Axes) else (given[:1], given[1:])
+    channels, tensors = operands.by_slot(program, others)
+    axes = program.axes(image.dim())
+    vectors = {slot: one.reshape([-1] + [1] * axes) for slot, one in channels.items()}
+    loaded = pointwise.evaluate(program.prologue, image, vectors)
+    if isinstance(sampler, Axes):
+        sampled, border = _sample(loaded, sampler)
+    else:
+        sampled, border = warp(loaded, coordinates[0], sampler), None
+    sampled = _bordered(sampled, border, program.borders, stored=False)
+    result = pointwise.evaluate(program.epilogue, sampled, vectors, tensors)
+    return _bordered(result, border, program.borders, stored=True)
+
+
+def _sample(image: Tensor, axes: Axes) -> tuple[Tensor, Tensor | None]:
+    """The image by the maps, or by their adjoint, and the number of the constant border that each pixel belongs to: 0
+    for none, else the greatest of its axes."""
+    rules = rules_of(image.device)
+    arithmetic = (backward_arithmetic if axes.transposed else eager_arithmetic)(image.dtype, rules)
+    first, count = image.dim() - len(axes.maps), len(axes.maps)
+    before = axes.adjoint_of or image.shape[first:]
+    result, border = image, None
+    for axis in reversed(range(count)) if image.dtype == torch.uint8 else range(count):
+        taps = evaluate(axes.maps[axis], before[axis], arithmetic, image.device)
+        result = apply_taps(result, transpose(taps) if axes.transposed else taps, first + axis)
+        if taps.border is not None and not axes.transposed:
+            along = taps.border.reshape([-1] + [1] * (count - 1 - axis))
+            border = along if border is None else torch.maximum(border, along)
+    return result.to(image.dtype), border
+
+
+def _bordered(image: Tensor, numbers: Tensor | None, borders: Sequence[Border], stored: bool) -> Tensor:
+    for number, border in enumerate(borders, start=1):
+        if numbers is not None and border.stored == stored:
+            value = pointwise.scalar_tensor(border.value, image.dtype, image.device)
+            image = torch.where(numbers == number, value, image)
+    return image
+
+
+def warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
+    """`image` (N, C, spatial...) sampled at a grid (N, out..., axes), or where an affine matrix leads; contiguous."""
+    wide = coordinates.float() if coordinates.dtype in (torch.float16, torch.bfloat16) else coordinates
+    if sampler.source == "affine":
+        wide = warps.affine_grid(wide, sampler.size, sampler.align_corners)
+    result = warps.sample(image, wide, sampler.mode, sampler.padding, sampler.align_corners)
+    if image.dtype == torch.uint8 and sampler.mode != "nearest":
+        result = torch.clamp(torch.round(result), 0, 255).nan_to_num(0.0)
+    return result.to(image.dtype).contiguous()
+
+
+def warp_gradients(
+    gradient: Tensor, image: Tensor, coordinates: Tensor, sampler: Warp, needed: tuple[bool, bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Of the image and of the coordinates, None where not needed."""
+    with torch.enable_grad():
+        leaves = [one.detach().requires_grad_(need) for one, need in zip((image, coordinates), needed, strict=True)]
+        output = warp(leaves[0], leaves[1], sampler)
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        found = list(torch.autograd.grad(output, wanted, gradient, materialize_grads=True))
+    return found.pop(0) if needed[0] else None, found.pop(0) if needed[1] else None

@@ -1,0 +1,107 @@
+"""How a program runs: everything its kernel's source, and its sampler's, depends on. Sizes, recipes and memory order
+are not among it, so that one kernel serves bilinear and bicubic, every size, and the adjoints of both; and one warp's
+kernel grids and matrices, every padding, and corners aligned or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from polyphase.sampling.pointwise import VALUE, Expression
+from polyphase.sampling.programs import Axes, Program
+from polyphase.sampling.warps import Warp
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """source: None where values are only moved: then they are bytes. architecture: what the kernel is built for."""
+
+    source: torch.dtype | None
+    sampled: torch.dtype
+    target: torch.dtype
+    architecture: str
+    prologue: Expression = VALUE
+    epilogue: Expression = VALUE
+
+    @property
+    def work(self) -> torch.dtype:
+        """The dtype sums are made in: half precision is summed in float32."""
+        return torch.float32 if self.sampled in HALF else self.sampled
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapsPlan(Plan):
+    """weighted: outputs may be sums, else each is one input; of how many bytes is then a run-time matter."""
+
+    weighted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarpPlan(Plan):
+    """coordinates: the dtype of the grid or matrix. element_bytes: of values that are only moved. gradients: the kernel
+    of the warp's gradients instead."""
+
+    coordinates: torch.dtype
+    mode: str
+    axes: int
+    element_bytes: int = 0
+    gradients: bool = False
+
+    @property
+    def positions(self) -> torch.dtype:
+        return torch.float64 if self.coordinates == torch.float64 else torch.float32
+
+    @property
+    def work(self) -> torch.dtype:
+        return super().work if self.mode == "nearest" and not self.gradients else self.positions
+
+
+def plan_maps(program: Program, architecture: str) -> MapsPlan:
+    assert isinstance(program.sampler, Axes), "a warp is planned by plan_warp"
+    if program.moves_only:
+        # The dtype decides one thing alone: the nearest pixel of a float64 image is found by a double ratio.
+        finds = torch.float64 if program.source == torch.float64 else torch.uint8
+        return MapsPlan(source=None, sampled=finds, target=finds, weighted=False, architecture=architecture)
+    return MapsPlan(
+        source=program.source,
+        sampled=program.sampled,
+        target=program.target,
+        weighted=program.sampler.may_sum(),
+        architecture=architecture,
+        prologue=program.prologue,
+        epilogue=program.epilogue,
+    )
+
+
+def plan_warp(program: Program, coordinates: torch.dtype, axes: int, architecture: str) -> WarpPlan:
+    assert isinstance(program.sampler, Warp), "axis maps are planned by plan_maps"
+    return WarpPlan(
+        source=None if program.moves_only else program.source,
+        sampled=program.sampled,
+        target=program.target,
+        architecture=architecture,
+        prologue=program.prologue,
+        epilogue=program.epilogue,
+        coordinates=coordinates,
+        mode=program.sampler.mode,
+        axes=axes,
+        element_bytes=program.source.itemsize if program.moves_only else 0,
+    )
+
+
+def plan_warp_gradients(
+    dtype: torch.dtype, coordinates: torch.dtype, mode: str, axes: int, architecture: str
+) -> WarpPlan:
+    return WarpPlan(
+        source=dtype,
+        sampled=dtype,
+        target=dtype,
+        architecture=architecture,
+        coordinates=coordinates,
+        mode=mode,
+        axes=axes,
+        gradients=True,
+    )

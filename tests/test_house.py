@@ -1,0 +1,83 @@
+"""Imports point one way, and nothing but the registry leads into a wing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import polyphase
+
+PACKAGE = Path(polyphase.__file__).parent
+
+#: What is on a line may import what is on the lines before it, and itself.
+ORDER = [
+    ("version", "errors"),
+    ("settings", "torch_private"),
+    ("sampling",),
+    ("kernels",),
+    ("arguments", "plain", "decompositions"),
+    ("ops",),
+    ("short_way",),
+    ("functional",),
+    ("compile",),
+    ("explaining",),
+    ("bench",),
+    ("cli",),
+]
+#: A device's own folder: what it may import, and who may import it besides the registry, which does so by name.
+WINGS = {"cpu": ("version", "errors", "settings", "torch_private", "sampling", "kernels")}
+MAY_ENTER_A_WING = {
+    "bench/environment.py",  # says which processor this is, and which instruction sets it has
+    "explaining/replay.py",  # builds a kernel from a file that somebody edited
+}
+PUBLIC = {"accelerate", "explain", "stats", "__version__"}  # what the package itself has for its users
+WHOLE = ("__init__.py", "__main__.py")  # the package itself has everything
+
+
+def modules() -> Iterator[tuple[str, str, set[str]]]:
+    """The file, its room, and the rooms it imports from."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if name not in WHOLE:
+            yield name, name.split("/")[0].removesuffix(".py"), imported(path)
+
+
+def imported(path: Path) -> set[str]:
+    rooms: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            rooms |= {one.name.split(".")[1] for one in node.names if one.name.startswith("polyphase.")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "polyphase":
+            parts = (node.module or "").split(".")
+            rooms |= {parts[1]} if len(parts) > 1 else {one.name for one in node.names if one.name not in PUBLIC}
+    return rooms
+
+
+def test_every_room_is_on_the_list() -> None:
+    rooms = {room for _, room, _ in modules()}
+    assert rooms == {room for line in ORDER for room in line} | set(WINGS)
+
+
+def test_imports_point_one_way() -> None:
+    place = {room: number for number, line in enumerate(ORDER) for room in line}
+    for name, room, others in modules():
+        if room in WINGS:
+            assert others <= {room, *WINGS[room]}, name
+            continue
+        for other in others - set(WINGS) - {room}:
+            assert place[other] < place[room] or other in ORDER[place[room]], f"{name} imports {other}"
+
+
+def test_only_the_registry_leads_into_a_wing() -> None:
+    entered = {name for name, room, others in modules() if room not in WINGS and others & set(WINGS)}
+    assert entered == MAY_ENTER_A_WING
+
+
+def test_no_wing_is_entered_by_an_import() -> None:
+    """`import polyphase` touches no device: the registry imports a wing when a tensor of its device first comes by."""
+    import subprocess
+    import sys
+
+    code = "import sys, polyphase; assert not any(name.startswith('polyphase.cpu') for name in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
