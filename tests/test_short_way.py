@@ -77,6 +77,13 @@ def test_numbers_of_other_libraries() -> None:
         assert P.interpolate(X, scale_factor=scale, mode="area").shape == (2, 3, 16, 16)  # type: ignore[arg-type]
 
 
+def test_numbers_that_share_their_bytes() -> None:
+    half = numpy.float32(0.5)
+    for value in (half, half.view(numpy.int32), half):
+        for _ in range(3):
+            assert P.pad(X, (1, 0), value=value)[0, 0, 0, 0] == float(value)
+
+
 def test_arguments_by_name_and_by_position() -> None:
     wanted = P.grid_sample(X, GRID, "nearest", align_corners=True)
     for _ in range(3):

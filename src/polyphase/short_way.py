@@ -55,13 +55,13 @@ class ShortWay:
         if not _are_plain(tensors):
             return None
         known = [(one.dtype, one.shape, one.stride(), one.device, one.requires_grad) for one in tensors]
-        if key is not None:
+        if key is not None and _are_builtin(given):
             call = self._call_for(_Key(key).of(given), *known)
             self._latest = self._latest.followed_by(key, call, *tensors)
             return call
-        key = _key_with_shapes(given)
-        if key is not None:
-            return self._call_for(_Key(key).of(given), *known)
+        plain = tuple(tuple(one) if type(one) is torch.Size else one for one in given)
+        if _are_builtin(plain):
+            return self._call_for(_Key(dumps(plain, _FORMAT)).of(plain), *known)
         return self._bind(_Key().of(given), *known)
 
     def _bind(self, key: _Key, *known: tuple[Any, ...]) -> Callable[..., Tensor]:
@@ -86,12 +86,20 @@ class _Key(bytes):
         return self
 
 
-def _key_with_shapes(given: tuple[Any, ...]) -> bytes | None:
-    """The arguments as bytes, where shapes of tensors are among them; None where something else is."""
-    try:
-        return dumps([tuple(one) if type(one) is torch.Size else one for one in given], _FORMAT)
-    except ValueError:
-        return None
+def _are_builtin(values: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether bytes tell the values apart. Of a number of numpy they are its memory alone, which others have too; no
+    bytes of what is remembered are like those."""
+    for one in values:
+        kind = type(one)
+        if kind is tuple or kind is list:
+            if not _are_builtin(one):
+                return False
+        elif kind not in _BUILTIN:
+            return False
+    return True
+
+
+_BUILTIN = frozenset((int, float, bool, str, type(None)))
 
 
 def _are_plain(tensors: tuple[Any, ...]) -> bool:
