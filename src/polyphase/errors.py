@@ -57,6 +57,14 @@ class CompilerMissingError(PolyphaseError, RuntimeError):
     """There is no C++ compiler to build kernels with."""
 
 
+class NvrtcMissingError(CompilerMissingError):
+    """There is no NVRTC to build CUDA kernels with."""
+
+
+class DriverError(PolyphaseError, RuntimeError):
+    """The CUDA driver is missing, or refused something."""
+
+
 class BuildFailedError(PolyphaseError, RuntimeError):
     """The C++ compiler did not make a library of the source it was given."""
 

@@ -1,0 +1,139 @@
+"""A plan becomes CUDA C++: what is done to a value before and after sampling, and the kernel that samples."""
+
+from __future__ import annotations
+
+import torch
+
+from polyphase.cuda.calls import assertions
+from polyphase.cuda.ways import Way
+from polyphase.kernels.expressions import CPP_TYPES, ROUNDED, cpp_expression
+from polyphase.kernels.operands import leaves, slots
+from polyphase.kernels.plans import MapsPlan, Plan
+from polyphase.sampling.pointwise import Channel, Expression, Operand
+
+KERNEL_SYMBOL = "polyphase_kernel"
+
+_KERNEL = """\
+#include "polyphase/cuda/{header}.h"
+
+namespace polyphase {{
+
+{functions}
+using Run = {run};
+
+}}  // namespace polyphase
+
+#ifdef __CUDACC__
+extern "C" __global__ void __launch_bounds__({threads}, {blocks}) {symbol}(const __grid_constant__ polyphase::MapsCall call) {{
+  polyphase::Run::run(call, polyphase::Block());
+}}
+#else
+extern "C" void {symbol}(const polyphase::MapsCall* call, const polyphase::Block* block) {{
+  polyphase::Run::run(*call, *block);
+}}
+#endif
+
+{assertions}"""
+
+_LOAD = """\
+struct Load {{
+  using From = {stored};
+  using To = {target};
+  static constexpr bool kReadsChannel = {reads_channel};
+
+  static To apply(From value, const MapsCall& call, int64_t channel) {{
+{lines}
+  }}
+}};
+"""
+
+_STORE = """\
+struct Store {{
+  using From = {stored};
+  using To = {target};
+  static constexpr bool kReadsChannel = {reads_channel};
+  static constexpr int kTensors = {tensors};
+
+  static To apply(From sum, const MapsCall& call, int64_t channel, const int64_t* offsets) {{
+{lines}
+  }}
+}};
+"""
+
+#: By the bytes of an element that is only moved.
+_MOVED = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "Bytes16"}
+
+
+def kernel_source(plan: MapsPlan, way: Way) -> str:
+    template = ", ".join(["Load", "Store", *_sum(plan, way), *map(_constant, way.constants)])
+    return _KERNEL.format(
+        header=way.header,
+        functions=_load(plan, way) + "\n" + _store(plan, way),
+        run=f"{way.template}<{template}>",
+        threads=way.threads,
+        blocks=way.resident,
+        symbol=KERNEL_SYMBOL,
+        assertions=assertions(),
+    )
+
+
+def _sum(plan: MapsPlan, way: Way) -> list[str]:
+    if not way.sums:
+        return []
+    if not plan.weighted:
+        return ["OneTap<Load::To>"]
+    return ["ByteSum" if plan.work == torch.uint8 else f"FloatSum<{CPP_TYPES[plan.work]}>"]
+
+
+def _constant(value: bool | int) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _load(plan: Plan, way: Way) -> str:
+    if plan.source is None:
+        moved = _MOVED[way.moved_bytes]
+        return _LOAD.format(stored=moved, target=moved, reads_channel="false", lines="    return value;")
+    value = cpp_expression(plan.prologue, plan.source).text
+    lines = [*_operands(plan, plan.prologue), f"return To({value});"]
+    types = {"stored": CPP_TYPES[plan.source], "target": CPP_TYPES[plan.work]}
+    return _LOAD.format(**types, reads_channel=_reads_channel(plan.prologue), lines=_indented(lines))
+
+
+def _store(plan: Plan, way: Way) -> str:
+    """Sums are rounded to what is sampled before anything else."""
+    if plan.source is None:
+        moved = _MOVED[way.moved_bytes]
+        return _STORE.format(
+            stored=moved, target=moved, reads_channel="false", tensors=0, lines="    return sum;"
+        )
+    value = f"rounded<{CPP_TYPES[plan.sampled]}>(sum)" if plan.sampled in ROUNDED else "sum"
+    stored = cpp_expression(plan.epilogue, plan.sampled).text
+    lines = [*_operands(plan, plan.epilogue), f"const auto value = {value};", f"return To({stored});"]
+    types = {"stored": CPP_TYPES[plan.work], "target": CPP_TYPES[plan.target]}
+    tensors = len(slots(Operand, plan.prologue, plan.epilogue))
+    return _STORE.format(
+        **types, reads_channel=_reads_channel(plan.epilogue), tensors=tensors, lines=_indented(lines)
+    )
+
+
+def _operands(plan: Plan, expression: Expression) -> list[str]:
+    """Their places are those among all the program's operands. Divisions are the processor's: nothing is shortened."""
+    lines = ["constexpr bool kFast = false;", "int32_t unsafe = 0;", "static_cast<void>(kFast + unsafe);"]
+    vectors, tensors = (slots(kind, plan.prologue, plan.epilogue) for kind in (Channel, Operand))
+    for leaf in leaves(Channel, expression):
+        data = f"static_cast<const {CPP_TYPES[leaf.dtype]}*>(call.vectors[{vectors.index(leaf.slot)}])"
+        lines += [f"const auto channel{leaf.slot} = {data}[channel];", f"constexpr float reciprocal{leaf.slot} = 0;"]
+        lines += [f"static_cast<void>(reciprocal{leaf.slot});"]
+    for leaf in leaves(Operand, expression):
+        place = tensors.index(leaf.slot)
+        data = f"static_cast<const {CPP_TYPES[leaf.dtype]}*>(call.tensors[{place}])"
+        lines += [f"const auto operand{leaf.slot} = {data}[offsets[{place}]];"]
+    return lines
+
+
+def _reads_channel(expression: Expression) -> str:
+    return _constant(bool(slots(Channel, expression)))
+
+
+def _indented(lines: list[str]) -> str:
+    return "\n".join("    " + line for line in lines)

@@ -1,0 +1,144 @@
+"""From tensors' dimensions to the axes of a call: which is read along rows, which are summed over, which are merely
+walked along. The CPU's launcher arranges them likewise (`launch/geometry.h`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from polyphase.cuda.calls import MOST_OUTER
+from polyphase.errors import TooManyDimensionsError
+from polyphase.kernels.records import CallRecord
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.programs import Axes
+
+#: In rows of at least so many bytes, an axis before them is better resampled row by row than pixel by pixel.
+LONG_ROW = 256
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """Strides are in elements, `tensors` those of tensor operands. summed: outputs may be sums of inputs. channels:
+    vectors are per this dimension, which stays one of its own."""
+
+    in_size: int = 1
+    out_size: int = 1
+    in_stride: int = 0
+    out_stride: int = 0
+    map: AxisMap | None = None
+    summed: bool = False
+    channels: bool = False
+    tensors: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """pixel: what lies within a pixel, never mapped."""
+
+    x: Dimension
+    y: Dimension
+    z: Dimension
+    pixel: Dimension
+    outer: tuple[Dimension, ...]
+
+    @property
+    def planes(self) -> int:
+        count = 1
+        for one in self.outer:
+            count *= one.out_size
+        return count
+
+
+def arrange(record: CallRecord) -> Geometry:
+    tensors = len(record.operands.tensors)
+    none = Dimension(tensors=(0,) * tensors)
+    rest = _tidy(_dimensions(record))
+    pixel = replace(none, in_stride=1, out_stride=1)
+    last_mapped = _last(rest, lambda one: one.map is not None)
+    sums = sum(one.summed for one in rest)
+    long = LONG_ROW // record.image.dtype.itemsize
+
+    def is_row(one: Dimension) -> bool:
+        return not one.channels and (last_mapped < 0 or (sums <= 1 and one.in_size >= long))
+
+    if rest and last_mapped + 1 < len(rest) and not is_row(rest[-1]):
+        pixel = rest.pop()
+    takes_tail = last_mapped + 1 < len(rest) and is_row(rest[-1])
+    x = rest.pop(len(rest) - 1 if takes_tail else last_mapped) if rest and (takes_tail or last_mapped >= 0) else none
+    y = _take(rest, lambda one: one.summed) or _take(rest, lambda one: not one.channels) or none
+    z = _take(rest, lambda one: one.summed) or none
+    if len(rest) > MOST_OUTER or any(one.summed for one in rest):
+        raise TooManyDimensionsError("more dimensions, or more that are summed over, than a kernel walks along")
+    return Geometry(x, y, z, pixel, tuple(rest))
+
+
+def wider(geometry: Geometry, element_bytes: int, most: int) -> tuple[Geometry, int]:
+    """Values that are only moved, several of a pixel as one wherever they lie together: in elements of so many bytes."""
+    count = most // element_bytes
+    others = (geometry.x, geometry.y, geometry.z, *geometry.outer)
+    strides = [stride for one in others for stride in (one.in_stride, one.out_stride)]
+    pixel = geometry.pixel
+    if pixel.in_stride != 1 or pixel.out_stride != 1:
+        return geometry, element_bytes
+    while count > 1 and any(number % count for number in (pixel.in_size, *strides)):
+        count //= 2
+
+    def in_elements(one: Dimension) -> Dimension:
+        return replace(one, in_stride=one.in_stride // count, out_stride=one.out_stride // count)
+
+    x, y, z, *outer = map(in_elements, others)
+    pixel = replace(pixel, in_size=pixel.in_size // count, out_size=pixel.out_size // count)
+    return Geometry(x, y, z, pixel, tuple(outer)), element_bytes * count
+
+
+def _dimensions(record: CallRecord) -> list[Dimension]:
+    axes, image, out = record.program.sampler, record.image, record.out
+    assert isinstance(axes, Axes), "a warp has no maps"
+    leading = len(image.shape) - len(axes.maps)
+    maps = [None] * leading + [one if one.steps else None for one in axes.maps]
+    return [
+        Dimension(
+            image.shape[d],
+            out.shape[d],
+            image.strides[d],
+            out.strides[d],
+            one,
+            one is not None and one.may_sum(axes.transposed),
+            bool(record.operands.vectors) and d == record.operands.channel,
+            tuple(tensor.strides[d] for tensor in record.operands.tensors),
+        )
+        for d, one in enumerate(maps)
+    ]
+
+
+def _tidy(dimensions: Sequence[Dimension]) -> list[Dimension]:
+    """In the order of the target's memory, neighbours that are walked along as one joined, sizes of 1 left out."""
+    tidied: list[Dimension] = []
+    for one in sorted(dimensions, key=lambda one: -one.out_stride):
+        if one.map is None and not one.channels and one.in_size == 1:
+            continue
+        if tidied and _can_join(tidied[-1], one):
+            outer = tidied.pop()
+            one = replace(one, in_size=one.in_size * outer.in_size, out_size=one.out_size * outer.out_size)
+        tidied.append(one)
+    return tidied
+
+
+def _can_join(outer: Dimension, inner: Dimension) -> bool:
+    if outer.map or inner.map or outer.channels or inner.channels:
+        return False
+    return (
+        outer.in_stride == inner.in_stride * inner.in_size
+        and outer.out_stride == inner.out_stride * inner.out_size
+        and all(a == b * inner.out_size for a, b in zip(outer.tensors, inner.tensors, strict=True))
+    )
+
+
+def _last(dimensions: Sequence[Dimension], wanted: Callable[[Dimension], bool]) -> int:
+    """The last place that `wanted` holds for, or -1."""
+    return max((i for i, one in enumerate(dimensions) if wanted(one)), default=-1)
+
+
+def _take(dimensions: list[Dimension], wanted: Callable[[Dimension], bool]) -> Dimension | None:
+    place = _last(dimensions, wanted)
+    return dimensions.pop(place) if place >= 0 else None

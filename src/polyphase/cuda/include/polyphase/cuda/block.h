@@ -1,0 +1,79 @@
+// A block of threads, on the device and on the host.
+//
+// A kernel's body is a driver that is the same for all threads of its block; what one thread does stands in functions
+// handed to `each_thread`, which ends with a barrier. On the host a block is a loop over its threads, forwards or
+// backwards: where both give the same bits, threads do not race.
+#pragma once
+
+#include <cstdint>
+
+namespace polyphase {
+
+// Blocks are numbered along rows (x), down a plane (y), and from plane to plane (z). There are enough of them along x;
+// along the others a block may have to do what more would do.
+struct Triple {
+  int x, y, z;
+};
+
+#ifdef __CUDACC__
+
+extern __shared__ uint4 shared_memory[];
+
+struct Block {
+  Triple place() const { return {int(blockIdx.x), int(blockIdx.y), int(blockIdx.z)}; }
+  Triple count() const { return {int(gridDim.x), int(gridDim.y), int(gridDim.z)}; }
+  uint8_t* shared() const { return reinterpret_cast<uint8_t*>(shared_memory); }
+
+  template <class Function>
+  void each_thread(const Function& function) const {
+    function(static_cast<int>(threadIdx.x));
+    __syncthreads();
+  }
+};
+
+#else
+
+struct Block {
+  Triple place_, count_;
+  uint8_t* shared_;
+  int threads_;
+  bool backwards_;
+
+  Triple place() const { return place_; }
+  Triple count() const { return count_; }
+  uint8_t* shared() const { return shared_; }
+
+  template <class Function>
+  void each_thread(const Function& function) const {
+    for (int t = 0; t < threads_; ++t) function(backwards_ ? threads_ - 1 - t : t);
+  }
+};
+
+#endif
+
+// What every thread keeps for itself between barriers.
+template <class State, int kThreads>
+class States {
+ public:
+#ifdef __CUDACC__
+  State& of(int) { return own_; }
+
+ private:
+  State own_;
+#else
+  State& of(int thread) { return all_[thread]; }
+
+ private:
+  State all_[kThreads];
+#endif
+};
+
+// function(y, plane) for all that is a block's to do, of `down` parts of each of so many planes.
+template <class Function>
+inline void each_part(const Block& block, int64_t down, int64_t planes, const Function& function) {
+  for (int64_t plane = block.place().z; plane < planes; plane += block.count().z) {
+    for (int64_t y = block.place().y; y < down; y += block.count().y) function(y, plane);
+  }
+}
+
+}  // namespace polyphase

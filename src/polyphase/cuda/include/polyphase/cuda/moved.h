@@ -1,0 +1,141 @@
+// Maps along which values only move: a thread owns neighbouring outputs of a row, knows where each comes from, and walks
+// down a strip of rows.
+#pragma once
+
+#include "polyphase/cuda/block.h"
+#include "polyphase/cuda/places.h"
+#include "polyphase/cuda/vectors.h"
+
+namespace polyphase {
+
+// How a thread's elements lie in the source.
+enum class Direction { kApart, kForwards, kBackwards };
+
+// kColumns: elements that a thread owns. kAtOnce: they are stored at once. call.offsets has, for every element of a row,
+// its place in the source's row; -n for border n. kRuns: elements of bytes that lie side by side in the source, forwards
+// or backwards, are read four at a time where such a word is inside the row.
+template <class Load, class Store, int kColumns, bool kAtOnce, bool kRuns, bool kBordered, int kThreads>
+struct Moved {
+  static constexpr int kTensors = Store::kTensors;
+  static constexpr int kRowsAtOnce = sizeof(typename Load::From) > 1 ? 4 : 2;
+  using From = typename Load::From;
+  using To = typename Store::To;
+  using Read = Vector<From, kColumns>;
+
+  // Threads of a block own `across` groups of columns in each of several strips.
+  static void run(const MapsCall& call, const Block& block) {
+    const int64_t groups = (call.x.out_size * call.channels + kColumns - 1) / kColumns;
+    const int across = static_cast<int>(call.tile), together = kThreads / across;
+    each_part(block, (call.strips + together - 1) / together, call.planes, [&](int64_t band, int64_t plane) {
+      const Place<kTensors> place = plane_place<kTensors>(call, plane);
+      block.each_thread([&](int thread) {
+        const int below = thread / across;
+        const int64_t group = int64_t(block.place().x) * across + (thread - below * across);
+        const int64_t strip = band * together + below;
+        if (below < together && group < groups && strip < call.strips) {
+          walk(call, place, static_cast<int32_t>(group * kColumns), strip * call.strip);
+        }
+      });
+    });
+  }
+
+ private:
+  static void walk(const MapsCall& call, const Place<kTensors>& plane, int32_t element, int64_t y) {
+    const auto length = static_cast<int32_t>(call.x.out_size * call.channels);
+    const int owned = length - element < kColumns ? length - element : kColumns;
+    const int64_t stop = y + call.strip < call.y.out_size ? y + call.strip : call.y.out_size;
+    Place<kTensors> place = row_place<kTensors>(call, plane, y);
+    int32_t offsets[kColumns];
+#pragma unroll
+    for (int a = 0; a < kColumns; ++a) offsets[a] = call.offsets[element + (a < owned ? a : owned - 1)];
+    const Direction run = kRuns && owned == kColumns ? run_of(offsets) : Direction::kApart;
+    for (int64_t row = y; row < stop; row += kRowsAtOnce) {
+      Read read[kRowsAtOnce];
+#pragma unroll
+      for (int r = 0; r < kRowsAtOnce; ++r) {
+        const int64_t in_strip = row + r < stop ? row + r : stop - 1;
+        fetch(call, place.source + index_at(call.y, in_strip) * call.y.in_stride, offsets, run, read[r]);
+      }
+#pragma unroll
+      for (int r = 0; r < kRowsAtOnce; ++r) {
+        if (row + r < stop) {
+          store(call, place, row + r, element, owned, offsets, read[r]);
+          place.target += call.y.out_stride;
+          for (int t = 0; t < kTensors; ++t) place.tensors[t] += call.tensor_strides[t].y;
+        }
+      }
+    }
+  }
+
+  static Direction run_of(const int32_t (&offsets)[kColumns]) {
+    bool forwards = offsets[0] >= 0, backwards = offsets[kColumns - 1] >= 0;
+#pragma unroll
+    for (int a = 1; a < kColumns; ++a) {
+      forwards = forwards && offsets[a] == offsets[0] + a;
+      backwards = backwards && offsets[a] == offsets[0] - a;
+    }
+    return forwards ? Direction::kForwards : backwards ? Direction::kBackwards : Direction::kApart;
+  }
+
+  static void fetch(const MapsCall& call, int64_t row, const int32_t (&offsets)[kColumns], Direction run,
+                    Read& read) {
+    const From* source = static_cast<const From*>(call.source) + row;
+    if (kRuns && run != Direction::kApart) {
+      if (fetch_run(call, source, run == Direction::kForwards ? offsets[0] : offsets[kColumns - 1], run, read)) return;
+    }
+#pragma unroll
+    for (int a = 0; a < kColumns; ++a) {
+      if (offsets[a] >= 0 || !kBordered) read.items[a] = source[offsets[a]];
+    }
+  }
+
+  // Bytes from source[first] on, by words. False where a word would reach beyond what the row has.
+  static bool fetch_run(const MapsCall& call, const From* source, int32_t first, Direction run, Read& read) {
+    if constexpr (sizeof(From) == 1 && kColumns % 4 == 0) {
+      constexpr int kWords = kColumns / 4;
+      const From* begin = source + first;
+      const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(begin) & 3);
+      if (first < shift || first - shift + 4 * (kWords + (shift > 0)) > call.span) return false;
+      const auto* aligned = reinterpret_cast<const uint32_t*>(begin - shift);
+      uint32_t words[kWords + 1];
+#pragma unroll
+      for (int i = 0; i <= kWords; ++i) words[i] = i < kWords || shift > 0 ? aligned[i] : 0;
+      Vector<uint32_t, kWords> joined;
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        const uint64_t both = uint64_t(words[i + 1]) << 32 | words[i];
+        const uint32_t word = static_cast<uint32_t>(both >> (8 * shift));
+        if (run == Direction::kForwards) {
+          joined.items[i] = word;
+        } else {
+          joined.items[kWords - 1 - i] = word << 24 | (word & 0xff00) << 8 | (word >> 8 & 0xff00) | word >> 24;
+        }
+      }
+      read = __builtin_bit_cast(Read, joined);
+      return true;
+    } else {
+      return false;
+    }
+  }
+
+  static void store(const MapsCall& call, const Place<kTensors>& place, int64_t y, int32_t element, int owned,
+                    const int32_t (&offsets)[kColumns], const Read& read) {
+    const int32_t of_row = kBordered ? greater(place.border, border_at(call.y, y)) : 0;
+    To* target = static_cast<To*>(call.target) + place.target;
+    Vector<To, kColumns> out;
+#pragma unroll
+    for (int a = 0; a < kColumns; ++a) {
+      const Column at = needs_columns() || !kAtOnce ? column_at(call, element + a) : Column{0, 0};
+      const int32_t border = kBordered ? greater(of_row, offsets[a] < 0 ? -offsets[a] : 0) : 0;
+      typename Load::To value{};
+      if (border == 0) value = Load::apply(read.items[a], call, channel_of(call, place.channel, at.c));
+      if (a < owned) out.items[a] = finished<Store, kBordered>(call, place, at.x, at.c, border, value);
+      if (!kAtOnce && a < owned) target[at.x * call.x.out_stride + at.c * call.out_channel_stride] = out.items[a];
+    }
+    if (kAtOnce) *reinterpret_cast<Vector<To, kColumns>*>(target + element) = out;
+  }
+
+  static constexpr bool needs_columns() { return Load::kReadsChannel || Store::kReadsChannel || kTensors > 0; }
+};
+
+}  // namespace polyphase

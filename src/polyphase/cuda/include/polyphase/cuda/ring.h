@@ -1,0 +1,204 @@
+// Windows of few taps along y and x: a thread owns neighbouring columns and walks down a strip of rows. Each input row is
+// summed along x once and kept in a ring of registers; an output row is a sum over that ring. The rows that come next
+// are fetched before this one is used.
+#pragma once
+
+#include "polyphase/cuda/block.h"
+#include "polyphase/cuda/sums.h"
+#include "polyphase/cuda/vectors.h"
+
+namespace polyphase {
+
+// kColumns: elements of a row that a thread owns. kPixel: they are channels of one pixel, which share their taps and are
+// read at once. kStep: elements from one pixel of a row to the next, 0 where only the call knows. kAtOnce: they are
+// stored at once. kDeep: as many rows are fetched ahead as the ring has, else one. kStrip: rows that a block makes. Rows
+// of y's table begin at inputs that do not descend.
+template <class Load, class Store, class Sum, int kX, int kY, int kColumns, bool kPixel, int kStep, bool kAtOnce,
+          bool kDeep, bool kBordered, int kStrip, int kThreads>
+struct Ring {
+  static constexpr int kTensors = Store::kTensors;
+  static constexpr int kWindows = kPixel ? 1 : kColumns;
+  static constexpr int kAhead = kDeep ? kY : 1;
+  using From = typename Load::From;
+  using To = typename Store::To;
+  using Value = typename Sum::Value;
+  using Weight = typename Sum::Weight;
+
+  struct Shared {
+    Weight weight[kStrip * kY];
+    int32_t first[kStrip];
+    int32_t border[kStrip];
+  };
+
+  static void run(const MapsCall& call, const Block& block) {
+    Shared& shared = *reinterpret_cast<Shared*>(block.shared());
+    const auto length = static_cast<int32_t>(call.x.out_size * call.channels);
+    each_part(block, call.strips, call.planes, [&](int64_t strip, int64_t plane) {
+      const int64_t y = strip * kStrip;
+      const int rows = static_cast<int>(call.y.out_size - y < kStrip ? call.y.out_size - y : kStrip);
+      const Place<kTensors> place = row_place<kTensors>(call, plane_place<kTensors>(call, plane), y);
+      block.each_thread([&](int thread) { stage(call, shared, y, rows, thread); });
+      block.each_thread([&](int thread) {
+        const int32_t element = (block.place().x * kThreads + thread) * kColumns;
+        if (element < length) {
+          const int owned = length - element < kColumns ? length - element : kColumns;
+          const Value spoilt = Walk(call, shared, place, element, owned).down(rows);
+          if (spoilt != 0) repair(call, shared, place, element, owned, y, rows);
+        }
+      });
+    });
+  }
+
+ private:
+  static void stage(const MapsCall& call, Shared& shared, int64_t y, int rows, int thread) {
+    const Weight* weight = static_cast<const Weight*>(call.y.weight) + y * kY;
+#pragma unroll 1
+    for (int i = thread; i < rows * kY; i += kThreads) shared.weight[i] = weight[i];
+#pragma unroll 1
+    for (int i = thread; i < rows; i += kThreads) {
+      shared.first[i] = call.y.first[y + i];
+      if (kBordered) shared.border[i] = border_at(call.y, y + i);
+    }
+  }
+
+  static To output(const MapsCall& call, const Shared& shared, const Place<kTensors>& row, Column at, int i, Value sum) {
+    int32_t border = 0;
+    if (kBordered) border = greater(greater(row.border, shared.border[i]), border_at(call.x, at.x));
+    return finished<Store, kBordered>(call, row, at.x, at.c, border, Sum::stored(sum));
+  }
+
+  // The outputs of a thread, one of which is spoilt, made again.
+  static void repair(const MapsCall& call, const Shared& shared, Place<kTensors> place, int32_t element, int owned,
+                     int64_t y, int rows) {
+#pragma unroll 1
+    for (int i = 0; i < rows; ++i) {
+#pragma unroll 1
+      for (int a = 0; a < owned; ++a) {
+        const Column at = column_at(call, element + a);
+        const int64_t channel = channel_of(call, place.channel, at.c);
+        const int64_t origin = place.source + at.c * call.in_channel_stride;
+        const Value sum = whole_sum<Load, Sum>(call, origin, channel, 0, y + i, at.x);
+        To* row = static_cast<To*>(call.target) + place.target;
+        row[at.x * call.x.out_stride + at.c * call.out_channel_stride] = output(call, shared, place, at, i, sum);
+      }
+      place.target += call.y.out_stride;
+      for (int t = 0; t < kTensors; ++t) place.tensors[t] += call.tensor_strides[t].y;
+    }
+  }
+
+  // A thread's way down a strip.
+  struct Walk {
+    const MapsCall& call;
+    const Shared& shared;
+    Place<kTensors> place;
+    int owned;  // columns inside the row
+    Column columns[kColumns];
+    const From* source;
+    To* target;
+    int offsets[kWindows];
+    Weight weight[kWindows][kX];
+    Vector<From, kColumns> next[kAhead][kX];  // of rows that come next: their inputs for tap k
+    Value ring[kColumns][kY];                 // the latest rows, summed along x
+    int left;                                 // rows from the one that is fetched next to the last
+    Value spoilt = 0;
+
+    Walk(const MapsCall& of, const Shared& of_block, const Place<kTensors>& row, int32_t element, int count)
+        : call(of), shared(of_block), place(row), owned(count) {
+      source = static_cast<const From*>(call.source) + place.source + int64_t(shared.first[0]) * call.y.in_stride;
+      target = static_cast<To*>(call.target) + place.target + (kAtOnce ? element : 0);
+#pragma unroll
+      for (int a = 0; a < kColumns; ++a) columns[a] = column_at(call, element + (a < owned ? a : owned - 1));
+#pragma unroll
+      for (int a = 0; a < kWindows; ++a) {
+        const int step = kStep > 0 ? kStep : static_cast<int>(call.x.in_stride);
+        offsets[a] = call.x.first[columns[a].x] * step + columns[a].c * static_cast<int>(call.in_channel_stride);
+#pragma unroll
+        for (int k = 0; k < kX; ++k) {
+          weight[a][k] = static_cast<const Weight*>(call.x.weight)[columns[a].x * kX + k];
+        }
+      }
+      left = static_cast<int>(call.y.in_size) - shared.first[0];
+    }
+
+    // What shows whether an output is spoilt. The row that was read last lies in slot p of the ring, the one before it in
+    // the slot before: what is where is known to the compiler.
+    Value down(int rows) {
+#pragma unroll
+      for (int p = 0; p < kAhead; ++p) fetch(p);
+      int have = shared.first[0], i = 0;
+      while (true) {
+#pragma unroll
+        for (int p = 0; p < kY; ++p) {
+          push(p);
+          fetch(kDeep ? p : 0);
+          ++have;
+#pragma unroll 1
+          while (shared.first[i] + kY == have) {
+            store(i, p);
+            target += call.y.out_stride;
+            for (int t = 0; t < kTensors; ++t) place.tensors[t] += call.tensor_strides[t].y;
+            if (++i == rows) return spoilt;
+          }
+        }
+      }
+    }
+
+    void fetch(int slot) {
+      const int step = kStep > 0 ? kStep : static_cast<int>(call.x.in_stride);
+      if (left > 0) {
+#pragma unroll
+        for (int a = 0; a < kWindows; ++a) {
+          const From* window = source + offsets[a];
+#pragma unroll
+          for (int k = 0; k < kX; ++k) {
+            if (kPixel) {
+              next[slot][k] = *reinterpret_cast<const Vector<From, kColumns>*>(window + k * step);
+            } else {
+              next[slot][k].items[a] = window[k * step];
+            }
+          }
+        }
+      }
+      source += call.y.in_stride;
+      --left;
+    }
+
+    void push(int p) {
+#pragma unroll
+      for (int a = 0; a < kColumns; ++a) {
+        const int64_t channel = channel_of(call, place.channel, columns[a].c);
+        Value sum = 0;
+#pragma unroll
+        for (int k = 0; k < kX; ++k) {
+          const From read = next[kDeep ? p : 0][k].items[a];
+          sum = Sum::add(sum, weight[a % kWindows][k], Sum::value(Load::apply(read, call, channel)));
+        }
+        ring[a][p] = Sum::rounded(sum, call.x.precision);
+      }
+    }
+
+    void store(int i, int p) {
+      Vector<To, kColumns> out;
+#pragma unroll
+      for (int a = 0; a < kColumns; ++a) {
+        Value sum = 0;
+#pragma unroll
+        for (int k = 0; k < kY; ++k) sum = Sum::add(sum, shared.weight[i * kY + k], ring[a][(p + 1 + k) % kY]);
+        sum = Sum::rounded(sum, call.y.precision);
+        spoilt = Sum::spoilt(spoilt, sum);
+        out.items[a] = output(call, shared, place, columns[a], i, sum);
+      }
+      if (kAtOnce) {
+        *reinterpret_cast<Vector<To, kColumns>*>(target) = out;
+      } else {
+#pragma unroll
+        for (int a = 0; a < kColumns; ++a) {
+          const int64_t at = columns[a].x * call.x.out_stride + columns[a].c * call.out_channel_stride;
+          if (a < owned) target[at] = out.items[a];
+        }
+      }
+    }
+  };
+};
+
+}  // namespace polyphase

@@ -1,0 +1,109 @@
+// How taps are summed: floats as they are, bytes by integers with a rounding after every axis.
+#pragma once
+
+#include "polyphase/core/scalar.h"
+#include "polyphase/cuda/places.h"
+
+namespace polyphase {
+
+template <class Float>
+struct FloatSum {
+  using Value = Float;
+  using Weight = Float;
+
+  static Value add(Value sum, Weight weight, Value value) { return fused(weight, value, sum); }
+  static Value rounded(Value sum, int64_t) { return sum; }
+  static Value value(Float x) { return x; }
+  static Float stored(Value x) { return x; }
+  // Windows hold inputs of weight 0, which are not read by the map. One that is infinite or NaN makes the sum NaN, and
+  // what is gathered here from sums: 0 else.
+  static Value spoilt(Value so_far, Value sum) { return fused(sum, Value(0), so_far); }
+
+ private:
+  static float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+  static double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+};
+
+struct ByteSum {
+  using Value = int32_t;
+  using Weight = int32_t;
+
+  static Value add(Value sum, Weight weight, Value value) { return sum + weight * value; }
+  static Value rounded(Value sum, int64_t precision) {
+    const int32_t half = precision > 0 ? 1 << (precision - 1) : 0;
+    const int32_t nearest = (sum + half) >> precision;
+    const int32_t least = nearest > 0 ? nearest : 0;
+    return least < 255 ? least : 255;
+  }
+  static Value value(uint8_t x) { return x; }
+  static uint8_t stored(Value x) { return static_cast<uint8_t>(x); }
+  static Value spoilt(Value, Value) { return 0; }
+};
+
+// Of one tap of weight 1: values of any type, which are only moved.
+template <class T>
+struct OneTap {
+  using Value = T;
+  using Weight = int32_t;
+
+  static Value add(const Value&, Weight, const Value& value) { return value; }
+  static Value rounded(const Value& sum, int64_t) { return sum; }
+  static Value value(const T& x) { return x; }
+  static T stored(const Value& x) { return x; }
+};
+
+// The taps of output i: `weight(k)` and `input(k)` for k in [0, count).
+template <class Weight>
+struct TapsOf {
+  const Axis& axis;
+  int64_t begin, count, first;
+
+  TapsOf(const Axis& of, int64_t i) : axis(of), begin(i), count(1), first(i) {
+    if (of.first == nullptr) return;
+    first = of.first[i];
+    if (of.index != nullptr) {
+      begin = first;
+      count = of.first[i + 1] - first;
+    } else if (of.weight != nullptr) {
+      begin = i * of.taps;
+      count = of.taps;
+    }
+  }
+  Weight weight(int64_t k) const {
+    return axis.weight == nullptr ? Weight(1) : static_cast<const Weight*>(axis.weight)[begin + k];
+  }
+  int64_t input(int64_t k) const { return axis.index != nullptr ? axis.index[begin + k] : first + k; }
+};
+
+// One output by all its taps, along x first, those of weight 0 left out: what every other way has to give.
+template <class Load, class Sum>
+POLYPHASE_SELDOM typename Sum::Value whole_sum(const MapsCall& call, int64_t source, int64_t channel, int64_t z, int64_t y,
+                                     int64_t x) {
+  using Weight = typename Sum::Weight;
+  using Value = typename Sum::Value;
+  const TapsOf<Weight> along_z(call.z, z), along_y(call.y, y), along_x(call.x, x);
+  Value sum{};
+  for (int64_t kz = 0; kz < along_z.count; ++kz) {
+    const Weight wz = along_z.weight(kz);
+    if (wz == 0) continue;
+    Value of_plane{};
+    for (int64_t ky = 0; ky < along_y.count; ++ky) {
+      const Weight wy = along_y.weight(ky);
+      if (wy == 0) continue;
+      const auto* row = static_cast<const typename Load::From*>(call.source) + source +
+                        along_z.input(kz) * call.z.in_stride + along_y.input(ky) * call.y.in_stride;
+      Value of_row{};
+      for (int64_t kx = 0; kx < along_x.count; ++kx) {
+        const Weight wx = along_x.weight(kx);
+        if (wx == 0) continue;
+        const Value value = Sum::value(Load::apply(row[along_x.input(kx) * call.x.in_stride], call, channel));
+        of_row = Sum::add(of_row, wx, value);
+      }
+      of_plane = Sum::add(of_plane, wy, Sum::rounded(of_row, call.x.precision));
+    }
+    sum = Sum::add(sum, wz, Sum::rounded(of_plane, call.y.precision));
+  }
+  return Sum::rounded(sum, call.z.precision);
+}
+
+}  // namespace polyphase

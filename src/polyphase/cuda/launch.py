@@ -1,0 +1,272 @@
+"""Calls of CUDA kernels: bound once to sizes and strides, and launched with the addresses of tensors on their stream."""
+
+from __future__ import annotations
+
+import functools
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from polyphase import settings
+from polyphase.cuda import build, driver, emit, ways
+from polyphase.cuda.calls import MOST_OUTER, TENSORS_AT, VECTORS_AT, AxisFields, TensorFields, packed
+from polyphase.cuda.geometry import Dimension, Geometry, arrange, wider
+from polyphase.cuda.memory import DeviceMemory
+from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, uploaded
+from polyphase.cuda.ways import Cut, Facts, Way
+from polyphase.kernels import records
+from polyphase.kernels.binding import BoundCall
+from polyphase.kernels.plans import MapsPlan, plan_maps
+from polyphase.kernels.records import CallRecord
+from polyphase.sampling.programs import Axes
+
+#: Addresses that torch gives a tensor are multiples of it; those of a view may not be.
+ALIGNMENT = 16
+
+#: Launches, tables made and tables found again, of this process.
+counts: Counter[str] = Counter()
+
+Launch: TypeAlias = Callable[..., None]
+#: Puts tensors where kernels can read them: their addresses, 0 for None, and what keeps them there.
+Upload: TypeAlias = "Callable[..., tuple[list[int], object]]"
+
+
+def architecture(device: int | None = None) -> str:
+    if forced := settings.forced_cuda_architecture():
+        return forced
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
+
+
+def bind(record: CallRecord) -> BoundCall:
+    device = record.image.device.index
+    launches = [_Lazy(functools.partial(_launch_of, record, aligned)) for aligned in (True, False)]
+    launches[0].made()  # what cannot be built says so now
+    dtype, shape, strides, _ = record.out
+    sampled, operands = 1, record.operands
+    current_stream = torch._C._cuda_getCurrentRawStream
+    of_other_device = torch.cuda.device_count() > 1
+
+    def into(out: Tensor, *inputs: Tensor) -> None:
+        given = (*inputs[:sampled], *operands.dense(inputs[sampled:])) if operands.copied else inputs
+        addresses = [out.data_ptr(), *[one.data_ptr() for one in given]]
+        aligned = not (addresses[0] | addresses[1]) % ALIGNMENT
+        launches[0 if aligned else 1].made()(current_stream(device), addresses)
+
+    def fresh(*inputs: Tensor) -> Tensor:
+        if of_other_device:
+            with torch.cuda.device(device):
+                out = torch.empty_strided(shape, strides, dtype=dtype, device=record.out.device)
+        else:
+            out = torch.empty_strided(shape, strides, dtype=dtype, device=record.out.device)
+        into(out, *inputs)
+        return out
+
+    return BoundCall(record.out, fresh, into)
+
+
+class _Lazy:
+    """Made when first asked for, once."""
+
+    def __init__(self, make: Callable[[], Launch]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._made: Launch | None = None
+
+    def made(self) -> Launch:
+        if self._made is None:
+            with self._lock:
+                if self._made is None:
+                    self._made = self._make()
+        return self._made
+
+
+def _launch_of(record: CallRecord, aligned: bool, choose: Callable[[Facts], Way] = ways.choose) -> Launch:
+    device = record.image.device.index
+    call = prepared(record, aligned, architecture(device), choose)
+    with torch.cuda.device(device):
+        fields, kept = call.fields(functools.partial(uploaded, device))
+        function = _function(call.plan, call.way, device)
+    data = packed(fields)
+    vectors, cut, threads = len(record.operands.vectors), call.cut, call.way.threads
+
+    def launch(stream: int, addresses: Sequence[int]) -> None:
+        parameters = bytearray(data)
+        struct.pack_into("=2q", parameters, 0, *addresses[:2])
+        operands = addresses[2:]
+        struct.pack_into(f"={vectors}q", parameters, VECTORS_AT, *operands[:vectors])
+        struct.pack_into(f"={len(operands) - vectors}q", parameters, TENSORS_AT, *operands[vectors:])
+        driver.launch(device, function, cut.blocks, threads, cut.shared_bytes, stream, parameters)
+        counts["launched"] += 1
+        if kept and torch.cuda.is_current_stream_capturing():
+            for memory in kept:
+                assert isinstance(memory, DeviceMemory), "tables are on the device"
+                memory.keep_forever()
+
+    return launch
+
+
+@functools.lru_cache(maxsize=1024)
+def _function(plan: MapsPlan, way: Way, device: int) -> int:
+    image = build.image(emit.kernel_source(plan, way), plan.architecture)
+    return driver.load(device, image, emit.KERNEL_SYMBOL, driver.most_shared_bytes(device))
+
+
+# ---- a call, without its device
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedCall:
+    """All of a call but addresses: its tables are still on the host."""
+
+    plan: MapsPlan
+    way: Way
+    cut: Cut
+    geometry: Geometry
+    x: HostTable | None
+    y: HostTable | None
+    z: HostTable | None
+    outer: tuple[HostTable | None, ...]
+    origins: tuple[int, ...]  # of the target, and of tensors
+    borders: records.Borders
+    row_offsets: Tensor | None
+
+    def fields(self, upload: Upload) -> tuple[dict[str, int | list[int]], list[object]]:
+        """With tables where kernels read them, and what keeps them there."""
+        kept: list[object] = []
+
+        def axis(one: Dimension, table: HostTable | None) -> list[int]:
+            if table is None:
+                return AxisFields(one.in_size, one.out_size, one.in_stride, one.out_stride).numbers()
+            parts = (table.first, table.index, table.weight, table.border)
+            addresses, memory = upload(*parts)
+            kept.append(memory)
+            counts["made"] += 1
+            return AxisFields(
+                one.in_size, one.out_size, one.in_stride, one.out_stride, *addresses, table.taps, table.precision
+            ).numbers()
+
+        geometry, cut, borders = self.geometry, self.cut, self.borders
+        values = torch.frombuffer(bytearray(borders.data), dtype=torch.uint8) if borders.data else None
+        (borders_at, offsets_at), memory = upload(values, self.row_offsets)
+        kept.append(memory)
+        tensors = [
+            TensorFields(
+                origin,
+                [one.tensors[t] for one in geometry.outer],
+                geometry.z.tensors[t],
+                geometry.y.tensors[t],
+                geometry.x.tensors[t],
+                geometry.pixel.tensors[t],
+            ).numbers()
+            for t, origin in enumerate(self.origins[1:])
+        ]
+        channel = [i for i, one in enumerate(geometry.outer) if one.channels]
+        outer = [axis(one, table) for one, table in zip(geometry.outer, self.outer, strict=True)]
+        outer += [AxisFields().numbers()] * (MOST_OUTER - len(outer))
+        return {
+            "outer": sum(outer, []),
+            "z": axis(geometry.z, self.z),
+            "y": axis(geometry.y, self.y),
+            "x": axis(geometry.x, self.x),
+            "outer_count": len(geometry.outer),
+            "planes": geometry.planes,
+            "channels": geometry.pixel.out_size,
+            "in_channel_stride": geometry.pixel.in_stride,
+            "out_channel_stride": geometry.pixel.out_stride,
+            "target_origin": self.origins[0],
+            "channel_axis": channel[0] if channel else -1,
+            "tensor_strides": sum(tensors, []),
+            "borders": borders_at,
+            "border_stride": borders.stride,
+            "first_stored": borders.first_stored,
+            "offsets": offsets_at,
+            "tiles": cut.tiles,
+            "strips": cut.strips,
+            "tile": cut.tile,
+            "strip": cut.strip,
+            "span": cut.span,
+            "staged_rows": cut.staged_rows,
+        }, kept
+
+
+def prepared(
+    record: CallRecord, aligned: bool, architecture: str, choose: Callable[[Facts], Way] = ways.choose
+) -> PreparedCall:
+    axes = record.program.sampler
+    assert isinstance(axes, Axes), "warps have calls of their own"
+    plan = plan_maps(record.program, architecture)
+    geometry, element_bytes = arrange(record), record.image.dtype.itemsize
+    if plan.source is None and aligned:
+        geometry, element_bytes = wider(geometry, element_bytes, ALIGNMENT)
+    sampled = record.program.sampled
+
+    def table(one: Dimension) -> HostTable | None:
+        if one.map is None:
+            return None
+        return host_table(one.map, one.out_size if axes.transposed else one.in_size, sampled, axes.transposed)
+
+    x, y, z = table(geometry.x), table(geometry.y), table(geometry.z)
+    facts = Facts(
+        geometry,
+        plan,
+        x,
+        y,
+        z,
+        bool(record.program.borders),
+        element_bytes,
+        element_bytes if plan.source is None else record.out.dtype.itemsize,
+        ALIGNMENT if aligned else record.image.dtype.itemsize,
+        ALIGNMENT if aligned else record.out.dtype.itemsize,
+    )
+    way = choose(facts)
+    cut = ways.cut(facts, way)
+    row_offsets, origins = None, [0, *[0] * len(record.operands.tensors)]
+    if way.template == "Moved":
+        row_offsets, x = _row_offsets(geometry, x), None
+    elif way.template != "General":
+        x = _as_windows(x, geometry.x, sampled)
+        y = _as_windows(y, geometry.y, sampled)
+        if y.descends and not y.ascends:
+            geometry, y, origins = _backwards(geometry, "y", y, origins)
+        if x.descends and not x.ascends and way.template in ways.COLUMNS_ASCEND:
+            geometry, x, origins = _backwards(geometry, "x", x, origins)
+        if way.template in ways.IN_FOURS:
+            x = in_fours(x)
+    borders = records.borders_of(record.program, record.program.source if record.program.moves_only else plan.work)
+    outer = tuple(table(one) for one in geometry.outer)
+    return PreparedCall(plan, way, cut, geometry, x, y, z, outer, tuple(origins), borders, row_offsets)
+
+
+def _as_windows(table: HostTable | None, one: Dimension, sampled: torch.dtype) -> HostTable:
+    if table is None:
+        return identity_table(one.in_size, sampled)
+    if table.weight is not None:
+        return table
+    return replace(table, weight=identity_table(table.out_size, sampled).weight)
+
+
+def _backwards(
+    geometry: Geometry, name: str, table: HostTable, origins: list[int]
+) -> tuple[Geometry, HostTable, list[int]]:
+    """An axis whose outputs are walked along from the last to the first."""
+    one: Dimension = getattr(geometry, name)
+    steps = (one.out_stride, *one.tensors)
+    origins = [origin + (one.out_size - 1) * step for origin, step in zip(origins, steps, strict=True)]
+    turned = replace(one, out_stride=-one.out_stride, tensors=tuple(-step for step in one.tensors))
+    return replace(geometry, **{name: turned}), table.reversed(), origins
+
+
+def _row_offsets(geometry: Geometry, table: HostTable | None) -> Tensor:
+    """Where the source's row has every element of the target's: -n for border n."""
+    x, pixel = geometry.x, geometry.pixel
+    first = torch.arange(x.out_size) if table is None else table.first.long()
+    offsets = first[:, None] * x.in_stride + torch.arange(pixel.out_size) * pixel.in_stride
+    if table is not None and table.border is not None:
+        offsets = torch.where(table.border[:, None] > 0, -table.border.long()[:, None], offsets)
+    return offsets.reshape(-1).to(torch.int32)

@@ -1,0 +1,232 @@
+"""The tables of an axis on a device: windows of taps, or lists of them, made on the host and kept.
+
+A table is made once for a map, a size and the arithmetic of a dtype, by the same torch operations that the reference
+uses, and found again by these.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyphase.cuda.memory import DeviceMemory, on_device
+from polyphase.kernels.devices import RULES
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.taps import Taps
+from polyphase.sampling.windows import backward_arithmetic, eager_arithmetic
+
+#: Windows may be so many times as wide as the taps in them; beyond that, taps are listed.
+SPARSE = 4
+
+
+@dataclass(frozen=True, eq=False)
+class HostTable:
+    """Of one axis, on the host. `weight` is None where every output that is no border has one tap of weight 1.
+
+    Windows: `first` (out), weights (out, taps), 0 where an input is not read; every window lies inside the input.
+    Lists: `index` is not None; `first` (out + 1) says where an output's taps begin, weights (taps of all).
+    ascends: windows begin at inputs that do not descend; descends: that do not ascend.
+    """
+
+    in_size: int
+    out_size: int
+    first: Tensor
+    taps: int
+    weight: Tensor | None = None
+    index: Tensor | None = None
+    border: Tensor | None = None
+    precision: int = 0
+    ascends: bool = True
+    descends: bool = False
+
+    def reversed(self) -> HostTable:
+        """For outputs walked along backwards."""
+        assert self.index is None, "lists are walked along as they are"
+        flipped = [None if one is None else one.flip(0).contiguous() for one in (self.first, self.weight, self.border)]
+        first, weight, border = flipped
+        assert first is not None
+        return HostTable(
+            self.in_size,
+            self.out_size,
+            first,
+            self.taps,
+            weight,
+            None,
+            border,
+            self.precision,
+            self.descends,
+            self.ascends,
+        )
+
+
+@functools.lru_cache(maxsize=1024)
+def host_table(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: bool) -> HostTable:
+    """`in_size`: of the map, also where its adjoint is wanted. `dtype`: what is sampled; its work dtype has weights."""
+    arithmetic = (backward_arithmetic if transposed else eager_arithmetic)(dtype, RULES["cuda"])
+    taps = evaluate(axis_map, in_size, arithmetic)
+    if taps.weight is None and not transposed:
+        return _moves(taps)
+    return _windows_or_lists(_read(taps, transposed), _work(dtype))
+
+
+def identity_table(size: int, dtype: torch.dtype) -> HostTable:
+    """As windows of one tap of weight 1."""
+    weight = torch.ones((size, 1), dtype=torch.int32 if dtype == torch.uint8 else _work(dtype))
+    return HostTable(size, size, torch.arange(size, dtype=torch.int32), 1, weight)
+
+
+def _work(dtype: torch.dtype) -> torch.dtype:
+    if dtype == torch.uint8:
+        return torch.int32
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _moves(taps: Taps) -> HostTable:
+    first = taps.index[0] if taps.index.shape[0] else torch.zeros(taps.index.shape[1], dtype=torch.int64)
+    steps = first.diff()
+    return HostTable(
+        int(taps.in_size),
+        first.shape[0],
+        first.to(torch.int32),
+        1,
+        border=_border(taps),
+        ascends=bool((steps >= 0).all()),
+        descends=bool((steps <= 0).all()),
+    )
+
+
+def _border(taps: Taps) -> Tensor | None:
+    return None if taps.border is None else taps.border.to(torch.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """What is read: by output, then by input. precision: of quantised weights."""
+
+    in_size: int
+    out_size: int
+    output: Tensor
+    index: Tensor
+    weight: Tensor
+    border: Tensor | None
+    precision: int
+
+
+def _read(taps: Taps, transposed: bool) -> _Read:
+    weight = torch.ones_like(taps.index, dtype=torch.float64) if taps.weight is None else taps.weight
+    reads = weight != 0
+    if taps.border is not None:
+        reads = reads & (taps.border == 0)
+    output, tap = reads.T.nonzero().unbind(1)
+    index, weight = taps.index[tap, output], weight[tap, output]
+    sizes = int(taps.in_size), taps.index.shape[1]
+    border = _border(taps)
+    if transposed:
+        output, index, sizes, border = index, output, (sizes[1], sizes[0]), None
+    order = torch.argsort(output * sizes[0] + index)
+    output, index, weight = output[order], index[order], weight[order]
+    repeated = (output.diff() == 0) & (index.diff() == 0)
+    if bool(repeated.any()):  # taps that were folded onto one pixel
+        keys, where = torch.unique_consecutive(torch.stack((output, index)), dim=1, return_inverse=True)
+        output, index = keys.unbind(0)
+        weight = torch.zeros(keys.shape[1], dtype=weight.dtype).index_add_(0, where, weight)
+    precision = 0 if taps.one is None else int(taps.one).bit_length() - 1
+    return _Read(*sizes, output, index, weight, border, precision)
+
+
+def _windows_or_lists(read: _Read, work: torch.dtype) -> HostTable:
+    outputs = read.out_size
+    count = torch.bincount(read.output, minlength=outputs)
+    begin = torch.zeros(outputs + 1, dtype=torch.int64)
+    torch.cumsum(count, 0, out=begin[1:])
+    has = count > 0
+    if not bool(has.any()):
+        first = torch.zeros(outputs, dtype=torch.int32)
+        weight = torch.zeros((outputs, 1), dtype=work)
+        return HostTable(read.in_size, outputs, first, 1, weight, border=read.border, precision=read.precision)
+    low, high = torch.zeros(outputs, dtype=torch.int64), torch.zeros(outputs, dtype=torch.int64)
+    low[has], high[has] = read.index[begin[:-1][has]], read.index[begin[1:][has] - 1]
+    width = int((high - low)[has].max()) + 1
+    if width > SPARSE * int(count.max()) + SPARSE:
+        return HostTable(
+            read.in_size,
+            outputs,
+            begin.to(torch.int32),
+            0,
+            read.weight.to(work),
+            read.index.to(torch.int32),
+            read.border,
+            read.precision,
+            ascends=False,
+        )
+    # An output without taps begins where its neighbour does, so that windows still ascend or descend.
+    known = has.nonzero()[:, 0]
+    nearest = known[(torch.searchsorted(known, torch.arange(outputs), right=True) - 1).clamp(min=0)]
+    first = _in_order(low[nearest], high[nearest], width).clamp(max=read.in_size - width)
+    weight = torch.zeros((outputs, width), dtype=work)
+    weight[read.output, read.index - first[read.output]] = read.weight.to(work)
+    steps = first.diff()
+    return HostTable(
+        read.in_size,
+        outputs,
+        first.to(torch.int32),
+        width,
+        weight,
+        None,
+        read.border,
+        read.precision,
+        bool((steps >= 0).all()),
+        bool((steps <= 0).all()),
+    )
+
+
+def _in_order(low: Tensor, high: Tensor, width: int) -> Tensor:
+    """Where windows of a width begin: where an output's first tap has no weight, earlier, so that they ascend or
+    descend; where that would take wider windows, at the first tap."""
+    ascending, descending = low.flip(0).cummin(0).values.flip(0), low.cummin(0).values
+    for first in (ascending, descending):
+        if bool((high - first < width).all()):
+            return first
+    return low
+
+
+def in_fours(table: HostTable) -> HostTable:
+    """Quantised windows as byte_shrink.h reads them: from multiples of 4 on, weights in pairs of 16 bits."""
+    assert table.weight is not None, "windows that are summed have weights"
+    lead = (table.first % 4).to(torch.int64)
+    taps = (int(lead.max()) + table.taps + 3) // 4 * 4
+    weight = torch.zeros((table.out_size, taps), dtype=torch.int16)
+    weight.scatter_(1, lead[:, None] + torch.arange(table.taps), table.weight.to(torch.int16))
+    first = table.first - lead.to(torch.int32)
+    return HostTable(
+        table.in_size, table.out_size, first, taps, weight, None, table.border, table.precision, table.ascends
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceTable:
+    """Addresses of a table's parts, 0 for those it does not have, and what keeps them."""
+
+    first: int
+    index: int
+    weight: int
+    border: int
+    memory: DeviceMemory | None
+
+
+def uploaded(device: int, *parts: Tensor | None) -> tuple[list[int], DeviceMemory]:
+    """The addresses of tensors, one after the other in one piece of memory; 0 for None."""
+    sizes = [0 if one is None else (one.nbytes + 15) // 16 * 16 for one in parts]
+    data = torch.zeros(max(sum(sizes), 16), dtype=torch.uint8)
+    at, places = 0, []
+    for one, size in zip(parts, sizes, strict=True):
+        places.append(at)
+        if one is not None and one.nbytes:
+            data[at : at + one.nbytes] = one.contiguous().reshape(-1).view(torch.uint8)
+        at += size
+    memory = on_device(device, data)
+    return [0 if one is None else memory.address + at for one, at in zip(parts, places, strict=True)], memory

@@ -1,0 +1,97 @@
+"""CUDA kernels compiled for the host: a block is a loop over its threads, forwards or backwards."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import itertools
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from polyphase import settings
+from polyphase.cuda import build, emit, launch
+from polyphase.cuda.calls import TENSORS_AT, VECTORS_AT, packed
+from polyphase.kernels import binding
+from polyphase.kernels.facts import Facts, facts
+from polyphase.kernels.records import CallRecord
+from polyphase.sampling.programs import Program
+
+CUDA = torch.device("cuda", 0)
+SHARED_ROOM = 1 << 17
+ARCHITECTURE = "sm_90"
+
+
+class Block(ctypes.Structure):
+    _fields_ = (
+        ("place", ctypes.c_int * 3),
+        ("count", ctypes.c_int * 3),
+        ("shared", ctypes.c_void_p),
+        ("threads", ctypes.c_int),
+        ("backwards", ctypes.c_bool),
+    )
+
+
+def on_cuda(one: Facts) -> Facts:
+    return one._replace(device=CUDA)
+
+
+def record_for(program: Program, inputs: Sequence[Tensor]) -> CallRecord:
+    image, *given = [on_cuda(facts(one)) for one in inputs]
+    return binding._maps_record(program, image, given, None)
+
+
+def run(program: Program, *inputs: Tensor, backwards: bool = False, aligned: bool = True) -> Tensor:
+    """As a launch does, block after block. The output's memory begins as a pattern that shows what was not written."""
+    record = record_for(program, inputs)
+    call = launch.prepared(record, aligned, ARCHITECTURE)
+    fields, kept = call.fields(_on_host)
+    data = bytearray(packed(fields))
+    out = torch.empty_strided(record.out.shape, record.out.strides, dtype=record.out.dtype)
+    out.view(torch.uint8).fill_(0xA5) if out.is_contiguous() and out.ndim else out.zero_()
+    addresses = [out.data_ptr(), *[one.data_ptr() for one in (inputs[0], *record.operands.dense(inputs[1:]))]]
+    vectors = len(record.operands.vectors)
+    for at, some in ((0, addresses[:2]), (VECTORS_AT, addresses[2 : 2 + vectors]), (TENSORS_AT, addresses[2 + vectors :])):
+        for i, address in enumerate(some):
+            data[at + 8 * i : at + 8 * i + 8] = address.to_bytes(8, "little")
+    kernel = library(emit.kernel_source(call.plan, call.way)).polyphase_kernel
+    assert call.cut.shared_bytes <= SHARED_ROOM
+    shared = torch.zeros(call.cut.shared_bytes + 16, dtype=torch.uint8)
+    parameters = (ctypes.c_char * len(data)).from_buffer(data)
+    blocks = call.cut.blocks
+    for place in itertools.product(*map(range, blocks)):
+        shared.fill_(0x5A)
+        block = Block(place, blocks, shared.data_ptr() + 15 & -16, call.way.threads, backwards)
+        kernel(parameters, ctypes.byref(block))
+    return out
+
+
+def way_of(program: Program, *inputs: Tensor) -> str:
+    return launch.prepared(record_for(program, inputs), True, ARCHITECTURE).way.template
+
+
+def _on_host(*parts: Tensor | None) -> tuple[list[int], object]:
+    kept = [None if one is None else one.contiguous().clone() for one in parts]
+    return [0 if one is None else one.data_ptr() for one in kept], kept
+
+
+@functools.cache
+def library(source: str, *options: str) -> ctypes.CDLL:
+    """Built once in a test session."""
+    folder = Path(tempfile.gettempdir()) / f"polyphase-cuda-host-{__import__('os').getuid()}"
+    folder.mkdir(exist_ok=True)
+    text = repr((source, sorted(build.headers().items()), options))
+    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.so"
+    if not path.exists():
+        shared = build.INCLUDE.parents[1] / "cpu" / "include"
+        part = path.with_suffix(f".{__import__('os').getpid()}")
+        command = [*settings.compiler(), "-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-w", *options]
+        command += ["-I", str(build.INCLUDE), "-I", str(shared), "-x", "c++", "-o", str(part), "-"]
+        subprocess.run(command, input=source, text=True, check=True)
+        part.rename(path)
+    return ctypes.CDLL(str(path))
