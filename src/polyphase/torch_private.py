@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from polyphase.errors import MissingTorchInternalsError, MissingTorchInternalsWarning
+from polyphase.errors import MissingTorchInternalsError, MissingTorchInternalsWarning, warn
 
 if TYPE_CHECKING:
     from torch._ops import OpOverload as OpOverload
@@ -336,7 +335,7 @@ def _found(private: Private) -> Any:
         if private.is_required:
             raise MissingTorchInternalsError(said) from error
     if private.without:
-        warnings.warn(said, MissingTorchInternalsWarning, stacklevel=3)
+        warn(said, MissingTorchInternalsWarning)
     return private.instead
 
 
@@ -349,7 +348,7 @@ def _looked_up(place: str) -> Any:
 @functools.cache
 def warn_that_it_changed(name: str) -> None:
     """For a name that is there, but cannot be used as it was."""
-    warnings.warn(_said(ALL[name].name, ALL[name].without), MissingTorchInternalsWarning, stacklevel=3)
+    warn(_said(ALL[name].name, ALL[name].without), MissingTorchInternalsWarning)
 
 
 def _said(missing: str, without: str) -> str:

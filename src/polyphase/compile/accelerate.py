@@ -20,7 +20,7 @@ from torch import Tensor
 from polyphase import torch_private
 from polyphase.arguments.warping import COORDINATES
 from polyphase.compile.recognise import AtenCall, Sampling, WarpOf, aten_operators
-from polyphase.errors import PolyphaseError
+from polyphase.errors import PolyphaseError, WrongSettingError
 from polyphase.kernels import binding, devices
 from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.layout import dense_strides
@@ -117,6 +117,8 @@ def _kernel(op: OpOverload, key: str, take: Callable[..., Callable[..., Any] | N
             return None
         try:
             return take(op, found.pop(), [_argument(one) for one in arguments])
+        except WrongSettingError:
+            raise
         except PolyphaseError:
             return None  # ATen's own kernel says what is wrong, in its words
 
