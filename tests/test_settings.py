@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from polyphase import settings
-from polyphase.errors import CompilerMissingError, PolyphaseError, UnknownNameError
+from polyphase.errors import CompilerMissingError, PolyphaseError, UnknownNameError, WrongSettingError
 
 VARIABLES = (
-    *("POLYPHASE_CACHE_DIR", "XDG_CACHE_HOME", "POLYPHASE_DEVICES", "POLYPHASE_ISA", "POLYPHASE_CUDA_ARCH", "CXX"),
+    *("POLYPHASE_CACHE_DIR", "POLYPHASE_CACHE_MAX_MB", "XDG_CACHE_HOME"),
+    *("POLYPHASE_DEVICES", "POLYPHASE_ISA", "POLYPHASE_CUDA_ARCH", "CXX"),
 )
 
 
@@ -44,6 +45,17 @@ def test_cache_dir_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Path, "home", no_home)
     assert settings.cache_dir().parent == Path(tempfile.gettempdir())
+
+
+def test_cache_max_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.cache_max_bytes() == 512e6
+    for text, expected in (("0", 0), ("1.5", 1.5e6), ("inf", float("inf")), ("", 512e6)):
+        monkeypatch.setenv("POLYPHASE_CACHE_MAX_MB", text)
+        assert settings.cache_max_bytes() == expected
+    for text in ("much", "-1", "nan"):
+        monkeypatch.setenv("POLYPHASE_CACHE_MAX_MB", text)
+        with pytest.raises(WrongSettingError, match=f"POLYPHASE_CACHE_MAX_MB={text}; it is a number of megabytes"):
+            settings.cache_max_bytes()
 
 
 def test_forced_isa(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 | variable | what it sets | where unset |
 | --- | --- | --- |
 | `POLYPHASE_CACHE_DIR` | where built kernels are kept | `$XDG_CACHE_HOME/polyphase`, else `~/.cache/polyphase` |
+| `POLYPHASE_CACHE_MAX_MB` | how much of them: what was not used for longest goes first | 512 |
 | `POLYPHASE_DEVICES` | devices that our kernels run on, `none` for none; on others torch's do | `cpu,cuda` |
 | `POLYPHASE_ISA` | instruction set of CPU kernels: `avx512`, `avx2`, `portable` (SSE2, NEON) | the best there is |
 | `POLYPHASE_CUDA_ARCH` | architecture of CUDA kernels: `sm_75`, `sm_90`, ... | the GPU's own |
@@ -21,11 +22,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from polyphase.errors import CompilerMissingError, UnknownNameError
+from polyphase.errors import CompilerMissingError, UnknownSettingError, WrongSettingError
 
 ISAS = ("portable", "avx2", "avx512")  # from the least to the most demanding
 DEVICES = ("cpu", "cuda")
 COMPILERS = ("g++", "c++", "clang++")
+CACHE_MAX_MB = "512"
 
 
 def cache_dir() -> Path:
@@ -40,6 +42,19 @@ def cache_dir() -> Path:
         return Path(tempfile.gettempdir()) / f"polyphase-{os.geteuid()}"
 
 
+def cache_max_bytes() -> float:
+    chosen = os.environ.get("POLYPHASE_CACHE_MAX_MB") or CACHE_MAX_MB
+    try:
+        most = float(chosen) * 1e6
+    except ValueError:
+        most = -1
+    if not most >= 0:  # nor NaN
+        raise WrongSettingError(
+            f"POLYPHASE_CACHE_MAX_MB={chosen}; it is a number of megabytes, 0 or more: set it to such, or unset it"
+        )
+    return most
+
+
 def devices() -> frozenset[str]:
     """The types of device that are not switched off."""
     return _devices(os.environ.get("POLYPHASE_DEVICES"))
@@ -52,7 +67,7 @@ def _devices(chosen: str | None) -> frozenset[str]:
     names = [name.strip() for name in chosen.split(",")]
     for name in names:
         if name not in (*DEVICES, "none"):
-            raise UnknownNameError("device in POLYPHASE_DEVICES", name, (*DEVICES, "none"))
+            raise UnknownSettingError("device in POLYPHASE_DEVICES", name, (*DEVICES, "none"))
     return frozenset(names) - {"none"}
 
 
@@ -61,14 +76,14 @@ def forced_isa() -> str | None:
     if not isa:
         return None
     if isa not in ISAS:
-        raise UnknownNameError("instruction set in POLYPHASE_ISA", isa, ISAS)
+        raise UnknownSettingError("instruction set in POLYPHASE_ISA", isa, ISAS)
     return isa
 
 
 def forced_cuda_architecture() -> str | None:
     forced = os.environ.get("POLYPHASE_CUDA_ARCH")
     if forced and not re.fullmatch(r"sm_\d+[af]?", forced):
-        raise UnknownNameError("architecture in POLYPHASE_CUDA_ARCH", forced, ("sm_75", "sm_80", "sm_90", "..."))
+        raise UnknownSettingError("architecture in POLYPHASE_CUDA_ARCH", forced, ("sm_75", "sm_80", "sm_90", "..."))
     return forced or None
 
 

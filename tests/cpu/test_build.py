@@ -7,9 +7,11 @@ import multiprocessing
 import os
 import platform
 import shutil
+import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -36,6 +38,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "cache"
     monkeypatch.setenv("POLYPHASE_CACHE_DIR", str(directory))
     monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(build, "_failures", {})
     store._warn_not_used.cache_clear()
     return directory
 
@@ -77,16 +80,21 @@ def answer(library: Path) -> int:
     return int(ctypes.CDLL(str(library)).answer())
 
 
-def run_without_torch(program: str) -> str:
-    """What a fresh interpreter prints. The package's __init__ imports torch, so an empty one stands in for it."""
+def start_without_torch(program: str) -> subprocess.Popen[str]:
+    """A fresh interpreter. The package's __init__ imports torch, so an empty one stands in for it."""
     package = str(Path(build.__file__).parents[1])
     stand_in = (
         f"import sys, types; sys.modules['polyphase'] = p = types.ModuleType('polyphase'); p.__path__ = [{package!r}]"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", f"{stand_in}\n{program}"], check=True, stdout=subprocess.PIPE, text=True
-    )
-    return result.stdout
+    return subprocess.Popen([sys.executable, "-c", f"{stand_in}\n{program}"], stdout=subprocess.PIPE, text=True)
+
+
+def run_without_torch(program: str) -> str:
+    """What it prints."""
+    process = start_without_torch(program)
+    output, _ = process.communicate()
+    assert process.returncode == 0
+    return output
 
 
 def names(directory: Path) -> list[str]:
@@ -337,11 +345,14 @@ print(parents)
     assert not any(map(os.path.exists, directories))
 
 
-def build_in_a_worker(include: Path, barrier: Barrier | None, results: Path) -> None:
+def build_in_a_worker(include: Path, barrier: Barrier | None, results: Path, number: int = 0) -> None:
+    """Three libraries, in whatever order."""
+    sources = [f"{SOURCE}// {n}" for n in range(3)]
+    requests = [build.Request(source, "portable", "answer", ("-O0",), include) for source in sources]
     if barrier is not None:
         barrier.wait()
-    library = have(include)
-    (results / str(os.getpid())).write_text(f"{library} {answer(library)}")
+    found = build.libraries(requests[number % 3 :] + requests[: number % 3])
+    (results / str(os.getpid())).write_text(f"{sorted(found)} {[answer(one) for one in found]}")
 
 
 def test_killed_half_way(include: Path, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,25 +368,56 @@ def test_killed_half_way(include: Path, directory: Path, tmp_path: Path, monkeyp
     assert answer(library) == 42
     assert names(directory) == [abandoned, library.name]
 
-    os.utime(directory / abandoned, (0, 0))
+    make_old(directory / abandoned)
     library.unlink()
     assert have(include) == library
     assert names(directory) == [library.name]
 
 
-def test_sixteen_processes_start_cold(include: Path, tmp_path: Path, compilations: Counting) -> None:
+def make_old(path: Path, seconds: float = 2 * store.RECENT_SECONDS) -> None:
+    os.utime(path, (time.time() - seconds,) * 2)
+
+
+def test_what_a_living_process_builds_is_not_swept(include: Path, directory: Path) -> None:
+    directory.mkdir(mode=0o700)
+    with store._scratch(directory) as scratch:
+        make_old(scratch, 2 * store.ABANDONED_SECONDS)
+        have(include)
+        store.clear()
+        assert scratch.is_dir()
+    assert names(directory) == []
+
+
+def test_a_child_that_ends_leaves_its_parents_build(directory: Path) -> None:
+    """As one that is forked while another thread builds."""
+    directory.mkdir(mode=0o700)
+    with store._scratch(directory) as scratch:
+        child = os.fork()
+        if child == 0:
+            try:
+                import atexit
+
+                atexit._run_exitfuncs()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert scratch.is_dir()
+
+
+def test_sixteen_processes_start_cold(include: Path, directory: Path, tmp_path: Path, compilations: Counting) -> None:
     results = tmp_path / "results"
     results.mkdir()
     barrier = fork.Barrier(16)
-    workers = [fork.Process(target=build_in_a_worker, args=(include, barrier, results)) for _ in range(16)]
+    workers = [fork.Process(target=build_in_a_worker, args=(include, barrier, results, n)) for n in range(16)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     seen = [result.read_text() for result in results.iterdir()]
     assert len(seen) == 16
-    assert set(seen) == {f"{have(include)} 42"}
-    assert compilations() == 1
+    assert set(seen) == {f"{sorted(one.path for one in store.entries())} [42, 42, 42]"}
+    assert compilations() == 3
+    assert len(list(directory.iterdir())) == 3  # no lock is left
 
 
 def test_a_stuck_holder_of_the_lock_is_not_waited_for(include: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,22 +469,126 @@ def test_a_failing_compiler(
     assert [Path(name).suffix for name in names(directory)] == [".cpp"]
 
 
+def a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+
+
+@pytest.mark.parametrize(
+    ("script", "again"),
+    [
+        ('echo "$output: no" >&2; exit 3', False),
+        ("kill -KILL $$", True),
+        ("exit 137", True),
+        ("echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1", True),
+        ("echo 'cc1plus: out of memory allocating 65536 bytes' >&2; exit 1", True),
+    ],
+)
 def test_what_failed_is_not_tried_at_every_call(
-    include: Path, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str, again: bool, include: Path, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, complaints = tmp_path / "log", []
-    use_compiler(monkeypatch, tmp_path, f'echo >> {log}; echo "$output: no" >&2; exit 3')
-    for tried in (1, 1, 2):
+    use_compiler(monkeypatch, tmp_path, f"echo >> {log}; {script}")
+    for tried in (1, 1, 2 if again else 1):
         with pytest.raises(BuildFailedError) as caught:
             have(include)
         complaints.append(str(caught.value))
         assert len(log.read_text()) == tried
-        if len(complaints) == 2:  # a minute later
-            past = {name: one._replace(until=0) for name, one in build._failures.items()}
-            monkeypatch.setattr(build, "_failures", past)
+        if len(complaints) == 2:
+            a_minute_later(monkeypatch)
     assert len(set(complaints)) == 1
+    assert ("it is tried again" in complaints[0]) == again
     (kept,) = directory.glob("*.cpp")
     assert f" {kept}\n" in complaints[0]  # what can be run again
+
+
+def test_one_failure_of_several(include: Path, directory: Path, compilations: Counting) -> None:
+    """What could be built is kept, though all are needed."""
+    sources = (SOURCE, "int x = no_such_name;")
+    requests = [build.Request(source, "portable", "answer", ("-O0",), include) for source in sources]
+    with pytest.raises(BuildFailedError, match="no_such_name"):
+        build.libraries(requests)
+    assert compilations() == 2
+    assert answer(have(include)) == 42
+    assert compilations() == 2
+
+
+def test_a_failure_that_passed(include: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    once = tmp_path / "once"
+    use_compiler(monkeypatch, tmp_path, f'mkdir {once} && kill -KILL $$; exec g++ "$@"')
+    with pytest.raises(BuildFailedError, match="That may pass: it is tried again"):
+        have(include)
+    a_minute_later(monkeypatch)
+    assert answer(have(include)) == 42
+
+
+INTERRUPTED = """
+import signal
+from polyphase.cpu import build
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started this may ignore it
+requests = [build.Request(f"int x = {n};", "portable", "answer", ("-O0",)) for n in range(2)]
+try:
+    build.libraries(requests)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    print(len(build.libraries(requests)))
+"""
+
+
+def test_ctrl_c(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends compilers and their children at once, and leaves neither locks nor files."""
+    log = tmp_path / "log"
+    wait = f'sleep 600 & touch "$output" "$TMPDIR/half"; echo $$ $! >> {log}; wait'
+    use_compiler(monkeypatch, tmp_path, f'test -e {tmp_path}/done && exec g++ "$@"; {wait}')
+    process = start_without_torch(INTERRUPTED)
+    try:
+        until(lambda: log.exists() and len(log.read_text().splitlines()) == 2)
+        (tmp_path / "done").touch()
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert output.split() == ["interrupted", "2"]
+    started = list(map(int, log.read_text().split()))
+    until(lambda: not any(map(is_running, started)))
+    assert [Path(name).suffix for name in sorted(os.listdir(directory))] == [".so", ".so"]
+
+
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def is_running(process: int) -> bool:
+    """A zombie, whom nobody waits for, is not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_a_full_disk(include: Path, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_compiler(
+        monkeypatch, tmp_path, f'case "$output" in {directory}/*) cat $0 > /dev/full || exit 1;; esac; exec g++ "$@"'
+    )
+    with pytest.warns(UserWarning, match=r"does not keep kernels in .*: No space left on device.*make room"):
+        library = have(include)
+    assert answer(library) == 42
+    assert library.parent != directory
+    assert names(directory) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_no_room_anywhere(include: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_compiler(monkeypatch, tmp_path, "cat $0 > /dev/full || exit 1")
+    with (
+        pytest.warns(UserWarning, match="No space left on device"),
+        pytest.raises(BuildFailedError, match=r"no room to build in.*No space left on device.*tried again"),
+    ):
+        have(include)
 
 
 def test_a_compiler_that_does_not_start(include: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -461,11 +607,66 @@ def test_cxx_with_arguments(include: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_clear_leaves_what_is_not_ours(include: Path, directory: Path) -> None:
     library = have(include)
+    with pytest.raises(BuildFailedError):
+        have(include, "int x = no_such_name;")
     (directory / ".building-abandoned").mkdir()
     (directory / "notes.so").touch()
-    assert store.entries() == [(library, library.stat().st_size)]
+    assert [one[:2] for one in store.entries()] == [(library, library.stat().st_size)]
     store.clear()
     assert [path.name for path in directory.iterdir()] == ["notes.so"]
+
+
+def test_a_text_is_kept_where_no_link_leads(directory: Path, tmp_path: Path) -> None:
+    name, victim = f"source-{'0' * store.KEY_DIGITS}.cpp", tmp_path / "victim"
+    victim.write_text("mine")
+    directory.mkdir(mode=0o700)
+    (directory / name).symlink_to(victim)
+    kept = store.keep(name, "text")
+    assert (kept.read_text(), stat.S_IMODE(kept.stat().st_mode)) == ("text", 0o600)
+    assert victim.read_text() == "mine"
+    store.clear()
+    assert names(directory) == []
+
+
+@as_root
+def test_a_link_of_somebody_else_to_a_directory_of_ours(include: Path, directory: Path, tmp_path: Path) -> None:
+    ours = tmp_path / "ours"
+    ours.mkdir(mode=0o700)
+    directory.symlink_to(ours)
+    os.chown(directory, SOMEBODY_ELSE, -1, follow_symlinks=False)
+    with pytest.warns(UserWarning, match=f"is a link of user {SOMEBODY_ELSE}"):
+        assert have(include).parent != ours
+    assert names(ours) == []
+
+
+def test_a_library_says_what_it_is_for(include: Path) -> None:
+    (path,) = build.libraries([build.Request(SOURCE, "portable", "answer", ("-O0",), include, "to answer")])
+    assert store.purpose(path) == "to answer, portable"
+    flip_a_bit(path)
+    assert store.purpose(path) is None
+
+
+def test_the_least_recently_used_goes_first(
+    include: Path, directory: Path, compilations: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = (have(include, f"{SOURCE}// {n}") for n in range(3))
+    for age, path in ((4, first), (3, second), (2, third)):
+        make_old(path, age * store.RECENT_SECONDS)
+    assert have(include, f"{SOURCE}// 0") == first  # used again
+    room = sum(one.size for one in store.entries()) / 1e6
+    monkeypatch.setenv("POLYPHASE_CACHE_MAX_MB", str(room))
+    fourth = have(include, f"{SOURCE}// 3")
+    assert [one.path for one in store.entries()] == [fourth, first, third]
+    assert have(include, f"{SOURCE}// 1") == second
+    assert compilations() == 5
+    assert [one.path for one in store.entries()] == [second, fourth, first]
+
+
+def test_what_was_just_used_stays(include: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the limit: its process may not have loaded it yet."""
+    monkeypatch.setenv("POLYPHASE_CACHE_MAX_MB", "0")
+    both = {have(include, f"{SOURCE}// {n}") for n in range(2)}
+    assert {one.path for one in store.entries()} == both
 
 
 def test_importing_loads_the_standard_library_alone() -> None:

@@ -6,11 +6,14 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor
 
-from polyphase.cpu import libraries
-from polyphase.kernels import binding
+from polyphase.cpu import build, libraries
+from polyphase.errors import BuildFailedError
+from polyphase.kernels import binding, store
+from polyphase.kernels.plans import MapsPlan, purpose
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.steps import Flip
 from tests.cpu.conftest import in_a_child
@@ -73,3 +76,71 @@ def assert_flips(image: Tensor) -> None:
     libraries.addresses.cache_clear()
     binding.forget()
     assert torch.equal(binding.resample(image, (AxisMap((Flip(),)),)), image.flip(-1))
+
+
+BYTES = MapsPlan(source=None, sampled=torch.uint8, target=torch.uint8, weighted=False, architecture="portable")
+
+
+def test_what_a_kernel_is_for() -> None:
+    assert purpose(BYTES) == "moves values"
+    halves = MapsPlan(
+        source=torch.uint8, sampled=torch.float16, target=torch.float32, weighted=True, architecture="portable"
+    )
+    assert purpose(halves) == "uint8 -> sums of float32 -> float32"
+
+
+def test_a_source_is_written_where_no_link_of_others_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by a name that can be known beforehand, nor where others can write."""
+    shared, temporary, victim = tmp_path / "shared", tmp_path / "temporary", tmp_path / "victim"
+    for folder in (shared, temporary):
+        folder.mkdir()
+        folder.chmod(0o1777)
+    monkeypatch.setenv("POLYPHASE_CACHE_DIR", str(shared))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    store._private_directory.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match="other users can write to it"):
+            first = libraries.source_file(BYTES)
+        victim.write_text("mine")
+        for folder in (shared, temporary):
+            (folder / "sources").mkdir()
+            for place in (folder, folder / "sources"):
+                (place / first.name).symlink_to(victim)
+        again = libraries.source_file(BYTES)
+        assert "extern" in again.read_text()
+        assert again.parent.stat().st_mode & 0o777 == 0o700
+        assert victim.read_text() == "mine"
+    finally:
+        store._private_directory.cache_clear()
+
+
+@pytest.fixture
+def requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[build.Request]:
+    monkeypatch.setenv("POLYPHASE_CACHE_DIR", str(tmp_path / "cache"))
+    source = 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }'
+    return [build.Request(source, "portable", "answer", ("-O0",))]
+
+
+def test_what_is_removed_before_it_is_loaded_is_built_again(
+    requests: list[build.Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, removed = build.libraries, list[Path]()
+
+    def removes_once(requests: list[build.Request]) -> list[Path]:
+        paths = found(requests)
+        if not removed:
+            store.clear()  # as another process would
+            removed.extend(paths)
+        return paths
+
+    monkeypatch.setattr(build, "libraries", removes_once)
+    assert libraries._loaded(requests)[0].answer() == 42
+    assert removed
+
+
+def test_what_cannot_be_loaded(requests: list[build.Request], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system that has no executables."""
+    (tmp_path / "damaged.so").write_text("")
+    monkeypatch.setattr(build, "libraries", lambda requests: [tmp_path / "damaged.so"])
+    with pytest.raises(BuildFailedError, match=r"cannot be loaded: .*Set POLYPHASE_CACHE_DIR"):
+        libraries._loaded(requests)

@@ -6,7 +6,6 @@ import ctypes
 import functools
 import hashlib
 import os
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,14 +15,16 @@ from typing import NamedTuple
 import torch
 
 from polyphase.cpu import build, emit, isa
+from polyphase.errors import BuildFailedError
 from polyphase.kernels import records, store
-from polyphase.kernels.plans import MapsPlan, WarpPlan
+from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose, sampled_as
 from polyphase.kernels.recipes import encode
 from polyphase.kernels.tables import TapBytes
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE
 
 LAUNCHER = Path(__file__).parent / "launcher.cpp"
+MOST_TRIES = 3
 
 _lock = threading.RLock()
 
@@ -36,8 +37,8 @@ def _unlock_in_child() -> None:
 
 os.register_at_fork(after_in_child=_unlock_in_child)
 
-_libraries: dict[Path, ctypes.CDLL] = {}  # never unloaded: tables in the launcher's cache point into them
-_kernels: set[Path] = set()
+_libraries: dict[Path, ctypes.PyDLL] = {}  # never unloaded: tables in the launcher's cache point into them
+_kernels: set[str] = set()
 
 
 class Launcher(NamedTuple):
@@ -62,8 +63,7 @@ class Addresses(NamedTuple):
 @functools.cache
 def launcher() -> Launcher:
     with _lock:
-        library = ctypes.PyDLL(str(build.libraries([_launcher_request()])[0]))
-        functions = library.polyphase_functions
+        functions = _loaded([_launcher_request()])[0].polyphase_functions
         functions.argtypes, functions.restype = [ctypes.py_object], ctypes.py_object
         return Launcher(*functions(torch.get_num_threads))
 
@@ -73,17 +73,33 @@ def addresses(plan: MapsPlan | WarpPlan, moves: bool = False) -> Addresses:
     """Of all that a plan needs, built side by side. `moves`: some axes are not weighted."""
     with _lock:
         samplers = [] if isinstance(plan, WarpPlan) else _sampler_requests(plan, moves)
-        *others, _, path = build.libraries([*samplers, _launcher_request(), _kernel_request(plan)])  # longest first
-        _kernels.add(path)
-        found = [_symbol(sampler, emit.SAMPLER_SYMBOL) for sampler in others]
-        kernel = _symbol(path, emit.KERNEL_SYMBOL)
-        return Addresses(kernel, found[0], found[-1] if moves else 0) if found else Addresses(kernel)
+        *others, _, kernel = _loaded([*samplers, _launcher_request(), _kernel_request(plan)])
+        _kernels.add(kernel._name)
+        found = [_address(sampler, emit.SAMPLER_SYMBOL) for sampler in others]
+        address = _address(kernel, emit.KERNEL_SYMBOL)
+        return Addresses(address, found[0], found[-1] if moves else 0) if found else Addresses(address)
 
 
-def _symbol(path: Path, name: str) -> int:
-    if path not in _libraries:
-        _libraries[path] = ctypes.CDLL(str(path))
-    return ctypes.addressof(ctypes.c_char.in_dll(_libraries[path], name))
+def _loaded(requests: list[build.Request]) -> list[ctypes.PyDLL]:
+    """What somebody removes after it was found and before it is loaded is built again."""
+    for tries in range(MOST_TRIES):
+        paths = build.libraries(requests)
+        try:
+            for path in paths:
+                if path not in _libraries:
+                    _libraries[path] = ctypes.PyDLL(str(path))
+            break
+        except OSError as error:
+            if path.exists() or tries == MOST_TRIES - 1:
+                raise BuildFailedError(
+                    f"{path} was built but cannot be loaded: {error}. "
+                    "Set POLYPHASE_CACHE_DIR to a directory whose files can be executed"
+                ) from None
+    return [_libraries[path] for path in paths]
+
+
+def _address(library: ctypes.PyDLL, symbol: str) -> int:
+    return ctypes.addressof(ctypes.c_char.in_dll(library, symbol))
 
 
 def tap_bytes(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: bool = False) -> TapBytes:
@@ -96,17 +112,13 @@ def tap_bytes(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: b
 def _sampler(dtype: torch.dtype, weighted: bool, architecture: str) -> int:
     plan = MapsPlan(source=dtype, sampled=dtype, target=dtype, weighted=weighted, architecture=architecture)
     with _lock:
-        return _symbol(build.libraries(_sampler_requests(plan, moves=False))[0], emit.SAMPLER_SYMBOL)
+        return _address(_loaded(_sampler_requests(plan, moves=False))[0], emit.SAMPLER_SYMBOL)
 
 
 def source_file(plan: MapsPlan | WarpPlan) -> Path:
     """The generated source of a plan's kernel, written out to be read: kernels are kept without theirs."""
     source = emit.kernel_source(plan)
-    folder = (store.trusted_directory() or Path(tempfile.gettempdir())) / "sources"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / f"kernel-{hashlib.sha256(source.encode()).hexdigest()[:16]}.cpp"
-    path.write_text(source, encoding="utf-8")
-    return path
+    return store.keep(f"source-{hashlib.sha256(source.encode()).hexdigest()[: store.KEY_DIGITS]}.cpp", source)
 
 
 def stats() -> dict[str, int]:
@@ -129,15 +141,18 @@ def _kernel_request(plan: MapsPlan | WarpPlan) -> build.Request:
         options = ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
     elif plan.source not in (None, plan.work) or not plan.prologue == plan.epilogue == VALUE:
         options = ("-ftree-vectorize",)
-    return build.Request(emit.kernel_source(plan), plan.architecture, options=options)
+    return build.Request(emit.kernel_source(plan), plan.architecture, options=options, purpose=purpose(plan))
 
 
 def _sampler_requests(plan: MapsPlan, moves: bool) -> list[build.Request]:
     plans = [plan, replace(plan, weighted=False)] if moves and plan.weighted else [plan]
     options = ("-ftree-vectorize",) if plan.architecture == "portable" else ()
-    return [build.Request(emit.sampler_source(one), one.architecture, "sampler", options) for one in plans]
+    return [
+        build.Request(emit.sampler_source(one), one.architecture, "sampler", options, purpose=sampled_as(one))
+        for one in plans
+    ]
 
 
 def _launcher_request() -> build.Request:
     source = LAUNCHER.read_text(encoding="utf-8") + "\n" + records.assertions()
-    return build.Request(source, isa.chosen(), "launcher", ("-pthread",))
+    return build.Request(source, isa.chosen(), "launcher", ("-pthread",), purpose="all calls")

@@ -10,6 +10,7 @@ import torch
 
 from polyphase.sampling.pointwise import VALUE, Expression
 from polyphase.sampling.programs import Axes, Program
+from polyphase.sampling.text import to_text
 from polyphase.sampling.warps import Warp
 
 HALF = (torch.float16, torch.bfloat16)
@@ -105,3 +106,23 @@ def plan_warp_gradients(
         axes=axes,
         gradients=True,
     )
+
+
+def purpose(plan: MapsPlan | WarpPlan) -> str:
+    """What a plan's kernel is for, in a line for people."""
+    if isinstance(plan, WarpPlan):
+        way = f"{'gradients of a ' if plan.gradients else ''}{plan.mode} warp along {plan.axes} axes"
+    else:
+        way = sampled_as(plan)
+    if plan.source is None:
+        return way
+    before, after = ([] if one == VALUE else [to_text(one)] for one in (plan.prologue, plan.epilogue))
+    return " -> ".join([_name(plan.source), *before, way, *after, _name(plan.target)])
+
+
+def sampled_as(plan: MapsPlan) -> str:
+    return f"sums of {_name(plan.work)}" if plan.weighted else "moves values"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,15 +1,16 @@
-"""Built libraries on disk, private to the user: published by one rename, and used only if whole.
+"""Built libraries on disk, private to the user: published by one rename, used only if whole, the least used removed.
 
-An entry is a shared library with a seal behind it: a mark, then the SHA-256 of all that precedes the mark. Loading
-a damaged library can kill the process, so whatever the seal does not vouch for is built again. The lock only saves
-work; what keeps entries whole is the rename.
+An entry is a library, with what it is for and a seal behind it: a NUL, a line of text, a mark, and the SHA-256 of all
+that precedes the mark. Loading a damaged library can kill the process, so whatever the seal does not vouch for is made
+again. Locks only save work; what keeps entries whole is the rename. An entry was last used when it was last modified.
 
-Where the cache directory cannot be used, libraries go to a temporary directory that ends with the process.
+Where the cache directory cannot be used, or is full, libraries go to a temporary directory that ends with the process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import os
@@ -17,50 +18,83 @@ import shutil
 import stat
 import tempfile
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from polyphase import settings
+from polyphase.errors import warn
 
-MARK = b"polyphase seal 1"
+MARK = b"polyphase seal 2"
 SEAL_BYTES = len(MARK) + hashlib.sha256().digest_size
 KEY_DIGITS = 32
+LIBRARIES = (".so", ".cubin")
 
 LOCK_SECONDS = 150  # longer than a compiler may take: a holder that keeps it longer is stuck
-ABANDONED_SECONDS = 3600
+LOOK_AGAIN_SECONDS = 0.02
+STARTING_SECONDS = 10  # a younger scratch directory may belong to a process that is about to lock it
+ABANDONED_SECONDS = 3600  # where a file system has no locks, an older one belongs to nobody
+#: What was used since then is not evicted: somebody may be about to load it.
+RECENT_SECONDS = 300
 
 _SCRATCH = ".building-"
 _OURS = f"*-{'[0-9a-f]' * KEY_DIGITS}.*"
 
+#: A scratch directory and the names of what is to be made there -> the names of what was made.
+Make: TypeAlias = Callable[[Path, list[str]], Iterable[str]]
+Result = TypeVar("Result")
 
-def obtain(name: str, make: Callable[[Path], Path]) -> Path:
-    """The entry `name`. Where no sound one exists, `make` gets a scratch directory and returns the library it made."""
+
+class Entry(NamedTuple):
+    """used: when, in seconds since the epoch."""
+
+    path: Path
+    size: int
+    used: float
+
+
+def obtain(wanted: Mapping[str, str], make: Make) -> dict[str, Path]:
+    """Entries by name, each wanted for a purpose that is kept with it; `make` makes those that are missing. An OSError
+    of its own says that a place cannot be used. Left out are those it could not make."""
     directory = trusted_directory()
-    if directory is not None:
-        try:
-            return _find_or_make(directory / name, make)
-        except OSError as error:
-            _warn_not_used(directory, f"{error.strerror}", "make room in it and make it writable")
-    return _find_or_make(_private_directory(os.getpid()) / name, make)
+    found = _find(directory, wanted) if directory else {}
+    missing = {name: purpose for name, purpose in wanted.items() if name not in found}
+    return found | _somewhere(lambda place: _find_or_make(place, missing, make)) if missing else found
 
 
-def find(name: str) -> Path | None:
-    """The entry `name`, if there is a sound one in the cache directory."""
+def keep(name: str, text: str) -> Path:
+    """A text for people to read, among the entries."""
+
+    def write(directory: Path) -> Path:
+        with _scratch(directory) as scratch:
+            written = scratch / name
+            written.write_text(text, encoding="utf-8")
+            written.chmod(0o600)
+            return written.replace(directory / name)  # which follows no link
+
+    return _somewhere(write)
+
+
+def entries() -> list[Entry]:
+    """The cached libraries, the latest used first."""
     directory = trusted_directory()
-    return directory / name if directory is not None and is_sound(directory / name) else None
+    found = [one for one in _files(directory) if one.path.suffix in LIBRARIES] if directory else []
+    return sorted(found, key=lambda one: one.used, reverse=True)
 
 
-def entries() -> list[tuple[Path, int]]:
-    """The cached libraries and their sizes in bytes."""
-    return [(path, path.stat().st_size) for path in _files() if path.suffix == ".so"]
+def purpose(entry: Path) -> str | None:
+    """What a library is for; None if it is not sound."""
+    content = _vouched_for(entry)
+    return None if content is None else content[content.rfind(b"\0") + 1 :].decode()
 
 
 def clear() -> None:
     """Removes what we put into the cache directory, and nothing else."""
-    for path in _files():
-        path.unlink(missing_ok=True)
-    _sweep(trusted_directory(), age=0)
+    directory = trusted_directory()
+    if directory is not None:
+        for one in _files(directory):
+            one.path.unlink(missing_ok=True)
+        _sweep(directory, age=0)
 
 
 def trusted_directory() -> Path | None:
@@ -68,10 +102,14 @@ def trusted_directory() -> Path | None:
     directory = settings.cache_dir()
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        given = directory.lstat()
         directory = directory.resolve()  # a link that is turned elsewhere after the check changes nothing
         status = directory.stat()
     except OSError as error:
         _warn_not_used(directory, f"{error.strerror}", "make it a writable directory")
+        return None
+    if stat.S_ISLNK(given.st_mode) and given.st_uid not in (0, os.geteuid()):
+        _warn_not_used(settings.cache_dir(), f"it is a link of user {given.st_uid}", "remove the link")
         return None
     if status.st_uid != os.geteuid():
         _warn_not_used(directory, f"it belongs to user {status.st_uid}", f"chown it to user {os.geteuid()}")
@@ -84,54 +122,143 @@ def trusted_directory() -> Path | None:
 
 def is_sound(entry: Path) -> bool:
     """Whether this is a file of ours, no link, that only we can write and that is as it was when it was sealed."""
-    try:
+    return _vouched_for(entry) is not None
+
+
+def _vouched_for(entry: Path) -> bytes | None:
+    """A sound entry's content without its seal."""
+    with contextlib.ExitStack() as opened, contextlib.suppress(OSError):
         descriptor = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return False
-    with open(descriptor, "rb") as file:
+        opened.callback(os.close, descriptor)
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or _others_can_write(status):
-            return False
-        content = memoryview(file.read())
-    return content[-SEAL_BYTES:] == _seal(content[:-SEAL_BYTES])
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not _others_can_write(status):
+            with open(descriptor, "rb", closefd=False) as file:
+                content = file.read()
+            if content[-SEAL_BYTES:] == _seal(content[:-SEAL_BYTES]):
+                return content[:-SEAL_BYTES]
+    return None
 
 
-def _find_or_make(entry: Path, make: Callable[[Path], Path]) -> Path:
-    if is_sound(entry):
-        return entry
-    with _locked(entry):
-        if not is_sound(entry):  # nobody made it while we waited
-            _make(entry, make)
-    return entry
-
-
-def _make(entry: Path, make: Callable[[Path], Path]) -> None:
-    _sweep(entry.parent, ABANDONED_SECONDS)
-    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=entry.parent, ignore_cleanup_errors=True) as scratch:
-        library = make(Path(scratch))
-        library.chmod(0o600)  # with some umasks the group could write it, and it would never be trusted
-        seal = _seal(library.read_bytes())
-        with library.open("ab") as file:
-            file.write(seal)
-        library.replace(entry)
-
-
-def _seal(content: bytes | memoryview) -> bytes:
+def _seal(content: bytes) -> bytes:
     return MARK + hashlib.sha256(content).digest()
 
 
-@contextlib.contextmanager
-def _locked(entry: Path) -> Iterator[None]:
-    """Alone with this entry, unless the file system has no locks or the holder is stuck: then work is repeated."""
-    from filelock import FileLock
+def _somewhere(act: Callable[[Path], Result]) -> Result:
+    """In the cache directory, or else in a private one."""
+    directory = trusted_directory()
+    if directory is not None:
+        try:
+            return act(directory)
+        except OSError as error:
+            _warn_not_used(directory, f"{error.strerror}", "make room in it and make it writable")
+    return act(_private_directory(os.getpid()))
 
-    lock = FileLock(entry.with_suffix(".lock"))
-    with contextlib.suppress(OSError, NotImplementedError):
-        lock.acquire(timeout=LOCK_SECONDS)
-    try:
+
+def _find(directory: Path, names: Iterable[str]) -> dict[str, Path]:
+    """Those that are there, marked as used."""
+    found = {name: directory / name for name in names if is_sound(directory / name)}
+    for entry in found.values():
+        with contextlib.suppress(OSError):  # a cache that cannot be written, or an entry removed just now
+            os.utime(entry)
+    return found
+
+
+def _find_or_make(directory: Path, wanted: Mapping[str, str], make: Make) -> dict[str, Path]:
+    most = settings.cache_max_bytes()
+    with _locked((directory / name).with_suffix(".lock") for name in wanted):
+        found = _find(directory, wanted)  # by now: somebody may have made them while we waited
+        missing = [name for name in wanted if name not in found]
+        if missing:
+            with _scratch(directory) as scratch:
+                for name in make(scratch, missing):
+                    found[name] = _publish(scratch / name, directory / name, wanted[name])
+            _evict(directory, most)
+    return found
+
+
+def _publish(library: Path, entry: Path, purpose: str) -> Path:
+    library.chmod(0o600)  # with some umasks the group could write it, and it would never be trusted
+    described = b"\0" + purpose.encode()
+    seal = _seal(library.read_bytes() + described)
+    with library.open("ab") as file:
+        file.write(described + seal)
+    return library.replace(entry)
+
+
+def _evict(directory: Path, most: float) -> None:
+    """Removes what was not used for the longest time, until the rest takes no more than so many bytes."""
+    files = sorted(_files(directory), key=lambda one: one.used)
+    excess = sum(one.size for one in files) - most
+    for one in files:
+        if excess <= 0 or time.time() - one.used < RECENT_SECONDS:
+            return
+        one.path.unlink(missing_ok=True)
+        excess -= one.size
+
+
+@contextlib.contextmanager
+def _locked(locks: Iterable[Path]) -> Iterator[None]:
+    """Alone with these, unless the file system has no locks or a holder is stuck: then work is repeated.
+
+    All take them in one order, or two processes could wait for each other. A lock is let go explicitly: a child that
+    was forked meanwhile has its descriptor too.
+    """
+    with contextlib.ExitStack() as held:
+        for lock in sorted(locks):
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            held.callback(os.close, descriptor)
+            end = time.monotonic() + LOCK_SECONDS
+            while _taken(descriptor) and time.monotonic() < end:
+                time.sleep(LOOK_AGAIN_SECONDS)
+            held.callback(_let_go, descriptor)
+            held.callback(lock.unlink, missing_ok=True)
         yield
+
+
+def _taken(descriptor: int) -> bool | None:
+    """Whether another has locked this; if not, we have now. None where there are no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
+
+
+def _let_go(descriptor: int) -> None:
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+@contextlib.contextmanager
+def _scratch(directory: Path) -> Iterator[Path]:
+    """A directory that is locked while its process lives. Not a TemporaryDirectory: a forked child that ends would
+    remove its parent's."""
+    _sweep(directory, STARTING_SECONDS)
+    scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=directory))
+    descriptor = os.open(scratch, os.O_RDONLY)
+    try:
+        _taken(descriptor)
+        yield scratch
     finally:
-        lock.release()
+        shutil.rmtree(scratch, ignore_errors=True)
+        _let_go(descriptor)
+        os.close(descriptor)
+
+
+def _sweep(directory: Path, age: float) -> None:
+    """Removes scratch directories that killed processes left, if they have not changed for so many seconds."""
+    for scratch in directory.glob(f"{_SCRATCH}*"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                unchanged = time.time() - os.fstat(descriptor).st_mtime
+                taken = _taken(descriptor) if unchanged >= age else True
+                if taken is False or (taken is None and unchanged >= ABANDONED_SECONDS):
+                    shutil.rmtree(scratch)
+            finally:
+                os.close(descriptor)
 
 
 @functools.cache
@@ -150,21 +277,17 @@ def _others_can_write(status: os.stat_result) -> bool:
 
 @functools.cache  # says it once
 def _warn_not_used(directory: Path, reason: str, fix: str) -> None:
-    warnings.warn(
+    warn(
         f"polyphase does not keep kernels in {directory}: {reason}. Each process builds its own. "
-        f"The fix: {fix}, or set POLYPHASE_CACHE_DIR to a directory of your own",
-        stacklevel=2,
+        f"The fix: {fix}, or set POLYPHASE_CACHE_DIR to a directory of your own"
     )
 
 
-def _files() -> list[Path]:
-    directory = trusted_directory()
-    return sorted(directory.glob(_OURS)) if directory else []
-
-
-def _sweep(directory: Path | None, age: float) -> None:
-    """Removes scratch directories that killed processes left."""
-    for scratch in directory.glob(f"{_SCRATCH}*") if directory else ():
-        with contextlib.suppress(OSError):
-            if time.time() - scratch.stat().st_mtime >= age:
-                shutil.rmtree(scratch)
+def _files(directory: Path) -> list[Entry]:
+    found = []
+    for path in directory.glob(_OURS):
+        with contextlib.suppress(OSError):  # removed just now
+            status = path.lstat()
+            if not stat.S_ISDIR(status.st_mode):
+                found.append(Entry(path, status.st_size, status.st_mtime))
+    return found
