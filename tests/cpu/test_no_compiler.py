@@ -5,9 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import polyphase
+import polyphase.functional as P
+from polyphase.cpu import build, launch, libraries
+from polyphase.errors import BuildFailedError, NoKernelsWarning, UnknownNameError
+from polyphase.kernels import binding
+from polyphase.kernels.prepared import FixedCall
 
 CALLS = """
 import collections, warnings
@@ -61,3 +73,111 @@ def test_a_compiler_that_fails(script: str, tmp_path: Path) -> None:
             "1 Polyphase runs on plain PyTorch operations, correct but slow: the C++ compiler failed"
         )
     assert len(log.read_text()) < 16
+
+
+def interpolated(image: Tensor) -> Tensor:
+    return P.interpolate(image, (5, 4), mode="bilinear", antialias=True)
+
+
+def with_gradient(image: Tensor) -> Tensor:
+    image = image.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(interpolated(image).sum(), image)
+    return gradient
+
+
+def with_gradient_of_warp(image: Tensor) -> Tensor:
+    image, theta = image.clone().requires_grad_(), torch.eye(2, 3)[None]
+    (gradient,) = torch.autograd.grad(P.affine_sample(image, theta, image.shape).sum(), image)
+    return gradient
+
+
+def accelerated(image: Tensor) -> Tensor:
+    with polyphase.accelerate():
+        return F.interpolate(image, (5, 4), mode="bilinear", antialias=True)
+
+
+in_graph = FixedCall("program(float32, axes([axismap([flip()])]))")
+
+
+def prepared(image: Tensor) -> Tensor:
+    out = torch.empty_like(image)
+    in_graph(image, (), out=out)
+    return out
+
+
+@pytest.fixture
+def mended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Nothing can be built until this is called."""
+
+    def fails(requests: object) -> list[Path]:
+        raise BuildFailedError("the compiler was killed")
+
+    def forget() -> None:
+        for one in (libraries.addresses, launch.maps_part, binding.bound, binding.bound_gradients):
+            one.cache_clear()
+
+    forget()
+    monkeypatch.setattr(binding, "_warned", set())
+    monkeypatch.setattr(binding, "RETRY_SECONDS", 0.0)
+    with monkeypatch.context() as broken:
+        broken.setattr(build, "libraries", fails)
+        yield broken.undo
+    forget()
+
+
+@pytest.mark.parametrize("way", [interpolated, with_gradient, with_gradient_of_warp, accelerated, prepared])
+def test_no_shape_is_left_to_plain_torch_for_good(
+    way: Callable[[Tensor], Tensor], mended: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = torch.rand(1, 2, 11, 13)  # of no other test
+    with pytest.warns(NoKernelsWarning, match="the compiler was killed"):
+        plain = [way(image) for _ in range(3)]
+    assert all(torch.equal(one, plain[0]) for one in plain)
+    mended()
+    before = polyphase.stats()["kernels_launched"]
+    torch.testing.assert_close(way(image), plain[0])
+    in_a_call = polyphase.stats()["kernels_launched"] - before
+    assert in_a_call == (1 if way in (interpolated, accelerated, prepared) else 2)
+
+
+def test_not_tried_at_every_call(mended: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    image = torch.rand(1, 2, 11, 17)
+    monkeypatch.setattr(binding, "RETRY_SECONDS", 60.0)
+    with pytest.warns(NoKernelsWarning):
+        interpolated(image)
+    mended()
+    before = polyphase.stats()["kernels_launched"]
+    interpolated(image)
+    assert polyphase.stats()["kernels_launched"] == before
+
+
+@pytest.mark.parametrize("way", [interpolated, with_gradient, accelerated])
+@pytest.mark.usefixtures("mended")
+def test_the_warning_points_at_the_users_line(way: Callable[[Tensor], Tensor]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        way(torch.rand(1, 2, 11, 19))
+    assert {one.filename for one in caught} == {__file__}
+    line = Path(__file__).read_text().splitlines()[caught[0].lineno - 1]
+    assert "interpolate(image, (5, 4)" in line
+
+
+@pytest.mark.inductor
+@pytest.mark.usefixtures("mended")
+def test_the_warning_points_at_the_users_line_in_compiled_code() -> None:
+    def doubled(image: Tensor) -> Tensor:
+        return F.interpolate(image, (5, 4), mode="bilinear", antialias=True) * 2
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.compile(doubled, backend="polyphase")(torch.rand(1, 2, 11, 23))
+    (warned,) = (one for one in caught if one.category is NoKernelsWarning)
+    assert warned.filename == __file__
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.inductor)])
+def test_a_wrong_instruction_set_is_one_error_every_way(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYPHASE_ISA", "sse2")
+    for way in [torch.compile(interpolated, backend="polyphase")] if compiled else [interpolated, accelerated]:
+        with pytest.raises(UnknownNameError, match="unknown instruction set in POLYPHASE_ISA 'sse2'; choose one of:"):
+            way(torch.rand(1, 2, 11, 29))

@@ -7,10 +7,10 @@ had for is done by the plain twin.
 from __future__ import annotations
 
 import functools
-import warnings
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from polyphase.errors import (
     NoKernelsWarning,
     TooManyDimensionsError,
     WrongInputError,
+    warn,
 )
 from polyphase.kernels import devices, operands, plain_torch
 from polyphase.kernels.facts import Facts, Sizes, elements, facts
@@ -36,6 +37,10 @@ Gradients: TypeAlias = tuple[Tensor | None, Tensor | None]
 #: Gradient, image and coordinates -> the gradients of the last two, None where not needed.
 BoundGradients: TypeAlias = Callable[[Tensor, Tensor, Tensor], Gradients]
 
+Result = TypeVar("Result")
+
+NOT_BUILT = (CompilerMissingError, BuildFailedError)
+RETRY_SECONDS = 1.0
 WARPED_AXES = {"nearest": (2, 3), "bilinear": (2, 3), "bicubic": (2,)}
 
 
@@ -64,13 +69,15 @@ def bind(program: Program, inputs: Sequence[Facts], out: Facts | None = None) ->
         return _bound_to_nothing(record.out)
     if isinstance(program.sampler, Warp) and not _is_near(image, devices.wing_of(image.device).most_warped):
         return _bound_to_plain_torch(record)
+    attempt = functools.partial(devices.wing_of(image.device).bind, record)
     try:
-        return devices.wing_of(image.device).bind(record)
+        return attempt()
     except TooManyDimensionsError:
         return _bound_to_plain_torch(record)
-    except (CompilerMissingError, BuildFailedError) as error:
+    except NOT_BUILT as error:
         _warn_once(error)
-        return _bound_to_plain_torch(record)
+        latest = _tried_again(attempt, _bound_to_plain_torch(record))
+        return BoundCall(record.out, lambda *inputs: latest().fresh(*inputs), lambda *all: latest().into(*all))
 
 
 #: The one cache of bound calls, by the program itself. Each call keeps its tables.
@@ -88,12 +95,16 @@ def bound_gradients(sampler: Warp, gradient: Facts, image: Facts, coordinates: F
     _check_coordinates(image.dtype, coordinates.dtype, sampler.mode)
     wing = devices.wing_of(image.device)
     dense = elements(image.shape[1:])  # as the image's gradient is
-    if _is_near(image, wing.most_warped) and dense <= wing.most_warped:
-        try:
-            return wing.bind_gradients(GradientRecord(sampler, gradient, image, coordinates, needed))
-        except (CompilerMissingError, BuildFailedError) as error:
-            _warn_once(error)
-    return functools.partial(plain_torch.warp_gradients, sampler=sampler, needed=needed)
+    plain: BoundGradients = functools.partial(plain_torch.warp_gradients, sampler=sampler, needed=needed)
+    if not _is_near(image, wing.most_warped) or dense > wing.most_warped:
+        return plain
+    attempt = functools.partial(wing.bind_gradients, GradientRecord(sampler, gradient, image, coordinates, needed))
+    try:
+        return attempt()
+    except NOT_BUILT as error:
+        _warn_once(error)
+        latest = _tried_again(attempt, plain)
+        return lambda *tensors: latest()(*tensors)
 
 
 def forget() -> None:
@@ -253,6 +264,28 @@ def _bound_to_plain_torch(record: CallRecord) -> BoundCall:
     return BoundCall(record.out, fresh, into)
 
 
+def _tried_again(attempt: Callable[[], Result], instead: Result) -> Callable[[], Result]:
+    """What to call now: what can be had instead, until an attempt succeeds. Callers keep what they are given for good,
+    so this is what tries again; what is not worth another try, and how soon, the wing knows."""
+    made: list[Result] = []
+    next_try = time.monotonic() + RETRY_SECONDS
+
+    def latest() -> Result:
+        nonlocal next_try
+        if made:
+            return made[0]
+        if time.monotonic() >= next_try:
+            try:
+                made.append(attempt())
+                return made[0]
+            except NOT_BUILT as error:
+                _warn_once(error)
+            next_try = time.monotonic() + RETRY_SECONDS
+        return instead
+
+    return latest
+
+
 def _empty(out: Facts) -> Tensor:
     return torch.empty_strided(out.shape, out.strides, dtype=out.dtype, device=out.device)
 
@@ -264,4 +297,4 @@ def _warn_once(error: Exception) -> None:
     text = f"Polyphase runs on plain PyTorch operations, correct but slow: {error}"
     if text not in _warned:
         _warned.add(text)
-        warnings.warn(text, NoKernelsWarning, stacklevel=4)
+        warn(text, NoKernelsWarning)
