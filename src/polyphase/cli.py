@@ -4,6 +4,7 @@ work."""
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,7 @@ except ModuleNotFoundError as missing:
     raise SystemExit(2) from None
 
 from polyphase.errors import PolyphaseError
+from polyphase.version import __version__
 
 INTERRUPTED = 130  # as a shell says after Ctrl-C
 
@@ -44,8 +46,18 @@ cache_app = typer.Typer(no_args_is_help=True, help="The kernels kept on disk.")
 app.add_typer(cache_app, name="cache")
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"polyphase {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def main() -> None:
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="and no more")
+    ] = False,
+) -> None:
     """Measure Polyphase on this machine, and see what it runs on."""
 
 
@@ -177,14 +189,16 @@ def env() -> None:
 
 @cache_app.command("list")
 def cache_list() -> None:
-    """The libraries, newest first, and their sizes."""
+    """The libraries, the latest used first: when that was, how large they are, and what they are for."""
     from polyphase.bench.environment import megabytes
     from polyphase.kernels import store
 
-    entries = sorted(store.entries(), key=lambda entry: entry[0].stat().st_mtime, reverse=True)
-    for path, size in entries:
-        typer.echo(f"{size:9d}  {path.name}")
-    typer.echo(f"{len(entries)} libraries, {megabytes(size for _, size in entries)}")
+    entries = store.entries()
+    for path, size, used in entries:
+        when = datetime.fromtimestamp(used).strftime("%Y-%m-%d %H:%M")
+        name = path.name[: -len(path.suffix) - store.KEY_DIGITS + 8]  # as much of it as tells libraries apart
+        typer.echo(f"{when}  {size / 1000:6.0f} kB  {name:17}  {store.purpose(path) or 'damaged: to be built again'}")
+    typer.echo(f"{len(entries)} libraries, {megabytes(one.size for one in entries)}")
 
 
 @cache_app.command("clear")

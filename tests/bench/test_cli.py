@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ import torch
 
 from polyphase.bench import measure, results
 from polyphase.bench.measure import Effort
+from polyphase.cpu import isa
+from polyphase.kernels import store
+from polyphase.version import __version__
 from tests.bench.conftest import Invoke, said_in_one_line
 
 Saved = Callable[..., Path]
@@ -161,14 +165,38 @@ def test_env_with_a_wrong_setting_says_so(invoke: Invoke, monkeypatch: pytest.Mo
     assert "none: no C++ compiler: looked for CXX=no-such-compiler" in result.stdout
 
 
+def test_env_says_what_the_processor_lacks(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    lacking = ("avx512vbmi", "avx512_vnni")
+    monkeypatch.setattr(isa, "features", lambda: frozenset(isa.NEEDED["avx512"]) - {*lacking})
+    monkeypatch.delenv("POLYPHASE_ISA", raising=False)
+    assert "avx2, of portable, avx2; avx512 needs avx512vbmi, avx512_vnni\n" in invoke("env").stdout
+
+
+def test_version(invoke: Invoke) -> None:
+    assert invoke("--version").stdout == f"polyphase {__version__}\n"
+
+
 def test_cache(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYPHASE_CACHE_DIR", str(tmp_path))
     assert invoke("cache", "path").stdout == f"{tmp_path}\n"
-    kernel, other = tmp_path / f"kernel-{'0' * 32}.so", tmp_path / "mine.txt"
-    kernel.write_bytes(b"x" * 2000)
-    other.write_text("")
-    assert invoke("cache", "list").stdout == f"     2000  {kernel.name}\n1 libraries, 0.0 MB\n"
-    assert invoke("cache", "clear").stdout == "removed 1 libraries\n"
+    sound, damaged, other = (*(f"kernel-{digit * 32}.so" for digit in "01"), "mine.txt")
+
+    def make(scratch: Path, names: list[str]) -> list[str]:
+        (scratch / sound).write_bytes(b"x" * 2000)
+        return names
+
+    store.obtain({sound: "moves values, avx2"}, make)
+    (tmp_path / damaged).write_bytes(b"x" * 12000)
+    (tmp_path / other).write_text("")
+    for name in (sound, damaged):
+        os.utime(tmp_path / name, (time.mktime((2026, 1, 2, 3, 4, 0, 0, 0, -1)),) * 2)
+    assert sorted(invoke("cache", "list").stdout.splitlines()) == [
+        "2 libraries, 0.0 MB",
+        "2026-01-02 03:04       2 kB  kernel-00000000    moves values, avx2",
+        "2026-01-02 03:04      12 kB  kernel-11111111    damaged: to be built again",
+    ]
+    assert invoke("cache", "clear").stdout == "removed 2 libraries\n"
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 

@@ -111,6 +111,8 @@ def _said(*command: str) -> str:
 def where_it_runs() -> dict[str, str]:
     """What will run where, and why: for `polyphase env`."""
     entries = store.entries()
+    better = settings.ISAS if platform.machine() == "x86_64" else ()  # which is where all of them are from
+    lacking = [f"; {name} needs {', '.join(isa.missing(name))}" for name in better if isa.missing(name)]
     forced = " (forced by POLYPHASE_ISA)" if os.environ.get("POLYPHASE_ISA") else ""
     return {
         "polyphase": " ".join(part for part in (__version__, commit()) if part),
@@ -118,10 +120,11 @@ def where_it_runs() -> dict[str, str]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "CPU": f"{cpu_model()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
-        "CPU kernels": f"{instruction_set()}{forced}, of {', '.join(isa.available())}",
+        "CPU kernels": f"{instruction_set()}{forced}, of {', '.join(isa.available())}{''.join(lacking)}",
         "C++ compiler": compiler(),
         "devices": ", ".join(device for device in devices.MODULES if devices.has_kernels(device)) or "none",
-        "kernel cache": f"{settings.cache_dir()}, {len(entries)} libraries, {megabytes(size for _, size in entries)}",
+        "kernel cache": f"{settings.cache_dir()}, {len(entries)} libraries, {megabytes(one.size for one in entries)} "
+        f"of at most {settings.cache_max_bytes() / 1e6:g} MB",
         "GPU": gpu(),
         "Triton": triton(),
         "torch.compile backend": backend_missing() or "registered",

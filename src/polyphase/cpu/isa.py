@@ -26,9 +26,9 @@ def chosen() -> str:
 def _chosen(forced: str | None, features: frozenset[str]) -> str:
     if forced is None:
         return available()[-1]
-    if missing := _missing(forced):
+    if lacking := missing(forced):
         raise MissingCpuFeaturesError(
-            f"POLYPHASE_ISA={forced}, but this CPU lacks {', '.join(missing)}; "
+            f"POLYPHASE_ISA={forced}, but this CPU lacks {', '.join(lacking)}; "
             f"choose one of: {', '.join(available())}, or unset it"
         )
     return forced
@@ -36,7 +36,7 @@ def _chosen(forced: str | None, features: frozenset[str]) -> str:
 
 def available() -> tuple[str, ...]:
     """What this CPU can run, from the least to the most demanding."""
-    return tuple(isa for isa in settings.ISAS if not _missing(isa))
+    return tuple(isa for isa in settings.ISAS if not missing(isa))
 
 
 def flags(isa: str) -> tuple[str, ...]:
@@ -54,5 +54,6 @@ def features() -> frozenset[str]:
         return frozenset()
 
 
-def _missing(isa: str) -> tuple[str, ...]:
+def missing(isa: str) -> tuple[str, ...]:
+    """The features that this CPU lacks for an instruction set."""
     return tuple(feature for feature in NEEDED[isa] if feature not in features())
