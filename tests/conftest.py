@@ -1,4 +1,6 @@
-"""PyTorch where its own build ends the process.
+"""Kernels of tests are kept between runs in a directory of their own: not among the user's, and by all workers.
+
+PyTorch where its own build ends the process.
 
 torch 2.13 for ARM converts to half precision by instructions that not every such CPU has: the gradient of a float16 or
 bfloat16 image that was resized by nearest, in channels-last memory, is a SIGILL there. Tests take it in float32 and
@@ -7,7 +9,9 @@ round it once, which is what those instructions would have done.
 
 from __future__ import annotations
 
+import os
 import platform
+import tempfile
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +22,8 @@ from torch._C import DispatchKeySet
 from torch._ops import OpOverload
 
 from polyphase.cpu import isa
+
+os.environ.setdefault("POLYPHASE_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"polyphase-tests-{os.geteuid()}"))
 
 aten = torch.ops.aten
 
