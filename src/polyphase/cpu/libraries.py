@@ -38,7 +38,7 @@ def _unlock_in_child() -> None:
 os.register_at_fork(after_in_child=_unlock_in_child)
 
 _libraries: dict[Path, ctypes.PyDLL] = {}  # never unloaded: tables in the launcher's cache point into them
-_kernels: set[str] = set()
+_kernels: set[int] = set()
 
 
 class Launcher(NamedTuple):
@@ -74,9 +74,9 @@ def addresses(plan: MapsPlan | WarpPlan, moves: bool = False) -> Addresses:
     with _lock:
         samplers = [] if isinstance(plan, WarpPlan) else _sampler_requests(plan, moves)
         *others, _, kernel = _loaded([*samplers, _launcher_request(), _kernel_request(plan)])
-        _kernels.add(kernel._name)
         found = [_address(sampler, emit.SAMPLER_SYMBOL) for sampler in others]
         address = _address(kernel, emit.KERNEL_SYMBOL)
+        _kernels.add(address)
         return Addresses(address, found[0], found[-1] if moves else 0) if found else Addresses(address)
 
 
