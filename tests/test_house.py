@@ -26,7 +26,8 @@ ORDER = [
     ("cli",),
 ]
 #: A device's own folder: what it may import, and who may import it besides the registry, which does so by name.
-WINGS = {"cpu": ("version", "errors", "settings", "torch_private", "sampling", "kernels")}
+_FOR_WINGS = ("version", "errors", "settings", "torch_private", "sampling", "kernels")
+WINGS = {"cpu": _FOR_WINGS, "cuda": _FOR_WINGS}
 MAY_ENTER_A_WING = {
     "bench/environment.py",  # says which processor this is, and which instruction sets it has
     "explaining/replay.py",  # builds a kernel from a file that somebody edited
@@ -79,5 +80,5 @@ def test_no_wing_is_entered_by_an_import() -> None:
     import subprocess
     import sys
 
-    code = "import sys, polyphase; assert not any(name.startswith('polyphase.cpu') for name in sys.modules)"
+    code = "import sys, polyphase; assert not {'polyphase.cpu', 'polyphase.cuda'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

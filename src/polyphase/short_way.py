@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
+from polyphase.kernels import devices
 from polyphase.kernels.binding import bind, bound
 from polyphase.kernels.facts import Facts
 from polyphase.ops.recorded import recorded
@@ -31,8 +32,8 @@ _FORMAT = 2
 class ShortWay:
     """Of one function: its latest call, and those before it."""
 
-    def __init__(self, program_of: ProgramOf) -> None:
-        self._program_of = program_of
+    def __init__(self, program_of: ProgramOf, kind: str = devices.MAPS) -> None:
+        self._program_of, self._kind = program_of, kind
         self._latest = NO_CALL
         self._call_for = lru_cache(maxsize=256)(self._bind)  # each keeps its tables
 
@@ -52,7 +53,7 @@ class ShortWay:
     def _find_earlier(
         self, key: bytes | None, given: tuple[Any, ...], tensors: tuple[Any, ...]
     ) -> Callable[..., Tensor] | None:
-        if not _are_plain(tensors):
+        if not _are_plain(tensors) or not devices.has_kernels(tensors[0].device.type, self._kind):
             return None
         known = [(one.dtype, one.shape, one.stride(), one.device, one.requires_grad) for one in tensors]
         if key is not None and _are_builtin(given):

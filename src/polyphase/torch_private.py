@@ -93,6 +93,15 @@ def _empty_strided_cpu(shape: Sequence[int], strides: Sequence[int], dtype: torc
     return torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
 
 
+def _empty_strided_cuda(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> Tensor:
+    return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
+
+
+def _current_raw_stream(device: int) -> int:
+    stream: int = torch.cuda.current_stream(device).cuda_stream
+    return stream
+
+
 def _forward_level() -> int:
     return forward_ad._current_level
 
@@ -301,13 +310,24 @@ MEASURING = {
     ),
 }
 
-ALL = FUNCTIONS | TRACING | COMPILING | EXPLAINING | MEASURING
+ON_CUDA = {
+    "empty_strided_cuda": Private(
+        "torch._C._dynamo.guards:_empty_strided_cuda", "a call takes a few microseconds longer", _empty_strided_cuda
+    ),
+    "current_raw_stream": Private(
+        "torch._C:_cuda_getCurrentRawStream", "a call takes a microsecond longer", _current_raw_stream
+    ),
+}
+
+ALL = FUNCTIONS | ON_CUDA | TRACING | COMPILING | EXPLAINING | MEASURING
 
 
 # For those who check types; all others are Any.
 len_torch_dispatch_stack: Callable[[], int]
 forward_level: Callable[[], int]
 empty_strided_cpu: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor]
+empty_strided_cuda: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor]
+current_raw_stream: Callable[[int], int]
 suggest_memory_format: Callable[[Tensor], torch.memory_format]
 
 

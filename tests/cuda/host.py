@@ -50,13 +50,17 @@ def run(program: Program, *inputs: Tensor, backwards: bool = False, aligned: boo
     """As a launch does, block after block. The output's memory begins as a pattern that shows what was not written."""
     record = record_for(program, inputs)
     call = launch.prepared(record, aligned, ARCHITECTURE)
-    fields, kept = call.fields(_on_host)
+    fields, _kept = call.fields(_on_host)
     data = bytearray(packed(fields))
     out = torch.empty_strided(record.out.shape, record.out.strides, dtype=record.out.dtype)
     out.view(torch.uint8).fill_(0xA5) if out.is_contiguous() and out.ndim else out.zero_()
     addresses = [out.data_ptr(), *[one.data_ptr() for one in (inputs[0], *record.operands.dense(inputs[1:]))]]
     vectors = len(record.operands.vectors)
-    for at, some in ((0, addresses[:2]), (VECTORS_AT, addresses[2 : 2 + vectors]), (TENSORS_AT, addresses[2 + vectors :])):
+    for at, some in (
+        (0, addresses[:2]),
+        (VECTORS_AT, addresses[2 : 2 + vectors]),
+        (TENSORS_AT, addresses[2 + vectors :]),
+    ):
         for i, address in enumerate(some):
             data[at + 8 * i : at + 8 * i + 8] = address.to_bytes(8, "little")
     kernel = library(emit.kernel_source(call.plan, call.way)).polyphase_kernel

@@ -103,7 +103,7 @@ def _kernels() -> dict[tuple[OpOverload, str], Callable[..., Any]]:
     torch_private.schema_of  # noqa: B018 an error here and now, where torch has no such thing
     takes = dict.fromkeys(aten_operators(), _sampled)
     takes |= {getattr(aten, f"grid_sampler_{axes}d_backward").default: _warp_gradients for axes in (2, 3)}
-    keys = [device.upper() for device in devices.MODULES if devices.has_kernels(device)]
+    keys = [device.upper() for device in devices.MODULES if devices.has_kernels(device, devices.GRAPHS)]
     return {(op, key): _kernel(op, key, take) for key in keys for op, take in takes.items()}
 
 

@@ -20,20 +20,20 @@ OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false")
 built: Counter[str] = Counter()
 
 
-def image(source: str, architecture: str) -> bytes:
+def image(source: str, architecture: str, purpose: str) -> bytes:
     """What the driver loads. `architecture`: sm_90; one that NVRTC does not know gets the newest PTX it can make, which
     the driver compiles."""
     target = _target(architecture)
     facts = (source, sorted(headers().items()), target, OPTIONS, driver.nvrtc_version(), __version__)
-    key = hashlib.sha256(repr(facts).encode()).hexdigest()[: store.KEY_DIGITS]
+    name = f"cuda-{hashlib.sha256(repr(facts).encode()).hexdigest()[: store.KEY_DIGITS]}.cubin"
 
-    def make(scratch: Path) -> Path:
-        path = scratch / "kernel.cubin"
-        path.write_bytes(driver.compile_source(source, headers(), (f"--gpu-architecture={target}", *OPTIONS)))
+    def make(scratch: Path, missing: list[str]) -> list[str]:
+        machine_code = driver.compile_source(source, headers(), (f"--gpu-architecture={target}", *OPTIONS))
+        (scratch / name).write_bytes(machine_code)
         built["kernel"] += 1
-        return path
+        return missing
 
-    return store.obtain(f"cuda-{key}.cubin", make).read_bytes()
+    return store.obtain({name: f"{purpose}, {target}"}, make)[name].read_bytes()
 
 
 def _target(architecture: str) -> str:

@@ -1,4 +1,4 @@
-"""A call of a kernel as bytes: `MapsCall` of `include/polyphase/cuda/call.h`, which is asserted to be what this says."""
+"""A call of a kernel as bytes: `MapsCall` of `include/polyphase/cuda/call.h`, which is asserted to be just this."""
 
 from __future__ import annotations
 

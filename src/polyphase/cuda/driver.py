@@ -1,4 +1,4 @@
-"""The CUDA driver and NVRTC by their C interfaces: libraries that torch's CUDA build brings, found without a toolkit."""
+"""The CUDA driver and NVRTC by their C interfaces: libraries that torch's CUDA build brings; no toolkit is needed."""
 
 from __future__ import annotations
 
@@ -138,12 +138,12 @@ def load(device: int, image: bytes, name: str, shared_bytes: int) -> int:
     return function.value or 0
 
 
-def launch(device: int, function: int, blocks: tuple[int, int, int], threads: int, shared: int, stream: int, call: bytearray) -> None:
+def launch(
+    device: int, function: int, blocks: tuple[int, int, int], threads: int, shared: int, stream: int, call: bytearray
+) -> None:
     parameters = (ctypes.c_char * len(call)).from_buffer(call)
     size = c_size_t(len(call))
-    extra = (c_void_p * 5)(
-        _PARAMETERS, ctypes.addressof(parameters), _PARAMETERS_SIZE, ctypes.addressof(size), _END
-    )
+    extra = (c_void_p * 5)(_PARAMETERS, ctypes.addressof(parameters), _PARAMETERS_SIZE, ctypes.addressof(size), _END)
     grid = [c_uint(n) for n in (*blocks, threads, 1, 1, shared)]
     with on_device(device):
         _call("cuLaunchKernel", c_void_p(function), *grid, c_void_p(stream), None, extra)

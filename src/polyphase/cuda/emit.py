@@ -24,7 +24,8 @@ using Run = {run};
 }}  // namespace polyphase
 
 #ifdef __CUDACC__
-extern "C" __global__ void __launch_bounds__({threads}, {blocks}) {symbol}(const __grid_constant__ polyphase::MapsCall call) {{
+extern "C" __global__ void __launch_bounds__({threads}, {blocks})
+{symbol}(const __grid_constant__ polyphase::MapsCall call) {{
   polyphase::Run::run(call, polyphase::Block());
 }}
 #else
@@ -103,17 +104,13 @@ def _store(plan: Plan, way: Way) -> str:
     """Sums are rounded to what is sampled before anything else."""
     if plan.source is None:
         moved = _MOVED[way.moved_bytes]
-        return _STORE.format(
-            stored=moved, target=moved, reads_channel="false", tensors=0, lines="    return sum;"
-        )
+        return _STORE.format(stored=moved, target=moved, reads_channel="false", tensors=0, lines="    return sum;")
     value = f"rounded<{CPP_TYPES[plan.sampled]}>(sum)" if plan.sampled in ROUNDED else "sum"
     stored = cpp_expression(plan.epilogue, plan.sampled).text
     lines = [*_operands(plan, plan.epilogue), f"const auto value = {value};", f"return To({stored});"]
     types = {"stored": CPP_TYPES[plan.work], "target": CPP_TYPES[plan.target]}
     tensors = len(slots(Operand, plan.prologue, plan.epilogue))
-    return _STORE.format(
-        **types, reads_channel=_reads_channel(plan.epilogue), tensors=tensors, lines=_indented(lines)
-    )
+    return _STORE.format(**types, reads_channel=_reads_channel(plan.epilogue), tensors=tensors, lines=_indented(lines))
 
 
 def _operands(plan: Plan, expression: Expression) -> list[str]:

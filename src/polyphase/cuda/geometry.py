@@ -73,7 +73,7 @@ def arrange(record: CallRecord) -> Geometry:
 
 
 def wider(geometry: Geometry, element_bytes: int, most: int) -> tuple[Geometry, int]:
-    """Values that are only moved, several of a pixel as one wherever they lie together: in elements of so many bytes."""
+    """Values that are only moved, several of a pixel as one where they lie together: in elements of so many bytes."""
     count = most // element_bytes
     others = (geometry.x, geometry.y, geometry.z, *geometry.outer)
     strides = [stride for one in others for stride in (one.in_stride, one.out_stride)]

@@ -1,8 +1,9 @@
-"""Calls of CUDA kernels: bound once to sizes and strides, and launched with the addresses of tensors on their stream."""
+"""Calls of CUDA kernels: bound once to sizes and strides, launched with the addresses of tensors on their stream."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 import threading
 from collections import Counter
@@ -20,17 +21,22 @@ from polyphase.cuda.geometry import Dimension, Geometry, arrange, wider
 from polyphase.cuda.memory import DeviceMemory
 from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, uploaded
 from polyphase.cuda.ways import Cut, Facts, Way
+from polyphase.errors import TooManyDimensionsError
 from polyphase.kernels import records
 from polyphase.kernels.binding import BoundCall
-from polyphase.kernels.plans import MapsPlan, plan_maps
+from polyphase.kernels.plans import MapsPlan, plan_maps, purpose
 from polyphase.kernels.records import CallRecord
 from polyphase.sampling.programs import Axes
+from polyphase.torch_private import current_raw_stream, empty_strided_cuda
 
 #: Addresses that torch gives a tensor are multiples of it; those of a view may not be.
 ALIGNMENT = 16
 
 #: Launches, tables made and tables found again, of this process.
 counts: Counter[str] = Counter()
+
+#: The kernels in use.
+loaded: set[tuple[MapsPlan, Way]] = set()
 
 Launch: TypeAlias = Callable[..., None]
 #: Puts tensors where kernels can read them: their addresses, 0 for None, and what keeps them there.
@@ -46,29 +52,29 @@ def architecture(device: int | None = None) -> str:
 
 def bind(record: CallRecord) -> BoundCall:
     device = record.image.device.index
+    if 0 in record.image.shape:
+        raise TooManyDimensionsError("an empty image, which has nothing to read")
     launches = [_Lazy(functools.partial(_launch_of, record, aligned)) for aligned in (True, False)]
     launches[0].made()  # what cannot be built says so now
     dtype, shape, strides, _ = record.out
-    sampled, operands = 1, record.operands
-    current_stream = torch._C._cuda_getCurrentRawStream
-    of_other_device = torch.cuda.device_count() > 1
+    operands = record.operands
 
     def into(out: Tensor, *inputs: Tensor) -> None:
-        given = (*inputs[:sampled], *operands.dense(inputs[sampled:])) if operands.copied else inputs
+        given = (inputs[0], *operands.dense(inputs[1:])) if operands.copied else inputs
         addresses = [out.data_ptr(), *[one.data_ptr() for one in given]]
         aligned = not (addresses[0] | addresses[1]) % ALIGNMENT
-        launches[0 if aligned else 1].made()(current_stream(device), addresses)
+        launches[0 if aligned else 1].made()(current_raw_stream(device), addresses)
 
     def fresh(*inputs: Tensor) -> Tensor:
-        if of_other_device:
-            with torch.cuda.device(device):
-                out = torch.empty_strided(shape, strides, dtype=dtype, device=record.out.device)
-        else:
-            out = torch.empty_strided(shape, strides, dtype=dtype, device=record.out.device)
+        out = empty_strided_cuda(shape, strides, dtype)
         into(out, *inputs)
         return out
 
-    return BoundCall(record.out, fresh, into)
+    def fresh_there(*inputs: Tensor) -> Tensor:
+        with torch.cuda.device(device):
+            return fresh(*inputs)
+
+    return BoundCall(record.out, fresh if torch.cuda.device_count() == 1 else fresh_there, into)
 
 
 class _Lazy:
@@ -113,8 +119,20 @@ def _launch_of(record: CallRecord, aligned: bool, choose: Callable[[Facts], Way]
 
 @functools.lru_cache(maxsize=1024)
 def _function(plan: MapsPlan, way: Way, device: int) -> int:
-    image = build.image(emit.kernel_source(plan, way), plan.architecture)
+    image = build.image(emit.kernel_source(plan, way), plan.architecture, f"{purpose(plan)}, {way.template}")
+    loaded.add((plan, way))
     return driver.load(device, image, emit.KERNEL_SYMBOL, driver.most_shared_bytes(device))
+
+
+def stats() -> dict[str, int]:
+    """As `kernels.counts` has them, of this device."""
+    return {
+        "kernels_built": build.built["kernel"],
+        "kernels_loaded": len(loaded),
+        "kernels_launched": counts["launched"],
+        "tables_made": counts["made"],
+        "tables_cached": host_table.cache_info().hits,
+    }
 
 
 # ---- a call, without its device
@@ -144,12 +162,11 @@ class PreparedCall:
             if table is None:
                 return AxisFields(one.in_size, one.out_size, one.in_stride, one.out_stride).numbers()
             parts = (table.first, table.index, table.weight, table.border)
-            addresses, memory = upload(*parts)
+            (first, index, weight, border), memory = upload(*parts)
             kept.append(memory)
             counts["made"] += 1
-            return AxisFields(
-                one.in_size, one.out_size, one.in_stride, one.out_stride, *addresses, table.taps, table.precision
-            ).numbers()
+            sizes = (one.in_size, one.out_size, one.in_stride, one.out_stride)
+            return AxisFields(*sizes, first, index, weight, border, table.taps, table.precision).numbers()
 
         geometry, cut, borders = self.geometry, self.cut, self.borders
         values = torch.frombuffer(bytearray(borders.data), dtype=torch.uint8) if borders.data else None
@@ -170,7 +187,7 @@ class PreparedCall:
         outer = [axis(one, table) for one, table in zip(geometry.outer, self.outer, strict=True)]
         outer += [AxisFields().numbers()] * (MOST_OUTER - len(outer))
         return {
-            "outer": sum(outer, []),
+            "outer": [*itertools.chain(*outer)],
             "z": axis(geometry.z, self.z),
             "y": axis(geometry.y, self.y),
             "x": axis(geometry.x, self.x),
@@ -181,7 +198,7 @@ class PreparedCall:
             "out_channel_stride": geometry.pixel.out_stride,
             "target_origin": self.origins[0],
             "channel_axis": channel[0] if channel else -1,
-            "tensor_strides": sum(tensors, []),
+            "tensor_strides": [*itertools.chain(*tensors)],
             "borders": borders_at,
             "border_stride": borders.stride,
             "first_stored": borders.first_stored,
@@ -259,7 +276,8 @@ def _backwards(
     steps = (one.out_stride, *one.tensors)
     origins = [origin + (one.out_size - 1) * step for origin, step in zip(origins, steps, strict=True)]
     turned = replace(one, out_stride=-one.out_stride, tensors=tuple(-step for step in one.tensors))
-    return replace(geometry, **{name: turned}), table.reversed(), origins
+    turned_geometry = replace(geometry, x=turned) if name == "x" else replace(geometry, y=turned)
+    return turned_geometry, table.reversed(), origins
 
 
 def _row_offsets(geometry: Geometry, table: HostTable | None) -> Tensor:

@@ -116,11 +116,9 @@ def choose(facts: Facts) -> Way:
     if few_taps and rows_ascend:
         return _ring(facts, kx, ky)
     if rows_ascend and columns_ascend and facts.x is not None and facts.y is not None:
-        if facts.plan.work == torch.uint8:
-            way = _byte_shrink(facts)
-        else:
-            way = _shrink(facts) if facts.row_is_dense else None
-        if way is not None and cut(facts, way).shared_bytes <= SHARED * 2:
+        way = _byte_shrink(facts) if facts.plan.work == torch.uint8 else _shrink(facts)
+        dense = facts.plan.work == torch.uint8 or facts.row_is_dense
+        if dense and cut(facts, way).shared_bytes <= SHARED * 2:
             return way
     return _general(facts)
 
@@ -195,7 +193,14 @@ def _shrink(facts: Facts) -> Way:
         and _all_multiples(replace(facts, geometry=geometry), 4, source=True)
         and facts.source_alignment % (4 * facts.from_bytes) == 0
     )
-    return Way("shrink", "Shrink", (at_once, facts.bordered, 128), 128, tile=max(1, 112 // facts.geometry.pixel.in_size), strip=32)
+    return Way(
+        "shrink",
+        "Shrink",
+        (at_once, facts.bordered, 128),
+        128,
+        tile=max(1, 112 // facts.geometry.pixel.in_size),
+        strip=32,
+    )
 
 
 def _byte_ring(facts: Facts, kx: int, ky: int) -> Way:
@@ -213,7 +218,9 @@ def _words(table: HostTable) -> int:
 def _byte_shrink(facts: Facts) -> Way:
     channels = facts.geometry.pixel.in_size
     known = channels if channels <= 4 else 0
-    return Way("byte_shrink", "ByteShrink", (known, _by_words(facts), facts.bordered, 256), 256, sums=False, tile=112, strip=16)
+    return Way(
+        "byte_shrink", "ByteShrink", (known, _by_words(facts), facts.bordered, 256), 256, sums=False, tile=112, strip=16
+    )
 
 
 def _by_words(facts: Facts) -> bool:
@@ -303,7 +310,7 @@ def _cut_byte_shrink(facts: Facts, way: Way) -> Cut:
 
 def _cut_byte_ring(facts: Facts, way: Way) -> Cut:
     assert facts.x is not None, "what is summed along x has a table"
-    words, ky, channels, _, _, rows, _ = way.constants
+    _, ky, channels, _, _, rows, _ = way.constants
     pixels = way.threads // channels
     span = (_reach(facts.x, pixels) + 3 + 3) // 4 * 4 + 4
     shared = 4 * way.strip * (ky + 1) + rows * channels * span
@@ -320,7 +327,13 @@ def _cut_moved(facts: Facts, way: Way) -> Cut:
     together = way.threads // tile
     bands = _parts(strips, together)
     return Cut(
-        _blocks(tiles, bands, facts.geometry.planes), 0, tiles, strips, tile, strip, span=facts.geometry.x.in_size * facts.geometry.pixel.in_size
+        _blocks(tiles, bands, facts.geometry.planes),
+        0,
+        tiles,
+        strips,
+        tile,
+        strip,
+        span=facts.geometry.x.in_size * facts.geometry.pixel.in_size,
     )
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from polyphase.errors import (
     BuildFailedError,
     CompilerMissingError,
+    DriverError,
     NoKernelsWarning,
     TooManyDimensionsError,
     WrongInputError,
@@ -39,7 +40,7 @@ BoundGradients: TypeAlias = Callable[[Tensor, Tensor, Tensor], Gradients]
 
 Result = TypeVar("Result")
 
-NOT_BUILT = (CompilerMissingError, BuildFailedError)
+NOT_BUILT = (CompilerMissingError, BuildFailedError, DriverError)
 RETRY_SECONDS = 1.0
 WARPED_AXES = {"nearest": (2, 3), "bilinear": (2, 3), "bicubic": (2,)}
 

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from polyphase.kernels.tables import TapBytes
 
 #: The module of each wing, which has it as `WING`.
-MODULES = {"cpu": "polyphase.cpu.wing"}
+MODULES = {"cpu": "polyphase.cpu.wing", "cuda": "polyphase.cuda.wing"}
+
+#: What a wing has kernels for: calls of axis maps, calls of warps, and programs of compiled graphs.
+MAPS, WARPS, GRAPHS = "maps", "warps", "graphs"
+ABLE = {"cpu": (MAPS, WARPS, GRAPHS), "cuda": (MAPS,)}
 
 #: Eager's arithmetic on each device. All CPUs of the ARM kind have fused multiply-adds, so compilers use them unasked.
 RULES = {
@@ -70,9 +74,9 @@ class Wing:
     stats: Callable[[], dict[str, int]]
 
 
-def has_kernels(device: str) -> bool:
-    """Whether there is a wing for a type of device, and it is not switched off. Imports nothing."""
-    return device in MODULES and device in settings.devices()
+def has_kernels(device: str, kind: str = MAPS) -> bool:
+    """Whether a type of device has kernels of a kind, and is not switched off. Imports nothing."""
+    return kind in ABLE.get(device, ()) and device in settings.devices()
 
 
 def wing_of(device: torch.device) -> Wing:

@@ -35,6 +35,11 @@ FLOAT32_UNDER_AUTOCAST = {
         *(("reflect", 1), ("reflect", 2), ("area", 3)),
         *(("replicate", 1), ("replicate", 2), ("replicate", 3)),
     },
+    "cuda": {
+        (mode, axes)
+        for mode in ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear")
+        for axes in (1, 2, 3)
+    },
 }
 
 
@@ -119,22 +124,23 @@ def _tangents_would_be_lost() -> bool:
     return not levels.ARE_KNOWN and forward_mode_is_on()
 
 
-def _have_kernels(image: Tensor) -> bool:
+def _have_kernels(image: Tensor, kind: str = devices.MAPS) -> bool:
     """A meta tensor needs none."""
     return (
-        (image.device.type == "meta" or devices.has_kernels(image.device.type))
+        (image.device.type == "meta" or devices.has_kernels(image.device.type, kind))
         and image.layout is torch.strided
         and not (image.is_quantized or image.is_nested)
     )
 
 
 def _all_have_kernels(*tensors: Tensor) -> bool:
-    devices = list(dict.fromkeys(str(one.device) for one in tensors))
-    if len(devices) > 1:
+    """Of a warp."""
+    places = list(dict.fromkeys(str(one.device) for one in tensors))
+    if len(places) > 1:
         raise MismatchedTensorsError(
-            f"an image on {devices[0]} with coordinates on {devices[1]}; both must be on one device: move one with .to"
+            f"an image on {places[0]} with coordinates on {places[1]}; both must be on one device: move one with .to"
         )
-    return all(map(_have_kernels, tensors))
+    return all(_have_kernels(one, devices.WARPS) for one in tensors)
 
 
 def _check_eager_has(image: Tensor, mode: str, antialias: bool) -> None:
