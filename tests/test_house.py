@@ -27,7 +27,7 @@ ORDER = [
 ]
 #: A device's own folder: what it may import, and who may import it besides the registry, which does so by name.
 _FOR_WINGS = ("version", "errors", "settings", "torch_private", "sampling", "kernels")
-WINGS = {"cpu": _FOR_WINGS, "cuda": _FOR_WINGS}
+WINGS = {"cpu": _FOR_WINGS, "cuda": (*_FOR_WINGS, "cpu")}  # what launches CUDA kernels is a library for the CPU
 MAY_ENTER_A_WING = {
     "bench/environment.py",  # says which processor this is, and which instruction sets it has
     "explaining/replay.py",  # builds a kernel from a file that somebody edited

@@ -149,6 +149,21 @@ def launch(
         _call("cuLaunchKernel", c_void_p(function), *grid, c_void_p(stream), None, extra)
 
 
+def is_capturing(device: int, stream: int) -> bool:
+    """Whether what is launched on a stream becomes part of a graph."""
+    status = c_int()
+    with on_device(device):
+        _call("cuStreamIsCapturing", c_void_p(stream), ctypes.byref(status))
+    return status.value != 0
+
+
+def launching_functions() -> ctypes.Array[ctypes.c_int64]:
+    """The addresses of those that `launcher.cpp` calls."""
+    names = ("cuLaunchKernel", "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuStreamIsCapturing")
+    found = [ctypes.cast(getattr(_driver(), name), c_void_p).value or 0 for name in names]
+    return (ctypes.c_int64 * len(found))(*found)
+
+
 # ---- NVRTC
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 import itertools
-import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from polyphase import settings
-from polyphase.cuda import build, driver, emit, ways
-from polyphase.cuda.calls import MOST_OUTER, TENSORS_AT, VECTORS_AT, AxisFields, TensorFields, packed
+from polyphase import settings, torch_private
+from polyphase.cuda import build, driver, emit, launcher, ways
+from polyphase.cuda.calls import MOST_OUTER, AxisFields, TensorFields, packed
 from polyphase.cuda.geometry import Dimension, Geometry, arrange, wider
+from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.memory import DeviceMemory
 from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, uploaded
 from polyphase.cuda.ways import Cut, Facts, Way
@@ -27,12 +27,11 @@ from polyphase.kernels.binding import BoundCall
 from polyphase.kernels.plans import MapsPlan, plan_maps, purpose
 from polyphase.kernels.records import CallRecord
 from polyphase.sampling.programs import Axes
-from polyphase.torch_private import current_raw_stream, empty_strided_cuda
 
 #: Addresses that torch gives a tensor are multiples of it; those of a view may not be.
 ALIGNMENT = 16
 
-#: Launches, tables made and tables found again, of this process.
+#: Tables made, of this process.
 counts: Counter[str] = Counter()
 
 #: The kernels in use.
@@ -57,24 +56,34 @@ def bind(record: CallRecord) -> BoundCall:
     launches = [_Lazy(functools.partial(_launch_of, record, aligned)) for aligned in (True, False)]
     launches[0].made()  # what cannot be built says so now
     dtype, shape, strides, _ = record.out
-    operands = record.operands
+    operands, aligned_launch = record.operands, launches[0].made()
+    current_raw_stream, empty_strided_cuda = torch_private.current_raw_stream, torch_private.empty_strided_cuda
 
     def into(out: Tensor, *inputs: Tensor) -> None:
         given = (inputs[0], *operands.dense(inputs[1:])) if operands.copied else inputs
-        addresses = [out.data_ptr(), *[one.data_ptr() for one in given]]
-        aligned = not (addresses[0] | addresses[1]) % ALIGNMENT
-        launches[0 if aligned else 1].made()(current_raw_stream(device), addresses)
+        target, source = out.data_ptr(), inputs[0].data_ptr()
+        launch = aligned_launch if not (target | source) % ALIGNMENT else launches[1].made()
+        launch(current_raw_stream(device), target, source, *[one.data_ptr() for one in given[1:]])
 
     def fresh(*inputs: Tensor) -> Tensor:
         out = empty_strided_cuda(shape, strides, dtype)
         into(out, *inputs)
         return out
 
-    def fresh_there(*inputs: Tensor) -> Tensor:
-        with torch.cuda.device(device):
-            return fresh(*inputs)
+    def fresh_of_image(image: Tensor) -> Tensor:
+        out = empty_strided_cuda(shape, strides, dtype)
+        source = image.data_ptr()
+        launch = aligned_launch if not source % ALIGNMENT else launches[1].made()
+        launch(current_raw_stream(device), out.data_ptr(), source)
+        return out
 
-    return BoundCall(record.out, fresh if torch.cuda.device_count() == 1 else fresh_there, into)
+    made = fresh if operands.vectors or operands.tensors else fresh_of_image
+
+    def made_there(*inputs: Tensor) -> Tensor:
+        with torch.cuda.device(device):
+            return made(*inputs)
+
+    return BoundCall(record.out, made if torch.cuda.device_count() == 1 else made_there, into)
 
 
 class _Lazy:
@@ -98,18 +107,14 @@ def _launch_of(record: CallRecord, aligned: bool, choose: Callable[[Facts], Way]
     with torch.cuda.device(device):
         fields, kept = call.fields(functools.partial(uploaded, device))
         function = _function(call.plan, call.way, device)
-    data = packed(fields)
-    vectors, cut, threads = len(record.operands.vectors), call.cut, call.way.threads
+    operands, cut = record.operands, call.cut
+    plan = LaunchPlan(
+        device, function, cut.blocks, call.way.threads, cut.shared_bytes, len(operands.vectors), len(operands.tensors)
+    )
+    bound = launcher.bind(plan, packed(fields))
 
-    def launch(stream: int, addresses: Sequence[int]) -> None:
-        parameters = bytearray(data)
-        struct.pack_into("=2q", parameters, 0, *addresses[:2])
-        operands = addresses[2:]
-        struct.pack_into(f"={vectors}q", parameters, VECTORS_AT, *operands[:vectors])
-        struct.pack_into(f"={len(operands) - vectors}q", parameters, TENSORS_AT, *operands[vectors:])
-        driver.launch(device, function, cut.blocks, threads, cut.shared_bytes, stream, parameters)
-        counts["launched"] += 1
-        if kept and torch.cuda.is_current_stream_capturing():
+    def launch(*stream_and_addresses: int) -> None:
+        if bound(*stream_and_addresses):  # a graph will read the tables whenever it is replayed
             for memory in kept:
                 assert isinstance(memory, DeviceMemory), "tables are on the device"
                 memory.keep_forever()
@@ -129,7 +134,7 @@ def stats() -> dict[str, int]:
     return {
         "kernels_built": build.built["kernel"],
         "kernels_loaded": len(loaded),
-        "kernels_launched": counts["launched"],
+        "kernels_launched": launcher.launched(),
         "tables_made": counts["made"],
         "tables_cached": host_table.cache_info().hits,
     }

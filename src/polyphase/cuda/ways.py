@@ -23,8 +23,8 @@ FEW_OUTPUTS = 1 << 20
 MOST_AT_ONCE = 64
 MOST_IN_RING = 8
 MOST_IN_BYTE_RING = 21
-#: Registers that a thread of the ring has for taps: columns times (taps along x, twice, and along y).
-RING_REGISTERS = 72
+#: Registers that a thread of the ring has for inputs that are fetched ahead.
+RING_REGISTERS = 56
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,9 @@ def _general(facts: Facts) -> Way:
 
 
 def _direct(facts: Facts, kx: int, ky: int) -> Way:
-    rows = 4 if kx * ky <= 8 else 2 if kx * ky <= 32 else 1
-    return Way("direct", "Direct", (kx, ky, _step(facts), rows, facts.bordered, 128), 128, 4)
+    rows = max(1, min(4, 64 // (kx * ky)))
+    threads = 64 if facts.geometry.pixel.in_size == 1 else 128
+    return Way("direct", "Direct", (kx, ky, _step(facts), rows, facts.bordered, threads), threads, 512 // threads)
 
 
 def _step(facts: Facts) -> int:
@@ -149,24 +150,35 @@ def _step(facts: Facts) -> int:
 
 
 def _ring(facts: Facts, kx: int, ky: int) -> Way:
-    geometry, size = facts.geometry, max(facts.from_bytes, facts.to_bytes)
-    deep = facts.from_bytes == 1
-    taps = kx * (1 + (ky if deep else 1)) + ky
-    registers = 2 if facts.plan.work.itemsize == 8 else 1
-    columns = min(8, max(1, 16 // size))
-    while columns > 1 and columns * taps * registers > RING_REGISTERS:
+    columns = 8
+    while columns > 1 and not _fits_pixels(facts, columns):
         columns //= 2
-    pixel = (
-        columns > 1
-        and geometry.pixel.in_size % columns == 0
-        and geometry.pixel.in_stride == 1
+    pixel = columns > 1
+    if not pixel:
+        columns = max(1, min(4, 16 // max(facts.from_bytes, facts.to_bytes)))
+    size = 2 if facts.plan.work.itemsize == 8 else 1
+    while columns > 1 and columns * kx * ky * size > RING_REGISTERS:
+        columns //= 2
+    pixel = pixel and columns > 1
+    deep = columns * kx * ky * size <= RING_REGISTERS
+    at_once = facts.output_is_dense and facts.length % columns == 0 and _stores_at_once(facts, columns)
+    groups = _parts(facts.length, columns)
+    threads = 64 if 10 * groups < 9 * 128 * _parts(groups, 128) else 128
+    strip = 64 if columns * kx > 8 else 32
+    constants = (kx, ky, columns, pixel, _step(facts), at_once, deep, facts.bordered, strip, threads)
+    return Way("ring", "Ring", constants, threads, 512 // threads)
+
+
+def _fits_pixels(facts: Facts, columns: int) -> bool:
+    """Whether so many channels of a pixel can be read at once."""
+    pixel = facts.geometry.pixel
+    return (
+        columns * facts.from_bytes <= 16
+        and pixel.in_size % columns == 0
+        and pixel.in_stride == 1
         and _all_multiples(facts, columns, source=True)
         and facts.source_alignment % (columns * facts.from_bytes) == 0
     )
-    at_once = facts.output_is_dense and facts.length % columns == 0 and _stores_at_once(facts, columns)
-    strip, threads = 64, 128
-    constants = (kx, ky, columns, pixel, _step(facts), at_once, deep, facts.bordered, strip, threads)
-    return Way("ring", "Ring", constants, threads, 5)
 
 
 def _all_multiples(facts: Facts, count: int, *, source: bool) -> bool:
@@ -242,7 +254,8 @@ def _moved(facts: Facts) -> Way:
     runs = facts.from_bytes == 1 and columns >= 4 and facts.row_is_dense
     moved = 0 if facts.plan.source is not None else facts.from_bytes
     constants = (columns, at_once, runs, facts.bordered, 256)
-    return Way("moved", "Moved", constants, 256, 4, sums=False, moved_bytes=moved, strip=16)
+    strip, resident = (16, 4) if facts.from_bytes >= 4 else (32, 1)
+    return Way("moved", "Moved", constants, 256, resident, sums=False, moved_bytes=moved, strip=strip)
 
 
 # ---- how the work is cut

@@ -89,29 +89,42 @@ struct Moved {
     }
   }
 
+  // Words as they are, or their bytes from the last to the first.
+  template <int kWords>
+  static void turn(const uint32_t (&words)[kWords], Direction run, Read& read) {
+    Vector<uint32_t, kWords> turned;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const uint32_t word = run == Direction::kForwards ? words[i] : words[kWords - 1 - i];
+      const uint32_t back = word << 24 | (word & 0xff00) << 8 | (word >> 8 & 0xff00) | word >> 24;
+      turned.items[i] = run == Direction::kForwards ? word : back;
+    }
+    read = __builtin_bit_cast(Read, turned);
+  }
+
   // Bytes from source[first] on, by words. False where a word would reach beyond what the row has.
   static bool fetch_run(const MapsCall& call, const From* source, int32_t first, Direction run, Read& read) {
     if constexpr (sizeof(From) == 1 && kColumns % 4 == 0) {
       constexpr int kWords = kColumns / 4;
       const From* begin = source + first;
       const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(begin) & 3);
+      if ((reinterpret_cast<uintptr_t>(begin) & (kColumns - 1)) == 0) {
+        const auto whole = *reinterpret_cast<const Vector<uint32_t, kWords>*>(begin);
+        turn(whole.items, run, read);
+        return true;
+      }
       if (first < shift || first - shift + 4 * (kWords + (shift > 0)) > call.span) return false;
       const auto* aligned = reinterpret_cast<const uint32_t*>(begin - shift);
       uint32_t words[kWords + 1];
 #pragma unroll
       for (int i = 0; i <= kWords; ++i) words[i] = i < kWords || shift > 0 ? aligned[i] : 0;
-      Vector<uint32_t, kWords> joined;
+      uint32_t joined[kWords];
 #pragma unroll
       for (int i = 0; i < kWords; ++i) {
         const uint64_t both = uint64_t(words[i + 1]) << 32 | words[i];
-        const uint32_t word = static_cast<uint32_t>(both >> (8 * shift));
-        if (run == Direction::kForwards) {
-          joined.items[i] = word;
-        } else {
-          joined.items[kWords - 1 - i] = word << 24 | (word & 0xff00) << 8 | (word >> 8 & 0xff00) | word >> 24;
-        }
+        joined[i] = static_cast<uint32_t>(both >> (8 * shift));
       }
-      read = __builtin_bit_cast(Read, joined);
+      turn(joined, run, read);
       return true;
     } else {
       return false;

@@ -1,0 +1,89 @@
+"""Launches: by a small C function where there is a compiler to build it, else by ctypes, which takes longer."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from polyphase.cpu import build, isa  # the launcher is a library for the CPU
+from polyphase.cuda import driver
+from polyphase.cuda.calls import TENSORS_AT, VECTORS_AT
+from polyphase.errors import BuildFailedError, CompilerMissingError
+
+SOURCE = Path(__file__).parent / "launcher.cpp"
+
+_lock = threading.Lock()
+_slow_launches = 0
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """`Plan` of launcher.cpp: how a kernel is launched on a device, and how many operands its call has."""
+
+    device: int
+    function: int
+    blocks: tuple[int, int, int]
+    threads: int
+    shared_bytes: int
+    vectors: int
+    tensors: int
+
+    def packed(self) -> bytes:
+        sizes = (*self.blocks, self.threads, self.shared_bytes, self.vectors, self.tensors, VECTORS_AT, TENSORS_AT)
+        return struct.pack("=11q", self.function, driver.context_address(self.device), *sizes)
+
+
+#: With a stream, and the addresses of target, source, vectors and tensors; whether a graph is being captured.
+Launch = Callable[..., int]
+
+
+def bind(plan: LaunchPlan, call: bytes) -> Launch:
+    """`call`: what the kernel is given, addresses of tensors aside."""
+    functions = _functions()
+    if functions is None:
+        return functools.partial(_launch_slowly, plan, call)
+    return functools.partial(functions.launch, functions.bind(plan.packed(), call))
+
+
+def launched() -> int:
+    functions = _functions() if _functions.cache_info().currsize else None
+    return _slow_launches + (functions.launches() if functions else 0)
+
+
+class _Functions(NamedTuple):
+    bind: Callable[[bytes, bytes], object]
+    launch: Launch
+    launches: Callable[[], int]
+
+
+@functools.cache
+def _functions() -> _Functions | None:
+    with _lock:
+        request = build.Request(
+            SOURCE.read_text(encoding="utf-8"), isa.chosen(), "launcher", purpose="all calls of CUDA kernels"
+        )
+        try:
+            (path,) = build.libraries([request])
+        except (CompilerMissingError, BuildFailedError):
+            return None
+        functions = ctypes.PyDLL(str(path)).polyphase_functions
+        functions.argtypes, functions.restype = [ctypes.c_void_p], ctypes.py_object
+        return _Functions(*functions(driver.launching_functions()))
+
+
+def _launch_slowly(plan: LaunchPlan, call: bytes, stream: int, *addresses: int) -> int:
+    global _slow_launches
+    parameters = bytearray(call)
+    target_and_source, operands = addresses[:2], addresses[2:]
+    struct.pack_into("=2q", parameters, 0, *target_and_source)
+    struct.pack_into(f"={plan.vectors}q", parameters, VECTORS_AT, *operands[: plan.vectors])
+    struct.pack_into(f"={plan.tensors}q", parameters, TENSORS_AT, *operands[plan.vectors :])
+    driver.launch(plan.device, plan.function, plan.blocks, plan.threads, plan.shared_bytes, stream, parameters)
+    _slow_launches += 1
+    return driver.is_capturing(plan.device, stream)
