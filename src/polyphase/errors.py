@@ -147,7 +147,7 @@ class NotSupportedError(PolyphaseError, NotImplementedError):
 
 
 class ScriptError(PolyphaseError, ValueError):
-    """A file or function that `polyphase explain` cannot find, or that lacks its inputs."""
+    """A file or function that `polyphase explain` cannot find, or that fails or lacks its inputs."""
 
 
 class WrongOptionError(PolyphaseError, RuntimeError):

@@ -288,7 +288,13 @@ EXPLAINING = {
     "GraphLowering": _explained("torch._inductor.graph:GraphLowering", "codegen"),
     "WhyNoFuse": _explained("torch._inductor.scheduler:WhyNoFuse"),
     "CppScheduling": _explained("torch._inductor.codegen.cpp:CppScheduling", "define_kernel", "codegen_node"),
-    "ExternKernelAlloc": _explained("torch._inductor.ir:ExternKernelAlloc", "codegen"),
+    "Scheduler": _explained("torch._inductor.scheduler:Scheduler", "codegen_extern_call"),
+    # What a node of a loop reads and writes, all over its own variables: i0, i1, ...
+    "accesses_of": Private(
+        "torch._inductor.dependencies:extract_read_writes",
+        _NO_EXPLAIN,
+        take=lambda extract: lambda node: extract(node._body, *node._sizes, prefix="i"),
+    ),
     "NoneLayout": _explained("torch._inductor.ir:NoneLayout"),
     "NonOwningLayout": _explained("torch._inductor.ir:NonOwningLayout"),
     "tree_leaves": Private(

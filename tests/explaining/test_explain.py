@@ -16,7 +16,7 @@ from torch import Tensor
 
 import polyphase
 from polyphase.errors import UnknownNameError
-from polyphase.explaining.model import Explanation, InductorKernel, OurKernel
+from polyphase.explaining.model import Call, Explanation, InductorKernel, OurKernel
 
 pytestmark = pytest.mark.inductor
 
@@ -41,31 +41,35 @@ def only_kernel(explanation: Explanation) -> InductorKernel | OurKernel:
 
 
 @pytest.mark.parametrize(
-    ("function", "image", "ranges", "index", "why"),
+    ("function", "image", "ranges", "read", "written", "why"),
     [
-        (mirrored, BYTES, ("672", "224"), "224*c0 - c1 + 223", "a negative stride"),
+        (mirrored, BYTES, ("672", "224"), "224*i0 - i1 + 223", "224*i0 + i1", "a negative stride"),
         (
             mirrored,
             BYTES.contiguous(memory_format=CHANNELS_LAST),
             ("224", "224", "3"),
-            "672*c0 - 3*c1 + c2 + 669",
+            "672*i0 - 3*i1 + i2 + 669",
+            "672*i0 + 3*i1 + i2",
             "a short innermost loop",
         ),
         (
             mirrored_part,
             torch.zeros(1, 3, 245, 246, dtype=torch.uint8),
             ("3", "224", "224"),
-            "60270*c0 + 246*c1 - c2 + 2449",
+            "60270*i0 + 246*i1 - i2 + 2449",
+            "50176*i0 + 224*i1 + i2",
             "a negative stride",
         ),
     ],
 )
-def test_flips(function: object, image: Tensor, ranges: tuple[str, ...], index: str, why: str) -> None:
+def test_flips(function: object, image: Tensor, ranges: tuple[str, ...], read: str, written: str, why: str) -> None:
     kernel = only_kernel(polyphase.explain(function, backend="inductor")(image))  # type: ignore[arg-type]
     assert isinstance(kernel, InductorKernel)
     (loop,) = kernel.loops
-    assert loop.steps[0].ranges == ranges
-    assert [one.index for one in loop.steps[0].reads] == [index]
+    (step,) = loop.steps
+    assert tuple(step.ranges.values()) == ranges
+    assert [one.index for one in step.reads] == [read]
+    assert [one.index for one in step.writes] == [written], "over the variables that it reads over"
     assert loop.vectorised == ("at::vec::" in kernel.source), "what it says of the code is so"
     if not (loop.vectorised and platform.machine() == "aarch64"):  # there, Inductor counts other vectors
         assert loop.why_scalar.startswith(why)
@@ -77,6 +81,52 @@ def test_flips(function: object, image: Tensor, ranges: tuple[str, ...], index: 
 
 def small(image: Tensor) -> Tensor:
     return F.interpolate(image, size=(20, 30), mode="bilinear", antialias=True)
+
+
+def test_what_inductor_leaves_to_aten_is_said() -> None:
+    explanation = polyphase.explain(small, backend="inductor")(FLOATS)
+    (call,) = explanation.graphs[0].kernels
+    assert isinstance(call, Call)
+    assert call.name == "aten._upsample_bilinear2d_aa.default"
+    assert call.elements == FLOATS.numel()
+    assert "0 of Inductor's, 1 call of ATen's" in str(explanation)
+
+
+class Turned(torch.nn.Module):
+    """By an angle, with arithmetic on 3 x 3 matrices before, as libraries do it."""
+
+    def forward(self, image: Tensor, angle: Tensor) -> Tensor:
+        c, s = angle.cos(), angle.sin()
+        turn = torch.stack([torch.stack([c, -s, 0 * c], -1), torch.stack([s, c, 0 * c], -1)], -2)
+        matrix = torch.eye(3).expand(2, 3, 3) @ torch.cat([turn, torch.eye(3)[2:].expand(2, 1, 3)], 1)
+        grid = F.affine_grid(matrix[:, :2], list(image.shape), align_corners=False)
+        return F.grid_sample(image, grid, align_corners=False).sigmoid()
+
+
+def test_what_matters_comes_first_and_the_rest_in_a_line() -> None:
+    explanation = polyphase.explain(Turned())(FLOATS.expand(2, 3, 50, 40), torch.rand(2))
+    (graph,) = explanation.graphs
+    small_ones = [one for one in graph.kernels if not isinstance(one, OurKernel) and one.elements < 100]
+    assert len(small_ones) > 1
+    title, _, first, *rest = str(explanation).splitlines()
+    assert title.startswith("Turned, backend polyphase"), "not the repr of all its layers"
+    assert first.strip().startswith("ours: program(float32, warp(affine")
+    told = [line for line in rest if any(one.name in line for one in small_ones)]
+    assert len(told) == 1
+    assert f"and {len(small_ones)} of 18 elements at most" in told[0]
+    assert sum("small buffer" in line for line in rest) == 1
+    assert sum("(2, 3, 3)" in line for line in rest) == 0
+
+
+def test_buffers_that_are_written_over_are_not_between_kernels() -> None:
+    def warped(image: Tensor, grid: Tensor) -> Tensor:
+        return F.grid_sample(image, grid, align_corners=False) * 2
+
+    explanation = polyphase.explain(warped, backend="inductor")(FLOATS, torch.rand(1, 50, 40, 2))
+    (graph,) = explanation.graphs
+    assert sum(len(loop.steps) for kernel in graph.inductors for loop in kernel.loops) > 1
+    assert [one.role for one in graph.buffers] == ["input", "input", "output"]
+    assert not graph.traffic
 
 
 def test_the_antialiased_decomposition() -> None:
@@ -123,9 +173,23 @@ def test_what_was_fused_and_what_not() -> None:
     assert ours.program.endswith("epilogue=sub(div(cast(x, float32), 255), channel(0)))")
     assert any("test_explain.py" in line and "small(image).float() / 255" in line for line in ours.lines)
     assert any("neither sampling nor arithmetic" in why for why in ours.not_fused)
+    assert not ours.ends
     assert any("Inductor's loop does both at once" in why for why in graph.not_taken)
     assert len(graph.inductors) == 1
     assert "extern" in Path(ours.source_file).read_text()
+
+
+def test_a_kernel_that_ends_because_its_result_is_read_twice() -> None:
+    def step(image: Tensor) -> tuple[Tensor, Tensor]:
+        sampled = small(image)
+        return sampled * 2, sampled.sigmoid()
+
+    explanation = polyphase.explain(step)(FLOATS)
+    (ours,) = explanation.graphs[0].ours
+    assert ours.nodes == ("_upsample_bilinear2d_aa",)
+    assert [why.partition(":")[0] for why in ours.ends] == list(ours.nodes)
+    assert not ours.not_fused
+    assert "not fused" not in str(explanation)
 
 
 def test_forward_and_backward() -> None:

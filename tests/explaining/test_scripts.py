@@ -65,6 +65,26 @@ def test_mistakes(script: Path, target: str, message: str) -> None:
     assert len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def f(:", "SyntaxError"),
+        ("import no_such_module", "import no_such_module"),
+        ("def f(): pass\n\ndef make_inputs():\n    return 1 / 0", "return 1 / 0"),
+    ],
+)
+def test_a_script_that_fails_is_told_as_python_tells_it(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "wrong.py"
+    path.write_text(text)
+    code, _, err = invoke(f"{path}:f")
+    assert code == 2
+    assert told in err
+    assert f'"{path}", line {text.count(chr(10)) + 1}' in err
+    assert "importlib" not in err
+    assert "explaining" not in err
+    assert len(err.strip().splitlines()) < 8
+
+
 def test_an_unknown_backend(script: Path) -> None:
     code, _, err = invoke(f"{script}:mirrored", "--backend", "eager")
     assert code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ def buffers_of(graph: GraphLowering) -> Iterator[Buffer]:
             yield _buffer(graph, name, "input", value)
     for buffer in graph.buffers:
         name = buffer.get_name()
-        if name in graph.removed_buffers or not _is_tensor(buffer):
+        if name in graph.removed_buffers or name in graph.inplaced_to_remove or not _is_tensor(buffer):
             continue
         yield _buffer(graph, name, "output" if name in outputs else "between", buffer, _remark(buffer))
 
@@ -30,12 +31,9 @@ def _is_tensor(buffer: Any) -> bool:
 def _buffer(graph: GraphLowering, name: str, role: str, value: Any, remark: str = "") -> Buffer:
     shape, strides, dtype = value.get_size(), value.get_stride(), value.get_dtype()
     numbers = [number(graph, n) for n in shape]
-    elements = 1
-    for n in numbers:
-        elements *= n
     return Buffer(
         name, role, str(dtype), tuple(map(str, shape)), tuple(map(str, strides)),
-        format_of(numbers, [number(graph, n) for n in strides]), elements * dtype.itemsize, remark,
+        format_of(numbers, [number(graph, n) for n in strides]), math.prod(numbers) * dtype.itemsize, remark,
     )  # fmt: skip
 
 

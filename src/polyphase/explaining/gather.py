@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,15 +17,15 @@ from typing import Any
 from polyphase.compile import backend as our_backend
 from polyphase.compile.fuse import Report
 from polyphase.compile.lower import ProgramKernel
-from polyphase.explaining.buffers import buffers_of
+from polyphase.explaining.buffers import buffers_of, number
 from polyphase.explaining.loops import loop_of
-from polyphase.explaining.model import Call, Graph, InductorKernel, Loop, OurKernel
+from polyphase.explaining.model import Apart, Call, Graph, InductorKernel, Loop, OurKernel
 from polyphase.explaining.ours import our_kernel
 from polyphase.torch_private import (
     CppScheduling,
-    ExternKernelAlloc,
-    ExternKernelOut,
     GraphLowering,
+    Scheduler,
+    V,
     WhyNoFuse,
     functorch_config,
     inductor_config,
@@ -61,8 +62,10 @@ class Gathered:
     def extern(self, node: Any) -> None:
         if isinstance(node, ProgramKernel):
             self._order.append(our_kernel(node))
-        else:
-            self._order.append(Call(str(node.op_overload or node.python_kernel_name or type(node).__name__)))
+        elif name := node.op_overload or node.python_kernel_name:  # else it picks one of several results, or asserts
+            sizes = filter(None, (one.maybe_get_size() for one in (node, *node.inputs) if hasattr(one, "get_size")))
+            elements = (math.prod(number(V.graph, n) for n in size) for size in sizes)
+            self._order.append(Call(str(name), max(elements, default=0)))
 
     def refused(self, first: str, second: str, why: str) -> None:
         """That nodes have nothing in common is no news."""
@@ -74,11 +77,11 @@ class Gathered:
         report = self._report or Report((), ())
         together = [{step.name for step in loop.steps} for one in self._order if isinstance(one, InductorKernel)
                     for loop in one.loops]  # fmt: skip
-        apart = {
-            f"{first} with {second}: {why}": None
+        apart = [
+            Apart(first, second, why)
             for (first, second), why in self._not_fused.items()
             if not any({first, second} <= names for names in together) and "_" not in first + second
-        }
+        ]
         left = tuple(str(one) for one in report.left)
         graph = Graph(kind, tuple(self._order), tuple(buffers_of(lowering)), left, tuple(apart), "")
         self._graphs.append((lowering, graph))
@@ -95,8 +98,7 @@ def gathered() -> Iterator[Gathered]:
         _wrap(undo, our_backend, "fuse", lambda report, *_, **__: found.fused(report))
         _wrap(undo, WhyNoFuse, "__call__", lambda _, why, *__: found.refused(why.name1, why.name2, _text(why)))
         _wrap(undo, CppScheduling, "define_kernel", lambda name, _, source, *__: found.kernel(name, source))
-        _wrap(undo, ExternKernelOut, "codegen", lambda _, node, *__: found.extern(node))
-        _wrap(undo, ExternKernelAlloc, "codegen", lambda _, node, *__: found.extern(node))
+        _wrap(undo, Scheduler, "codegen_extern_call", lambda _, __, scheduled: found.extern(scheduled.node))
         _wrap(undo, GraphLowering, "codegen", lambda _, lowering: found.graph(lowering))
         undo.enter_context(_loops_watched(found))
         yield found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sympy
 
+from polyphase.explaining.buffers import number
 from polyphase.explaining.model import Access, Loop, Step
+from polyphase.torch_private import V, accesses_of
 
 #: Elements of a vector that Inductor's loops use, at least.
 _FEW = 8
@@ -16,44 +19,43 @@ _FEW = 8
 def loop_of(nodes: Sequence[Any], code: str) -> Loop:
     """Of one loop nest's nodes and its generated C++."""
     vectorised = "at::vec::" in code
-    return Loop(tuple(map(_step, nodes)), vectorised, "" if vectorised else _why_scalar(nodes))
+    used = list(map(accesses_of, nodes))
+    elements = max(math.prod(number(V.graph, n) for n in one.var_ranges.values()) for one in used)
+    return Loop(tuple(map(_step, nodes, used)), elements, vectorised, "" if vectorised else _why_scalar(nodes, used))
 
 
-def _step(node: Any) -> Step:
-    sizes = [size for group in getattr(node, "_sizes", ((), ())) for size in group]
+def _step(node: Any, used: Any) -> Step:
     origins = sorted({str(one.target) for one in node.node.get_origins() if one.op == "call_function"})
     return Step(
         node.get_name(),
-        tuple(map(str, sizes)),
+        {str(name): str(size) for name, size in used.var_ranges.items()},
         tuple(origins),
-        tuple(_accesses(node.read_writes.reads)),
-        tuple(_accesses(node.read_writes.writes)),
+        tuple(_accesses(used.reads)),
+        tuple(_accesses(used.writes)),
     )
 
 
 def _accesses(dependencies: Iterable[Any]) -> Iterable[Access]:
-    for one in dependencies:
-        if hasattr(one, "index"):
-            yield Access(one.name, str(one.index), {str(name): str(size) for name, size in one.ranges.items()})
+    return (Access(one.name, str(one.index)) for one in dependencies if hasattr(one, "index"))
 
 
-def _why_scalar(nodes: Sequence[Any]) -> str:
+def _why_scalar(nodes: Sequence[Any], used: Sequence[Any]) -> str:
     """The first thing in the way of vector loads, by the index expressions themselves."""
-    for node in nodes:
-        for one in node.read_writes.reads:
-            why = _why_no_vector_load(one, getattr(node, "_sizes", ((), ()))) if hasattr(one, "index") else ""
+    for one in used:
+        for read in one.reads:
+            why = _why_no_vector_load(read, one.var_ranges) if hasattr(read, "index") else ""
             if why:
                 return why
     dtypes = sorted({str(node.node.get_dtype()) for node in nodes})
     return f"Inductor does not vectorise this loop ({', '.join(dtypes)})"
 
 
-def _why_no_vector_load(read: Any, sizes: Sequence[Any]) -> str:
+def _why_no_vector_load(read: Any, ranges: dict[Any, Any]) -> str:
     if any(str(symbol).startswith("tmp") for symbol in read.index.free_symbols):
         return f"an indirect load: {read.name}[{read.index}], whose index is a value"
-    if not read.ranges:
+    if not ranges:
         return ""
-    innermost, count = list(read.ranges.items())[-1]
+    innermost, count = list(ranges.items())[-1]
     stride = sympy.diff(read.index, innermost)
     if stride.is_number and stride < 0:
         return f"a negative stride: {read.name}[{read.index}] goes by {stride} along {innermost}"

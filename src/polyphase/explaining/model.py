@@ -15,15 +15,15 @@ class Access:
 
     buffer: str
     index: str
-    ranges: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One of Inductor's nodes within a loop: its own ranges, what it reads and writes, and what it was made from."""
+    """One of Inductor's nodes within a loop: what its variables range over, what it reads and writes over them, and
+    what it was made from."""
 
     name: str
-    ranges: tuple[str, ...]
+    ranges: dict[str, str]
     origins: tuple[str, ...]
     reads: tuple[Access, ...]
     writes: tuple[Access, ...]
@@ -31,15 +31,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop nest. `why_scalar`: why it is not vectorised, where it is not."""
+    """A loop nest. `elements`: how often its body runs. `why_scalar`: why it is not vectorised, where it is not."""
 
     steps: tuple[Step, ...]
+    elements: int
     vectorised: bool
     why_scalar: str = ""
-
-    @property
-    def ranges_agree(self) -> bool:
-        return len({step.ranges for step in self.steps}) == 1
 
 
 @dataclass(frozen=True)
@@ -50,11 +47,15 @@ class InductorKernel:
     loops: tuple[Loop, ...]
     source: str = dataclasses.field(repr=False, default="")
 
+    @property
+    def elements(self) -> int:
+        return max((loop.elements for loop in self.loops), default=0)
+
 
 @dataclass(frozen=True)
 class OurKernel:
     """A program of ours. Bytes are of one run: every element of the inputs is read once at most, of the output written
-    once."""
+    once. `ends`: why it ends where it does; `not_fused`: neighbours that are no part of it, and why."""
 
     program: str
     plan: str
@@ -65,6 +66,7 @@ class OurKernel:
     tables: tuple[str, ...]
     bytes_read: int
     bytes_written: int
+    ends: tuple[str, ...]
     not_fused: tuple[str, ...]
     inputs: tuple[dict[str, Any], ...] = ()
     sizes: tuple[int, ...] = ()
@@ -73,9 +75,20 @@ class OurKernel:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of something neither we nor Inductor generated: an operator of ATen, or of a library."""
+    """A call of something neither we nor Inductor generated: an operator of ATen, or of a library. `elements`: of the
+    largest tensor it reads or writes."""
 
     name: str
+    elements: int
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Two of Inductor's nodes that it did not fuse, and why."""
+
+    first: str
+    second: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -100,7 +113,7 @@ class Graph:
     kernels: tuple[OurKernel | InductorKernel | Call, ...]
     buffers: tuple[Buffer, ...]
     not_taken: tuple[str, ...]
-    not_fused: tuple[str, ...]  # neighbours that Inductor did not fuse, and why
+    not_fused: tuple[Apart, ...]
     code_file: str
 
     @property

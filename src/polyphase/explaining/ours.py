@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from polyphase.torch_private import V
 def our_kernel(node: ProgramKernel) -> OurKernel:
     program: Program = from_text(node.text)
     fused: Fused | None = node.fused
+    nodes, sources, refused = (fused.nodes, fused.sources, fused.not_fused) if fused else ((), (), ())
     inputs = [_facts(one) for one in node.inputs]
     wing = wing_of(node.get_device())
     plan = plan_of(program, inputs, wing.architecture())
@@ -28,12 +30,13 @@ def our_kernel(node: ProgramKernel) -> OurKernel:
         _description(plan),
         plan.architecture,
         str(wing.source_file(plan)),
-        fused.nodes if fused else (),
-        fused.sources if fused else (),
+        nodes,
+        sources,
         _tables(program),
         sum(one["bytes"] for one in inputs),
         _facts(node)["bytes"],
-        tuple(str(one) for one in fused.not_fused) if fused else (),
+        tuple(str(one) for one in refused if one.node in nodes),
+        tuple(str(one) for one in refused if one.node not in nodes),
         tuple(inputs),
         tuple(number(V.graph, n) for n in node.constant_args[0]),
         _facts(node),
@@ -67,14 +70,11 @@ def _tables(program: Program) -> tuple[str, ...]:
 
 def _facts(node: Any) -> dict[str, Any]:
     shape, strides = [[number(V.graph, n) for n in sizes] for sizes in (node.get_size(), node.get_stride())]
-    elements = 1
-    for n in shape:
-        elements *= n
     dtype = node.get_dtype()
     return {
         "dtype": str(dtype),
         "shape": shape,
         "strides": strides,
         "format": format_of(shape, strides),
-        "bytes": elements * dtype.itemsize,
+        "bytes": math.prod(shape) * dtype.itemsize,
     }

@@ -58,7 +58,7 @@ class Explainer:
         recompiles = tuple(str(one.recompile_reason) for one in metrics if one.recompile_reason)
         ran_eager = _why_eager(metrics, frames_before, len(found.graphs))
         torch.compiler.reset()
-        name = getattr(self._function, "__qualname__", repr(self._function))
+        name = getattr(self._function, "__qualname__", type(self._function).__name__)
         return Explanation(name, self._backend, len(calls), tuple(found.graphs), tuple(breaks), recompiles, ran_eager)
 
     def _compile(self, graph: GraphModule, inputs: list[Any]) -> Any:

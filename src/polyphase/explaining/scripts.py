@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,31 @@ def load(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     path, _, name = target.rpartition(":")
     if not path or not name:
         raise ScriptError(f"{target!r} names no function; give SCRIPT.py:FUNCTION")
-    module = _module(Path(path))
+    with _mistakes_told(Path(path)):
+        module = _module(Path(path))
     function, make_inputs = (getattr(module, one, None) for one in (name, "make_inputs"))
     if not callable(function):
         raise ScriptError(f"{path} has no function {name!r}; it has {', '.join(_functions(module)) or 'none'}")
     if not callable(make_inputs):
         raise ScriptError(f"{path} has no make_inputs(); write one beside {name} that returns a tuple of arguments")
-    inputs = make_inputs()
+    with _mistakes_told(Path(path)):
+        inputs = make_inputs()
     return function, inputs if isinstance(inputs, tuple) else (inputs,)
+
+
+@contextmanager
+def _mistakes_told(path: Path) -> Iterator[None]:
+    """As Python tells them when the script is run: from the script's own frames on, without ours."""
+    try:
+        yield
+    except ScriptError:
+        raise
+    except Exception as error:
+        frame = error.__traceback__
+        while frame is not None and Path(frame.tb_frame.f_code.co_filename) != path:
+            frame = frame.tb_next
+        told = "".join(traceback.format_exception(type(error), error, frame)).rstrip()
+        raise ScriptError(f"{path} fails; run it with python first, and mend it:\n{told}") from None
 
 
 def _module(path: Path) -> Any:

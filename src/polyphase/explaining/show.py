@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from polyphase.explaining.model import Buffer, Call, Explanation, Graph, InductorKernel, Loop, OurKernel
 
 _MOST = 6  # of anything that there can be dozens of
+_SMALL = 1024  # elements, or bytes: next to nothing beside images
 
 
 def text_of(explanation: Explanation) -> str:
@@ -33,18 +35,36 @@ def _graph(graph: Graph) -> Iterator[str]:
     counts = [
         _count(ours, "kernel of ours", "kernels of ours"),
         _count(theirs, "kernel of Inductor's", "of Inductor's"),
+        *([_count(calls, "call of ATen's or a library's", "calls of ATen's or a library's")] if calls else []),
     ]
-    yield f"{graph.kind}: {', '.join([*counts, *([_count(calls, 'call')] if calls else [])])}"
+    yield f"{graph.kind}: {', '.join(counts)}"
+    small = _small_of(graph.kernels)
     for kernel in graph.kernels:
-        yield from _indented(_kernel(kernel))
+        if kernel not in small:
+            yield from _indented(_kernel(kernel))
+    if small:
+        most = max(one.elements for one in small)
+        names = Counter(one.name for one in small)
+        told = [name if times == 1 else f"{name} ({times} times)" for name, times in names.items()]
+        yield f"  and {len(small)} of {most} elements at most: {', '.join(told)}"
     for why in graph.not_taken:
         yield f"  left to Inductor: {why}"
-    yield from _some([f"  not fused, as Inductor says: {why}" for why in graph.not_fused])
-    yield from _indented(_buffers(graph.buffers))
+    hidden = {
+        step.name for one in small if isinstance(one, InductorKernel) for loop in one.loops for step in loop.steps
+    }
+    apart = [one for one in graph.not_fused if not {one.first, one.second} & hidden]
+    yield from _some([f"  not fused, as Inductor says: {one.first} with {one.second}: {one.why}" for one in apart])
+    yield from _indented(_buffers(graph.buffers, fold=bool(small)))
     if graph.traffic:
         yield f"  between kernels: {_bytes(graph.traffic)} written and read"
     if graph.code_file:
         yield f"  code: {graph.code_file}"
+
+
+def _small_of(kernels: Sequence[OurKernel | InductorKernel | Call]) -> list[InductorKernel | Call]:
+    """What is told in one line, because it is next to nothing beside the rest: work on 3 x 3 matrices, for example."""
+    small = [one for one in kernels if not isinstance(one, OurKernel) and one.elements <= _SMALL]
+    return small if len(small) < len(kernels) else []
 
 
 def _kernel(kernel: OurKernel | InductorKernel | Call) -> Iterator[str]:
@@ -52,28 +72,30 @@ def _kernel(kernel: OurKernel | InductorKernel | Call) -> Iterator[str]:
         case OurKernel():
             yield f"ours: {kernel.program}"
             yield f"  {kernel.plan}; {kernel.instruction_set}; vectorised"
-            yield f"  fused: {', '.join(kernel.nodes)}"
+            yield f"  computes: {', '.join(kernel.nodes)}"
             yield from (f"    {line}" for line in kernel.lines if line)
             read, written = _bytes(kernel.bytes_read), _bytes(kernel.bytes_written)
             yield f"  reads {read} at most, writes {written}: every element once"
             yield f"  source: {kernel.source_file}"
-            yield from (f"  not fused: {why}" for why in kernel.not_fused)
+            yield from (f"  ends with {why}" for why in kernel.ends)
+            yield from (f"  not part of it: {why}" for why in kernel.not_fused)
         case InductorKernel():
             loops = _count(len(kernel.loops), "loop nest")
             yield f"Inductor's {kernel.name}: {loops}"
-            for loop in kernel.loops[:_MOST]:
+            small = kernel.elements <= _SMALL
+            shown = [loop for loop in kernel.loops if small or loop.elements > _SMALL][:_MOST]
+            for loop in shown:
                 yield from _indented(_loop(loop))
-            if len(kernel.loops) > _MOST:
-                yield f"  ... and {len(kernel.loops) - _MOST} more"
+            if len(kernel.loops) > len(shown):
+                yield f"  ... and {len(kernel.loops) - len(shown)} more"
         case Call():
-            yield f"call: {kernel.name}"
+            yield f"call of {kernel.name}: no kernel was generated, the operator runs as in eager"
 
 
 def _loop(loop: Loop) -> Iterator[str]:
-    ranges = " / ".join(dict.fromkeys(f"({', '.join(step.ranges)})" for step in loop.steps))
-    agree = "" if loop.ranges_agree else ", ranges differ"
+    ranges = dict.fromkeys(", ".join(f"{name} < {n}" for name, n in step.ranges.items()) for step in loop.steps)
     vectorised = "vectorised" if loop.vectorised else f"not vectorised: {loop.why_scalar}"
-    yield f"over {ranges}{agree}; {_count(len(loop.steps), 'node')}; {vectorised}"
+    yield f"over {' / '.join(ranges) or 'one element'}; {_count(len(loop.steps), 'node')}; {vectorised}"
     for step in loop.steps[:_MOST]:
         yield f"  {step.name}: {', '.join(step.origins) or 'a copy'}"
         yield from _some([f"    reads {one.buffer}[{one.index}]" for one in step.reads])
@@ -82,10 +104,13 @@ def _loop(loop: Loop) -> Iterator[str]:
         yield f"  ... and {len(loop.steps) - _MOST} more nodes"
 
 
-def _buffers(buffers: Sequence[Buffer]) -> Iterator[str]:
+def _buffers(buffers: Sequence[Buffer], fold: bool) -> Iterator[str]:
     inputs = [one for one in buffers if one.role == "input" and len(one.shape) > 1]
+    small = [one for one in buffers if fold and one.role == "between" and one.bytes <= _SMALL]
+    if small:
+        yield f"between: {_count(len(small), 'small buffer')}, {_bytes(sum(one.bytes for one in small))} together"
     for one in buffers:
-        if one.role == "input":
+        if one.role == "input" or one in small:
             continue
         shape = f"({', '.join(one.shape)})"
         beside = _beside(one, inputs[0]) if inputs else ""
