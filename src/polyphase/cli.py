@@ -4,6 +4,8 @@ work."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +21,7 @@ try:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
     from typer.core import TyperGroup
 except ModuleNotFoundError as missing:
     print(f'polyphase: the command line needs {missing.name}: pip install "polyphase[cli]"', file=sys.stderr)
@@ -95,18 +98,12 @@ def bench(
     )  # fmt: skip
     plan = session.plan(request)
     results.make_directory(out)
-    bar = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*bar, console=rich.console.Console(stderr=True)) as progress:
-        task = progress.add_task("starting", total=plan.steps)
-        started = iter(range(plan.steps + 1))
-        run = session.execute(plan, lambda doing: progress.update(task, description=doing, completed=next(started)))
-        progress.update(task, description="done" if run.complete else "interrupted", completed=plan.steps)
+    if plan.environment.busy:
+        typer.echo(f"the machine is {plan.environment.busy}; better measure when it is idle", err=True)
+    with _progress(plan.steps) as tell:
+        run = session.execute(plan, tell)
+    if not run.complete:
+        typer.echo("interrupted: this is what was measured", err=True)
     path = results.save(run, out)
     typer.echo(tables.as_text(compare.tables([run])))
     typer.echo(f"results: {path}")
@@ -115,6 +112,21 @@ def bench(
         typer.echo(f"report: {page}")
     if not run.complete:
         raise typer.Exit(INTERRUPTED)
+
+
+@contextmanager
+def _progress(steps: int) -> Iterator[Callable[[str], None]]:
+    """Called with what is begun: a bar on a terminal, whose counts are never cut off; elsewhere a line for each."""
+    console = rich.console.Console(stderr=True)
+    done = iter(range(steps + 1))
+    if not console.is_terminal:
+        yield lambda doing: typer.echo(f"{next(done)}/{steps} {doing}", err=True)
+        return
+    doing_now = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+    bar = (MofNCompleteColumn(), BarColumn(bar_width=16), TimeElapsedColumn(), TimeRemainingColumn(), doing_now)
+    with Progress(*bar, console=console, expand=True) as progress:
+        task = progress.add_task("starting", total=steps)
+        yield lambda doing: progress.update(task, description=doing, completed=next(done))
 
 
 @app.command("compare")

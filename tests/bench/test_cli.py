@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rich.console
 import torch
 
+from polyphase import cli
 from polyphase.bench import measure, results
 from polyphase.bench.measure import Effort
 from polyphase.cpu import isa
@@ -45,8 +48,37 @@ def test_bench_ends_with_the_table_and_the_files(invoke: Invoke, tmp_path: Path)
     assert (run.suite, run.tag, run.complete) == ("flip", "try", True)
     assert run.options == {"suite": "flip", "quick": "True", "columns": "eager,polyphase", "tag": "try"}
     assert run.environment.torch_config
-    assert "2/2" in result.stderr or "done" in result.stderr  # the progress bar's end
+    first, second, done = result.stderr.splitlines()[-3:]
+    assert first.startswith("0/2 pass 1 of 1, flip: horizontal flip")
+    assert (second[:4], done) == ("1/2 ", "2/2 done")
     assert page.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_counts_are_seen_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    screen = rich.console.Console(file=io.StringIO(), force_terminal=True, width=columns, color_system=None)
+    monkeypatch.setattr("rich.console.Console", lambda **_: screen)
+    with cli._progress(57) as tell:
+        for _ in range(43):
+            tell("pass 2 of 3, chain: resize 256, crop 224, flip, normalise 1x3x300x480, 8 sizes in turn, u8 CL")
+    text = screen.file.getvalue()  # type: ignore[attr-defined]
+    last = [line for line in text.splitlines() if "57" in line][-1]
+    assert "42/57" in last
+    assert "pass 2" in last
+
+
+@pytest.mark.usefixtures("briefly")
+def test_a_busy_machine_is_said(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyphase.bench.environment.load", lambda: 20.0)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    page = tmp_path / "report.html"
+    words = ("bench", "--suite", "flip", "--quick", "--columns", "eager", "--out", tmp_path, "--report", page)
+    result = invoke(*words)
+    assert result.stderr.startswith("the machine is busy (a load of 20.0 on 2 cores)")
+    assert "The machine was busy (a load of 20.0 on 2 cores)" in page.read_text()
+    monkeypatch.setattr("polyphase.bench.environment.load", lambda: 0.9)
+    assert "busy" not in invoke(*words).stderr
+    assert "was busy" not in page.read_text()
 
 
 @pytest.mark.usefixtures("briefly")
@@ -74,6 +106,9 @@ def test_ctrl_c_keeps_what_was_measured(invoke: Invoke, tmp_path: Path, monkeypa
     monkeypatch.setattr(measure, "_measure_case", interrupted)
     result = invoke("bench", "--suite", "flip", "--quick", "--columns", "eager", "--out", tmp_path)
     assert result.exit_code == 130
+    assert "1/2 pass" in result.stderr
+    assert "2/2" not in result.stderr
+    assert result.stderr.endswith("interrupted: this is what was measured\n")
     (path,) = tmp_path.glob("*.json")
     run = results.load(path)
     assert not run.complete

@@ -37,9 +37,18 @@ def test_the_page_stands_alone(page: str) -> None:
 def test_every_cell_has_a_bar_or_a_reason(page: str) -> None:
     shown = [cell for made in (run(), run()) for row in made.rows for cell in row.columns if not cell.skipped]
     assert page.count("class='fill ") == len(shown)
-    assert "400 us <small>(40.0x)</small>" in page
+    assert page.count("class=spread ") == len(shown)
+    assert "40.0 times the memory floor" in page
     assert "memory floor 10.0 us" in page
     assert "1.60 ms" in page
+
+
+def test_speed_ups_and_names_are_on_the_page() -> None:
+    page = report.page([run()])
+    assert page.count("<small>4.00x over Eager</small>") == 2
+    assert "100 us <small>4.00x over Eager</small>" in page
+    for name in ("u8 is", "f32 floats", "CF has", "CL last", "1-&gt;4: one"):
+        assert name in page
 
 
 def test_problems_are_said() -> None:

@@ -165,10 +165,10 @@ def _pairs(sheet: _Sheet, baselines: dict[str, str]) -> Iterator[Pair]:
         rivals = (other for other, its in sheet.columns.items() if its == baselines.get(name))
         first = next((other for other in rivals if sheet.share_a_row(title, other)), title)
         if first != title:
-            yield Pair(title, first, f"speed-up {_short(title)} vs {_short(first)}")
+            yield Pair(title, first, f"speed-up {short(title)} vs {short(first)}")
 
 
-def _short(title: str) -> str:
+def short(title: str) -> str:
     return re.sub(r" \([^)]*\)", "", title)
 
 

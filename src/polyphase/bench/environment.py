@@ -23,6 +23,11 @@ from polyphase.version import __version__
 PEERS = ("opencv-python-headless", "opencv-python", "pillow", "pillow-simd", "torchvision", "numpy")
 
 
+def load() -> float:
+    """How many processes wanted to run, on average of the last minute; 0 where the system does not say."""
+    return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else 0.0
+
+
 def gather(device: str, threads: int) -> Environment:
     return Environment(
         python=platform.python_version(),
@@ -41,6 +46,7 @@ def gather(device: str, threads: int) -> Environment:
         gpu=gpu(),
         triton=triton(),
         peers={name: found for name in PEERS if (found := installed(name))},
+        load=load(),
     )
 
 

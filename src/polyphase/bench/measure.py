@@ -61,7 +61,7 @@ def measure(
     try:
         for number in range(effort.passes):
             for case in cases:
-                progress(f"{number + 1}/{effort.passes} {case.suite}: {case.label}")
+                progress(f"pass {number + 1} of {effort.passes}, {case.suite}: {case.label}")
                 mine = records.setdefault(case, {})
                 with _problems_noted(*(mine.setdefault((name, WALL), _Record()) for name in columns)):
                     work = prepare(case, device)

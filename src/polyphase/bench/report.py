@@ -9,6 +9,7 @@ from pathlib import Path
 
 from polyphase.bench import compare, tables
 from polyphase.bench.compare import Table, TableRow
+from polyphase.bench.noise import Ratio
 from polyphase.bench.pictures import AMPLIFIED, Picture, pictures
 from polyphase.bench.results import Cell, Environment, Run
 from polyphase.errors import ResultFileError
@@ -70,8 +71,10 @@ def _legend(found: Sequence[Table]) -> str:
     floors = any(row.floor for table in found for row in table.rows)
     floor = "<span class=key><i class=floor-key></i>memory floor: a copy of as many bytes</span>" if floors else ""
     return (
-        "<p class=note>Time of a call, shorter is better; bars of a row are to one scale. "
-        f"In brackets, how many times the memory floor. {floor}</p>"
+        "<p class=note>Time of a call, shorter is better; bars of a row are to one scale, "
+        "<span class=key><i class=spread-key></i>the spread</span> at their ends. Behind them: the median, and the "
+        f"speed-up over the column that it is held against; ~ is within the noise, ! is slower. {floor}</p>"
+        f"<p class=note>{html.escape(tables.NAMES)}</p>"
     )
 
 
@@ -86,23 +89,33 @@ def _suite(table: Table) -> str:
 def _row(table: Table, row: TableRow) -> str:
     cells = [(title, cell) for title, cell in zip(table.titles, row.cells, strict=True) if cell and not cell.skipped]
     slowest = max((cell.median for _, cell in cells if cell.timed), default=0.0)
-    bars = "".join(_bar(title, cell, slowest, row.floor) for title, cell in cells)
+    gains = {pair.first: (pair.second, ratio) for pair, ratio in zip(table.pairs, row.ratios, strict=True) if ratio}
+    bars = "".join(_bar(title, cell, slowest, row.floor, _gain(*gains.get(title, ("", None)))) for title, cell in cells)
     floor = f"<span class=note>memory floor {duration(row.floor.median)}</span>" if row.floor else ""
     return f"<figure><figcaption>{html.escape(row.name)} {floor}</figcaption>{bars}</figure>"
 
 
-def _bar(title: str, cell: Cell, slowest: float, floor: Cell | None) -> str:
+def _gain(other: str, ratio: Ratio | None) -> str:
+    return f" <small>{tables.speed_up(ratio)} over {html.escape(compare.short(other))}</small>" if ratio else ""
+
+
+def _bar(title: str, cell: Cell, slowest: float, floor: Cell | None, gain: str) -> str:
     name = f"<span class=name>{html.escape(title)}</span>"
     if not cell.timed:
         return f"<div class=bar>{name}<span class=problem>{html.escape(cell.problem or 'not reached')}</span></div>"
-    share = 100 * cell.median / slowest
-    mark, times = "", ""
+
+    def share(seconds: float) -> float:
+        return min(100.0, 100 * max(seconds, 0.0) / slowest)
+
+    low, high = share(cell.median - cell.spread), share(cell.median + cell.spread)
+    marks = f"<i class=spread style='left:{low:.2f}%;width:{high - low:.2f}%'></i>"
+    said = f"&plusmn; {duration(cell.spread)}"
     if floor is not None:
-        mark = f"<i class=floor style='left:{min(100.0, 100 * floor.median / slowest):.2f}%'></i>"
-        times = f" <small>({cell.median / floor.median:.1f}x)</small>"
-    track = f"<span class=track><i class='fill {cell.column}' style='width:{share:.2f}%'></i>{mark}</span>"
-    spread = f"&plusmn; {duration(cell.spread)}"
-    return f"<div class=bar title='{spread}'>{name}{track}<span class=value>{duration(cell.median)}{times}</span></div>"
+        marks += f"<i class=floor style='left:{share(floor.median):.2f}%'></i>"
+        said += f", {cell.median / floor.median:.1f} times the memory floor"
+    fill = f"<i class='fill {cell.column}' style='width:{share(cell.median):.2f}%'></i>"
+    value = f"<span class=value>{duration(cell.median)}{gain}</span>"
+    return f"<div class=bar title='{said}'>{name}<span class=track>{fill}{marks}</span>{value}</div>"
 
 
 def duration(seconds: float) -> str:

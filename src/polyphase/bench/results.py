@@ -109,6 +109,14 @@ class Environment:
     gpu: str
     triton: str
     peers: dict[str, str]
+    load: float = 0.0  # before it began
+
+    @property
+    def busy(self) -> str:
+        """What to say where others wanted the cores that measuring needs."""
+        if self.load <= max(0.5, self.cores - self.threads):
+            return ""
+        return f"busy (a load of {self.load:.1f} on {self.cores} cores): times can be several times too long"
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,8 @@ def _read(kind: Any, value: Any) -> Any:
     """JSON's value as the type that an annotation says."""
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        return kind(**{name: _read(hint, value[name]) for name, hint in hints.items()})  # type: ignore[operator]
+        known = {name: hint for name, hint in hints.items() if name in value}
+        return kind(**{name: _read(hint, value[name]) for name, hint in known.items()})  # type: ignore[operator]
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType:
         return None if value is None else _read(parts[0], value)

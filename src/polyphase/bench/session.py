@@ -11,7 +11,7 @@ from polyphase.bench import columns, environment, gpu, measure, workloads
 from polyphase.bench.columns.base import Column, Options
 from polyphase.bench.measure import QUICK, THOROUGH, Effort
 from polyphase.bench.operations import Resize, Shape
-from polyphase.bench.results import Run
+from polyphase.bench.results import Environment, Run
 from polyphase.bench.workloads import OWN, Case, Wanted
 from polyphase.errors import UnknownNameError, WrongCommandError
 
@@ -68,6 +68,7 @@ class Plan:
     cases: list[Case]
     columns: dict[str, Column]
     effort: Effort
+    environment: Environment
 
     @property
     def steps(self) -> int:
@@ -77,7 +78,8 @@ class Plan:
 def plan(request: Request) -> Plan:
     options = Options(request.device, request.threads, request.dynamic, request.tag)
     names = columns.names(request.columns, request.quick, request.fusion)
-    return Plan(request, _cases(request), columns.made(names, options), QUICK if request.quick else THOROUGH)
+    effort, found = QUICK if request.quick else THOROUGH, environment.gather(request.device, request.threads)
+    return Plan(request, _cases(request), columns.made(names, options), effort, found)
 
 
 def execute(plan: Plan, progress: Callable[[str], None]) -> Run:
@@ -85,9 +87,10 @@ def execute(plan: Plan, progress: Callable[[str], None]) -> Run:
     created = datetime.now().astimezone().isoformat(timespec="seconds")
     with measure.settings(request.threads, request.recompile_limit):
         rows, complete = measure.measure(plan.cases, plan.columns, plan.effort, request.device, progress)
+    if complete:
+        progress("done")
     suite = request.suite if request.input is None else OWN
-    found = environment.gather(request.device, request.threads)
-    return Run(created, suite, request.tag, request.given, found, rows, complete)
+    return Run(created, suite, request.tag, request.given, plan.environment, rows, complete)
 
 
 def _cases(request: Request) -> list[Case]:

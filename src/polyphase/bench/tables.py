@@ -17,6 +17,10 @@ from polyphase.errors import UnknownNameError
 
 MARKS = {FASTER: "", SLOWER: " !", NOISE: " ~"}
 LEGEND = "Times are in microseconds (us): median (+-spread). Speed-ups: ~ is within the noise, ! is slower."
+NAMES = (
+    "Rows: u8 is bytes, f32 floats of 32 bits; CF has channels first in memory (contiguous), CL last. 1->4: one "
+    "compiled function is called with a batch of 1, and then of 4; 4->1 the other way round."
+)
 COMPARISON_KIND = "polyphase-comparison"
 
 
@@ -52,7 +56,8 @@ def grid(table: Table, notes: _Notes | None = None) -> Grid:
         else:
             shown.append(place)
     rows = [
-        [row.name, *(_time(row.cells[place], notes) for place in shown), *map(_ratio, row.ratios)] for row in table.rows
+        [row.name, *(_time(row.cells[place], notes) for place in shown), *map(speed_up, row.ratios)]
+        for row in table.rows
     ]
     headers = ["", *(table.titles[place] for place in shown), *(pair.title for pair in table.pairs)]
     problems = dict.fromkeys(cell.problem for row in table.rows for cell in row.cells if cell and cell.problem)
@@ -77,7 +82,7 @@ def _time(cell: Cell | None, notes: _Notes) -> str:
     return f"{number(median)} (+-{number(cell.spread * 1e6, like=median)})"
 
 
-def _ratio(ratio: Ratio | None) -> str:
+def speed_up(ratio: Ratio | None) -> str:
     return "" if ratio is None else f"{ratio.speed_up:.2f}x{MARKS[ratio.verdict]}"
 
 
@@ -93,7 +98,7 @@ def rendered(tables: Sequence[Table], runs: Sequence[Run], form: str) -> str:
 
 
 def as_text(tables: Sequence[Table]) -> str:
-    return "\n".join([*(_text(grid(table)) for table in tables), LEGEND, *map(str, compare.gains(tables))])
+    return "\n".join([*(_text(grid(table)) for table in tables), LEGEND, NAMES, *map(str, compare.gains(tables))])
 
 
 def _text(table: Grid) -> str:
@@ -139,7 +144,7 @@ def as_markdown(tables: Sequence[Table], runs: Sequence[Run]) -> str:
         parts.extend(f"\n{note}" for note in dict.fromkeys(note for table in suites for note in table.notes))
         parts.append("")
     gains = [f"- {gain}" for gain in compare.gains(tables)]
-    return "\n".join([*parts, LEGEND, "", *gains, ""])
+    return "\n".join([*parts, f"{LEGEND} {NAMES}", "", *gains, ""])
 
 
 def _markdown_row(words: Sequence[str]) -> str:
@@ -159,6 +164,7 @@ def summary(environment: Environment) -> str:
     return (
         f"{where}, instruction set {environment.instruction_set}, {threads}; torch {environment.torch}, "
         f"polyphase {environment.polyphase}{commit}, Python {environment.python}, {environment.compiler}."
+        f"{f' The machine was {environment.busy}.' if environment.busy else ''}"
     )
 
 
