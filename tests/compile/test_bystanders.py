@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._inductor import config
+from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.utils import run_and_get_code
 from torch.utils.checkpoint import checkpoint
 
@@ -59,7 +61,8 @@ WITHOUT_RESAMPLING: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
 
 
 def source(function: Function, backend: str, gradients: bool, *tensors: Tensor) -> list[str]:
-    """What was generated, forward and backward, but for numbers of graphs and names of files."""
+    """What was generated, forward and backward, but for numbers of graphs and names of files. It is read, not run: what
+    is called in place of C++ kernels does nothing."""
     torch._dynamo.reset()
     given = [one.clone().requires_grad_(gradients and one.is_floating_point()) for one in tensors]
 
@@ -67,7 +70,8 @@ def source(function: Function, backend: str, gradients: bool, *tensors: Tensor) 
         result = torch.compile(function, backend=backend)(*given)
         return torch.autograd.grad(result.sum(), [one for one in given if one.requires_grad]) if gradients else result
 
-    with config.patch(fx_graph_cache=False), torch._functorch.config.patch(enable_autograd_cache=False):
+    uncached = config.patch(fx_graph_cache=False), torch._functorch.config.patch(enable_autograd_cache=False)
+    with uncached[0], uncached[1], mock.patch.object(AsyncCompile, "cpp_pybinding", return_value=lambda *_: None):
         _, codes = run_and_get_code(run)
     assert len(codes) == 1 + gradients
     return [re.sub(r"# AOT ID.*|/\S+/\w+\.(cpp|h|py|main)\b", "", code) for code in codes]
@@ -91,8 +95,7 @@ def test_code_with_resampling_is_not() -> None:
 
 def attention(x: Tensor) -> Tensor:
     tokens = resized(x).flatten(2).transpose(1, 2)[None]
-    scores = (tokens @ tokens.transpose(-2, -1) / 3**0.5).softmax(-1) @ tokens
-    return F.scaled_dot_product_attention(tokens, tokens, tokens) + scores
+    return F.scaled_dot_product_attention(tokens, tokens, tokens)
 
 
 def scattered(x: Tensor) -> Tensor:
@@ -152,7 +155,7 @@ BESIDE: dict[str, Function] = {
     "gather": gathered,
     "cat": lambda x: torch.cat([resized(x), resized(x.flip(-1)), x[:, :, :9].repeat(1, 1, 1, 2)[..., :20]], 1),
     "softmax": lambda x: resized(x.softmax(1)).softmax(-1),
-    "pools": lambda x: F.max_pool2d(F.avg_pool2d(resized(x), 2, 1, 1), 2) + F.adaptive_avg_pool2d(x, 1),
+    "pools": lambda x: F.max_pool2d(resized(x), 2) + F.adaptive_avg_pool2d(x, 1),
     "complex": complex_sum,
     "where": lambda x: torch.where(resized(x) > 0.5, resized(x), 0.25),
     "matmul": lambda x: resized(x) @ x[:, :, :, :1].expand(2, 3, 12, 20).transpose(-1, -2),
@@ -227,7 +230,8 @@ def test_options(options: dict[str, Any]) -> None:
 
 
 def test_cpp_wrapper() -> None:
-    check(chain, PIXELS, run=compiled(chain, options={"cpp_wrapper": True}))
+    # A header compiled beforehand takes longer than the one graph that would use it.
+    check(chain, PIXELS, run=compiled(chain, options={"cpp_wrapper": True, "cpp_cache_precompile_headers": False}))
 
 
 def test_unknown_options_are_refused() -> None:
@@ -290,15 +294,14 @@ TRANSFORMS: dict[str, Function] = {
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_transforms(name: str) -> None:
     x = torch.stack([IMAGE, IMAGE.cos()]) if "vmap" in name else IMAGE
-    want = TRANSFORMS[name](x)
-    inductor = torch.compile(lambda x: TRANSFORMS[name](x))
     try:
-        inductor(x)
+        got = compiled(lambda x: TRANSFORMS[name](x))(x)
     except Exception as error:
+        torch._dynamo.reset()
+        with pytest.raises(type(error)):  # what Inductor does, we do
+            torch.compile(lambda x: TRANSFORMS[name](x))(x)
         pytest.skip(f"not Inductor's either: {error}")
-    torch._dynamo.reset()
-    got = compiled(lambda x: TRANSFORMS[name](x))(x)
-    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(got, TRANSFORMS[name](x))
 
 
 def test_checkpoint() -> None:
