@@ -55,6 +55,11 @@ def wrong_gradients(pair: Pair) -> list[str]:
 # ---- accelerate()
 
 
+def is_judged_elsewhere(got: Tensor, pair: Pair) -> bool:
+    """What the functions give, bit by bit: `tests/conformance/` holds that against eager, of these very samples."""
+    return same_bits(got, pair.ours) is None and got.stride() == pair.ours.stride()
+
+
 def accelerated_failures(found: Iterable[Case], backward: bool) -> list[str]:
     failures = []
     for case in found:
@@ -62,14 +67,13 @@ def accelerated_failures(found: Iterable[Case], backward: bool) -> list[str]:
             pairs = gradients(case)
             with polyphase.accelerate():
                 ours = case.gradients()
-            failures += [
-                one for pair, got in zip(pairs, ours, strict=True) for one in wrong_gradients(replace(pair, ours=got))
-            ]
+            for pair, got in zip(pairs, ours, strict=True):
+                failures += [] if is_judged_elsewhere(got, pair) else wrong_gradients(replace(pair, ours=got))
         else:
             pair = outputs(case)
             with polyphase.accelerate():
                 got = case.run()
-            failures += wrong(replace(pair, ours=got))
+            failures += [] if is_judged_elsewhere(got, pair) else wrong(replace(pair, ours=got))
     return failures
 
 
