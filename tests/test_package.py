@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import polyphase
 
 ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
 def test_import_needs_torch_alone() -> None:
@@ -24,12 +27,13 @@ def test_version() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", polyphase.__version__)
 
 
-def test_readme_code_runs() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert blocks
-    namespace: dict[str, object] = {}
-    for block in blocks:
-        exec(block, namespace)
+@pytest.mark.parametrize("place", range(len(BLOCKS)))
+def test_every_block_of_the_readme_runs_alone(place: int) -> None:
+    exec(BLOCKS[place], {})
+
+
+def test_the_readme_begins_with_the_shortest_way_to_a_result() -> None:
+    assert len(BLOCKS[0].splitlines()) == min(len(block.splitlines()) for block in BLOCKS)
 
 
 def test_links_in_the_documentation_exist() -> None:
