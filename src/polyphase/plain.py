@@ -79,7 +79,7 @@ class Latest(NamedTuple):
     fits: Check
     call: Callable[..., Tensor]
 
-    def followed_by(self, given: bytes, call: Callable[..., Tensor], *tensors: Tensor) -> Latest:
+    def followed_by(self, given: bytes | None, call: Callable[..., Tensor], *tensors: Tensor) -> Latest:
         again = call is self.call and call is not torch.clone
         return Latest(given, check_of_same(*tensors) if again else _never, call)
 

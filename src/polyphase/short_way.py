@@ -7,7 +7,6 @@ bound for them is found again by the arguments and by what is known of the tenso
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from marshal import dumps
 from typing import Any, TypeAlias
 
@@ -16,7 +15,7 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from polyphase.kernels import devices
-from polyphase.kernels.binding import bind, bound
+from polyphase.kernels.binding import BoundCall, bind, bound
 from polyphase.kernels.facts import Facts
 from polyphase.ops.recorded import recorded
 from polyphase.plain import NO_CALL, is_plain
@@ -27,6 +26,8 @@ ProgramOf: TypeAlias = "Callable[..., Program | None]"
 
 #: A version of marshal's format that writes equal values as equal bytes, whoever else refers to them.
 _FORMAT = 2
+#: So many calls of each function are remembered, then all are forgotten: each keeps its tables.
+_MOST_CALLS = 256
 
 
 class ShortWay:
@@ -35,61 +36,58 @@ class ShortWay:
     def __init__(self, program_of: ProgramOf, kind: str = devices.MAPS) -> None:
         self._program_of, self._kind = program_of, kind
         self._latest = NO_CALL
-        self._call_for = lru_cache(maxsize=256)(self._bind)  # each keeps its tables
+        self._calls: dict[tuple[Any, ...], Callable[..., Tensor]] = {}
 
     def find(self, given: tuple[Any, ...], *tensors: Any) -> Callable[..., Tensor] | None:
-        """What to call with the tensors; None where the call has to go through the operators."""
+        """What to call with the tensors; None where the call has to go through the operators.
+
+        By their bytes arguments are found again: they need not be hashable, and 1, 1.0 and True are equal, as are 0.0
+        and -0.0, but they do not ask for the same.
+        """
         if is_dynamo_compiling():
             return None
+        key: bytes | None
         try:
             key = dumps(given, _FORMAT)
         except ValueError:  # something other than numbers, names, and tuples and lists of them
-            key = None
+            given = tuple([tuple(one) if type(one) is torch.Size else one for one in given])
+            key = dumps(given, _FORMAT) if _are_builtin(given) else None
         latest = self._latest
         if key == latest.given and latest.fits(*tensors):
             return latest.call
-        return self._find_earlier(key, given, tensors)
-
-    def _find_earlier(
-        self, key: bytes | None, given: tuple[Any, ...], tensors: tuple[Any, ...]
-    ) -> Callable[..., Tensor] | None:
-        if not _are_plain(tensors) or not devices.has_kernels(tensors[0].device.type, self._kind):
+        if not _are_plain(tensors):
             return None
-        known = [(one.dtype, one.shape, one.stride(), one.device, one.requires_grad) for one in tensors]
-        if key is not None and _are_builtin(given):
-            call = self._call_for(_Key(key).of(given), *known)
-            self._latest = self._latest.followed_by(key, call, *tensors)
-            return call
-        plain = tuple(tuple(one) if type(one) is torch.Size else one for one in given)
-        if _are_builtin(plain):
-            return self._call_for(_Key(dumps(plain, _FORMAT)).of(plain), *known)
-        return self._bind(_Key().of(given), *known)
+        known = tuple([(one.dtype, one.shape, one.stride(), one.device, one.requires_grad) for one in tensors])
+        call = self._calls.get((key, known))
+        if call is None:
+            if not devices.has_kernels(tensors[0].device.type, self._kind):
+                return None
+            # Of a number of numpy, bytes are its memory alone, which others have too: no bytes of what is remembered
+            # are like those.
+            if not _are_builtin(given):
+                return self._bind(bound, given, known)
+            call = self._bind(bind, given, known)
+            if len(self._calls) >= _MOST_CALLS:
+                self._calls.clear()
+            self._calls[key, known] = call
+        self._latest = latest.followed_by(key, call, *tensors)
+        return call
 
-    def _bind(self, key: _Key, *known: tuple[Any, ...]) -> Callable[..., Tensor]:
-        """`known`: the facts of each tensor, and whether it needs a gradient."""
-        inputs = tuple(Facts(*one[:-1]) for one in known)
-        program = self._program_of(*inputs, *key.given)
+    def _bind(
+        self, bind: Callable[..., BoundCall], given: tuple[Any, ...], known: tuple[Any, ...]
+    ) -> Callable[..., Tensor]:
+        """`bind` that of `binding`, or `bound` for what only its program is found again by. `known`: the facts of each
+        tensor, and whether it needs a gradient."""
+        inputs = tuple([Facts(*one[:-1]) for one in known])
+        program = self._program_of(*inputs, *given)
         if program is None:
             return torch.clone
-        # What has no key is not found again by it, but by its program.
-        call = (bind if key else bound)(program, inputs).fresh
+        call = bind(program, inputs).fresh
         return recorded(program, inputs[0], call) if any(one[-1] for one in known) else call
 
 
-class _Key(bytes):
-    """A call's arguments as bytes, and themselves. By their bytes they are found again: they need not be hashable, and
-    1, 1.0 and True are equal, as are 0.0 and -0.0, but they do not ask for the same."""
-
-    given: tuple[Any, ...]
-
-    def of(self, given: tuple[Any, ...]) -> _Key:
-        self.given = given
-        return self
-
-
 def _are_builtin(values: tuple[Any, ...] | list[Any]) -> bool:
-    """Whether bytes tell the values apart. Of a number of numpy they are its memory alone, which others have too; no
-    bytes of what is remembered are like those."""
+    """Whether bytes tell the values apart."""
     for one in values:
         kind = type(one)
         if kind is tuple or kind is list:

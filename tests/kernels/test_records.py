@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import struct
 import subprocess
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from polyphase.errors import TooManyDimensionsError
 from polyphase.kernels import records
 from polyphase.kernels.binding import resample
 from polyphase.kernels.facts import Facts
-from polyphase.kernels.records import CallRecord, borders_of, maps_part, pack_maps, pack_warp
+from polyphase.kernels.records import CallRecord, borders_of, maps_part, pack, warp_part
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Number
 from polyphase.sampling.programs import Axes, Border, Program, maps_program, warp_program
@@ -22,12 +24,13 @@ from polyphase.sampling.steps import Flip, Pad, Resize
 from polyphase.sampling.warps import Warp
 
 CPU = torch.device("cpu")
+SIZE = 8 * sum(records.FIELDS.values())
 IMAGE = Facts(torch.float32, (2, 3, 4, 5), (60, 20, 5, 1), CPU)
 
 
 def numbers(packed: bytes) -> dict[str, list[int]]:
-    found = records._NUMBERS.unpack(packed[: records._NUMBERS.size])
-    return {name: list(found[place : place + records.FIELDS[name]]) for name, place in records._PLACES.items()}
+    found = iter(struct.unpack(f"={SIZE // 8}q", packed[:SIZE]))
+    return {name: list(itertools.islice(found, count)) for name, count in records.FIELDS.items()}
 
 
 def compiles(tmp_path: Path, assertions: str) -> bool:
@@ -53,26 +56,28 @@ def test_maps() -> None:
     program = maps_program(torch.float32, (AxisMap((Resize(8, "bilinear"), Flip())), AxisMap((Flip(),))))
     out = Facts(torch.float32, (2, 3, 8, 5), (120, 40, 5, 1), CPU)
     part = maps_part(program, torch.float32, kernel=11, sampler=12, mover=13)
-    packed = pack_maps(CallRecord(program, IMAGE, out), part)
+    packed = pack(CallRecord(program, IMAGE, out), part)
     found = numbers(packed)
     assert [found[name] for name in ("kernel", "sampler", "mover", "kind", "rank")] == [[11], [12], [13], [0], [4]]
     assert found["in_size"][:5] == [2, 3, 4, 5, 0]
     assert found["out_stride"][:5] == [120, 40, 5, 1, 0]
-    assert found["last_step"][:4] == [0, 0, 2, 3]
+    assert (found["map_count"], found["last_step"][:3]) == ([2], [2, 3, 0])
     assert found["moved_bytes"] == [0]
-    assert len(packed) == records._NUMBERS.size + 3 * 48
+    assert len(packed) == SIZE + 3 * 48
 
 
 def test_a_warp_and_its_coordinates() -> None:
     grid = Facts(torch.float32, (2, 6, 7, 2), (84, 14, 2, 1), CPU)
     out = Facts(torch.float32, (2, 3, 6, 7), (126, 42, 7, 1), CPU)
-    record = CallRecord(warp_program(torch.float32, Warp("grid", padding="reflection")), IMAGE, out, grid)
-    found = numbers(pack_warp(record, kernel=1))
+    warp = Warp("grid", padding="reflection")
+    record = CallRecord(warp_program(torch.float32, warp), IMAGE, out, grid)
+    found = numbers(pack(record, warp_part(warp, kernel=1)))
     assert found["coordinate_stride"] == [84, 0, 14, 2, 1]
     assert (found["kind"], found["affine"], found["padding"]) == ([records.WARP], [0], [2])
     matrix = Facts(torch.float32, (2, 2, 3), (6, 3, 1), CPU)
     affine = Warp("affine", size=(6, 7), align_corners=True)
-    found = numbers(pack_warp(CallRecord(warp_program(torch.float32, affine), IMAGE, out, matrix), kernel=1))
+    record = CallRecord(warp_program(torch.float32, affine), IMAGE, out, matrix)
+    found = numbers(pack(record, warp_part(affine, kernel=1)))
     assert found["coordinate_stride"] == [6, 0, 3, 1, 0]
     assert (found["affine"], found["align_corners"]) == ([1], [1])
 
@@ -101,7 +106,7 @@ def test_too_many_dimensions_are_done_by_torch_operations() -> None:
     program = maps_program(torch.float32, (AxisMap((Flip(),)),))
     part = maps_part(program, torch.float32, kernel=0, sampler=0, mover=0)
     with pytest.raises(TooManyDimensionsError):
-        pack_maps(CallRecord(program, many, many), part)
+        pack(CallRecord(program, many, many), part)
     for rank in (13, 20):
         image = torch.rand([2, 3, *[1] * (rank - 4), 2, 3])
         maps = tuple(AxisMap((Flip(),) if d in (0, 1, rank - 1) else ()) for d in range(rank))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeAlias
 
 import torch
@@ -15,7 +14,6 @@ from polyphase.errors import TooManyDimensionsError
 from polyphase.kernels import records
 from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
 from polyphase.kernels.facts import Facts
-from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.operands import Operands
 from polyphase.kernels.plans import WarpPlan, plan_maps, plan_warp, plan_warp_gradients
 from polyphase.kernels.records import CallRecord, GradientRecord
@@ -25,60 +23,42 @@ from polyphase.torch_private import empty_strided_cpu as empty_strided
 
 Launch: TypeAlias = Callable[..., int]
 
-#: An image of fewer elements is warped by one thread, and by a grid as one row: of short rows, most tiles are empty.
-FEW_WARPED = 2 * 16384
-
 
 def bind(record: CallRecord) -> BoundCall:
-    if record.coordinates is None:
-        packed = records.pack_maps(record, maps_part(record.program, isa.chosen()))
+    launcher, coordinates = libraries.launcher(), record.coordinates
+    if coordinates is None:
+        part = _maps_part(record.program)
     else:
-        packed = _packed_warp(record, record.coordinates)
+        part = _warp_part(record.program, coordinates.dtype, len(record.image.shape))
     try:
-        handle = libraries.launcher().bind(packed)
+        handle = launcher.bind(records.pack(record, part))
     except NotImplementedError as error:
         raise TooManyDimensionsError(str(error)) from None
-    launch = libraries.launcher().launch
     if record.operands.vectors or record.operands.tensors:
-        return _of_operands(launch, handle, record.out, 1 if record.coordinates is None else 2, record.operands)
-    return (_of_image if record.coordinates is None else _of_warped_image)(launch, handle, record.out)
+        return _of_operands(launcher.launch, handle, record.out, 1 if coordinates is None else 2, record.operands)
+    return (_of_image if coordinates is None else _of_warped_image)(launcher.launch, handle, record.out)
 
 
 @functools.lru_cache(maxsize=256)
-def maps_part(program: Program, architecture: str) -> records.MapsPart:
+def _maps_part(program: Program) -> bytes:
     axes = program.sampler
     assert isinstance(axes, Axes), "warps have coordinates"
-    plan = plan_maps(program, architecture)
+    plan = plan_maps(program, isa.chosen())
     moves = any(one.steps and not one.may_sum(axes.transposed) for one in axes.maps)
     return records.maps_part(program, plan.work, **libraries.addresses(plan, moves)._asdict())
 
 
-def _packed_warp(record: CallRecord, coordinates: Facts) -> bytes:
-    axes = record.program.axes(len(record.image.shape))
-    plan = plan_warp(record.program, coordinates.dtype, axes, isa.chosen())
-    return records.pack_warp(_as_one_row(record, coordinates), kernel=libraries.addresses(plan).kernel)
+@functools.lru_cache(maxsize=256)
+def _warp_part(program: Program, coordinates: torch.dtype, rank: int) -> bytes:
+    assert isinstance(program.sampler, Warp), "maps have no coordinates"
+    plan = plan_warp(program, coordinates, program.axes(rank), isa.chosen())
+    return records.warp_part(program.sampler, kernel=libraries.addresses(plan).kernel)
 
 
-def _as_one_row(record: CallRecord, grid: Facts) -> CallRecord:
-    """A small image that is warped by a grid, as one row where the grid's pixels and the output's lie in one: a few
-    whole tiles instead of many that are mostly empty."""
-    sampler, out, operands = record.program.sampler, record.out, record.operands
-    assert isinstance(sampler, Warp), "maps have no coordinates"
-    if sampler.source != "grid" or out.elements >= FEW_WARPED or operands.vectors or operands.tensors:
-        return record
-    batch, *spatial, component = grid.strides
-    steps = [n * stride for n, stride in zip(out.shape[3:], spatial[1:], strict=True)]
-    if spatial[:-1] != steps or out.strides != dense_strides(out.shape, False):
-        return record
-    ones, none = (1,) * len(steps), (0,) * len(steps)
-    pixels = out.elements // (out.shape[0] * out.shape[1])
-    return replace(
-        record,
-        out=out._replace(shape=(*out.shape[:2], *ones, pixels), strides=(*out.strides[:2], *none, 1)),
-        coordinates=grid._replace(
-            shape=(grid.shape[0], *ones, pixels, len(spatial)), strides=(batch, *none, spatial[-1], component)
-        ),
-    )
+def forget() -> None:
+    """So that kernels are asked for anew."""
+    _maps_part.cache_clear()
+    _warp_part.cache_clear()
 
 
 # The functions below are as short as they can be: a small image takes no longer than a call.
@@ -158,7 +138,8 @@ def bind_gradients(record: GradientRecord) -> BoundGradients:
 
 def _gradient_launch(record: GradientRecord, plan: WarpPlan, strides: tuple[int, ...]) -> Callable[..., None]:
     launcher = libraries.launcher()
-    handle = launcher.bind(records.pack_gradients(record, strides, kernel=libraries.addresses(plan).kernel))
+    part = records.warp_part(record.sampler, records.WARP_GRADIENTS, kernel=libraries.addresses(plan).kernel)
+    handle = launcher.bind(records.pack_gradients(record, strides, part))
 
     def launch(gradient: Tensor, image: Tensor, coordinates: Tensor, *found: Tensor | None) -> None:
         addresses = [0 if one is None else one.data_ptr() for one in (gradient, image, coordinates, *found)]

@@ -15,6 +15,7 @@ WING = Wing(
     architecture=isa.chosen,
     bind=launch.bind,
     bind_gradients=launch.bind_gradients,
+    forget=launch.forget,
     tap_bytes=libraries.tap_bytes,
     source_file=libraries.source_file,
     stats=libraries.stats,

@@ -43,9 +43,9 @@ def _instead_of_generated(kernel: int) -> Iterator[None]:
     """What is bound meanwhile is bound to this kernel."""
     found = libraries.addresses
     with mock.patch.object(libraries, "addresses", lambda *plan: found(*plan)._replace(kernel=kernel)):
-        launch.maps_part.cache_clear()
+        launch.forget()
         yield
-    launch.maps_part.cache_clear()
+    launch.forget()
 
 
 def replay_graphs(original: Path, edited: Path) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -45,8 +44,7 @@ RETRY_SECONDS = 1.0
 WARPED_AXES = {"nearest": (2, 3), "bilinear": (2, 3), "bicubic": (2,)}
 
 
-@dataclass(frozen=True)
-class BoundCall:
+class BoundCall(NamedTuple):
     """A program for tensors of known facts. Inputs: an image, the coordinates of a warp, operands in their order.
 
     fresh: makes the output. into: writes it to the first tensor it is given.
@@ -112,6 +110,8 @@ def forget() -> None:
     """So that what is called next is bound anew."""
     bound.cache_clear()
     bound_gradients.cache_clear()
+    for wing in devices.loaded():
+        wing.forget()
 
 
 # ---- calls without a bound one at hand
@@ -152,18 +152,17 @@ def run(
 def _maps_record(program: Program, image: Facts, given: Sequence[Facts], out: Facts | None) -> CallRecord:
     axes = program.sampler
     assert isinstance(axes, Axes), "warps have records of their own"
-    leading = len(image.shape) - len(axes.maps)
+    shape = tuple(image.shape)
+    leading = len(shape) - len(axes.maps)
     if leading < 0:
-        raise WrongInputError(f"an image of shape {tuple(image.shape)} for {len(axes.maps)} maps")
+        raise WrongInputError(f"an image of shape {shape} for {len(axes.maps)} maps")
     _check_dtypes(program, image, out)
-    _check_devices(image, *given, *([out] if out else []))
-    before, after = image.shape[leading:], None
-    if axes.adjoint_of:
-        before, after = axes.adjoint_of, image.shape[leading:]
-    mapped = tuple(one.output_size(n) for one, n in zip(axes.maps, before, strict=True))  # or raises
-    if after is not None and mapped != tuple(after):
-        raise WrongInputError(f"maps from {tuple(before)} lead to {mapped}, but their adjoint is given {tuple(after)}")
-    out_shape = (*image.shape[:leading], *(axes.adjoint_of or mapped))
+    _check_devices(image, given, out)
+    sampled, adjoint_of = shape[leading:], axes.adjoint_of
+    mapped = tuple([one.output_size(n) for one, n in zip(axes.maps, adjoint_of or sampled, strict=True)])  # or raises
+    if adjoint_of and mapped != sampled:
+        raise WrongInputError(f"maps from {adjoint_of} lead to {mapped}, but their adjoint is given {sampled}")
+    out_shape = shape[:leading] + (adjoint_of or mapped)
     out = _output(program, image, out_shape, out)
     return CallRecord(program, image, out, operands=operands.describe(program, out_shape, leading - 1, given))
 
@@ -175,7 +174,7 @@ def _warp_record(
     assert isinstance(sampler, Warp), "axis maps have records of their own"
     out_shape = _warped_shape(sampler, image, coordinates)
     _check_dtypes(program, image, out)
-    _check_devices(image, coordinates, *given, *([out] if out else []))
+    _check_devices(image, [coordinates, *given], out)
     _check_coordinates(program.sampled, coordinates.dtype, sampler.mode)
     out = _output(program, image, out_shape, out)
     return CallRecord(program, image, out, coordinates, operands.describe(program, out_shape, 1, given))
@@ -208,15 +207,15 @@ def _warped_shape(sampler: Warp, image: Facts, coordinates: Facts) -> Sizes:
 
 def _check_dtypes(program: Program, image: Facts, out: Facts | None) -> None:
     target = program.target if out is None else out.dtype
-    if (image.dtype, target) != (program.source, program.target):
+    if image.dtype != program.source or target != program.target:
         raise WrongInputError(
             f"an image of {image.dtype} of shape {tuple(image.shape)} to {target}; the program was made for "
             f"{program.source} to {program.target}"
         )
 
 
-def _check_devices(image: Facts, *others: Facts) -> None:
-    for one in others:
+def _check_devices(image: Facts, given: Sequence[Facts], out: Facts | None) -> None:
+    for one in given if out is None else (*given, out):
         if one.device != image.device:
             raise WrongInputError(
                 f"a tensor on {one.device} with an image on {image.device}; all must be on one device: move it with .to"
@@ -242,7 +241,7 @@ def _check_coordinates(sampled: torch.dtype, coordinates: torch.dtype, mode: str
 def _is_near(image: Facts, most: int) -> bool:
     """Whether a plane of the image extends over no more elements than kernels of warps count."""
     steps = zip(image.shape[2:], image.strides[2:], strict=True)
-    return sum((n - 1) * stride for n, stride in steps) + image.shape[1] <= most
+    return sum([(n - 1) * stride for n, stride in steps]) + image.shape[1] <= most
 
 
 # ---- without a kernel

@@ -69,6 +69,7 @@ class Wing:
     architecture: Callable[[], str]
     bind: Callable[[CallRecord], BoundCall]
     bind_gradients: Callable[[GradientRecord], BoundGradients]
+    forget: Callable[[], None]
     tap_bytes: Callable[..., TapBytes]
     source_file: Callable[[MapsPlan | WarpPlan], Path]
     stats: Callable[[], dict[str, int]]

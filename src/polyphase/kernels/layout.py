@@ -18,12 +18,14 @@ CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
 
 def output_strides(program: Program, image: Facts, out_shape: Sizes) -> Sizes:
     """Flips keep any dense strides, as torch.flip does; other programs keep channels last, or what their order says."""
-    if program.order == "preserve" and isinstance(program.sampler, Axes) and keeps_strides(program.sampler.maps):
+    preserve = program.order == "preserve"
+    last = is_channels_last(image.shape, image.strides) if preserve else program.order == "channels_last"
+    strides = dense_strides(out_shape, last and len(out_shape) in CHANNELS_LAST)
+    axes = program.sampler
+    if preserve and strides != image.strides and isinstance(axes, Axes) and keeps_strides(axes.maps):
         # Not on a meta tensor, which does not quite tell.
         return torch.empty_like(torch.empty_strided(image.shape, image.strides)).stride()
-    preserved = program.order == "preserve" and is_channels_last(image.shape, image.strides)
-    last = preserved or program.order == "channels_last"
-    return dense_strides(out_shape, last and len(out_shape) in CHANNELS_LAST)
+    return strides
 
 
 def keeps_strides(maps: tuple[AxisMap, ...]) -> bool:

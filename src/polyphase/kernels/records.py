@@ -6,11 +6,12 @@ it: `assertions` is compiled with the launcher.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
 import torch
 
@@ -22,15 +23,11 @@ from polyphase.sampling.pointwise import scalar_tensor
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.warps import PADDINGS, Warp
 
-#: Numbers by the names of their fields.
-Fields: TypeAlias = "dict[str, int | Sequence[int]]"
-
 MOST_DIMENSIONS = 16
 MOST_OPERANDS = 8
 
 
-@dataclass(frozen=True)
-class CallRecord:
+class CallRecord(NamedTuple):
     """A call of a program's kernel: all that a wing needs to bind it. Everything in it has been checked."""
 
     program: Program
@@ -40,8 +37,7 @@ class CallRecord:
     operands: Operands = NO_OPERANDS
 
 
-@dataclass(frozen=True)
-class GradientRecord:
+class GradientRecord(NamedTuple):
     """Gradients of a warp without arithmetic around it; `needed`: of the image, of the coordinates."""
 
     sampler: Warp
@@ -53,7 +49,7 @@ class GradientRecord:
 
 @dataclass(frozen=True)
 class Borders:
-    """The values of constant borders as bytes, each from a multiple of `stride` on.
+    """The values of constant borders as bytes, each from a multiple of `stride` on, which is one of 8.
 
     first_stored: the number, counted from 1, of the first border that goes around the epilogue. value_bytes: of those
     before it, as they are sampled; stored_bytes: of the others, as they are stored.
@@ -74,7 +70,7 @@ def borders_of(program: Program, work: torch.dtype) -> Borders:
         _bytes(border.value, program.target) if border.stored else _bytes(border.value, program.sampled, work)
         for border in program.borders
     ]
-    stride = max(map(len, values))
+    stride = 8 if max(map(len, values)) <= 8 else 16  # of complex numbers
     first_stored = 1 + sum(not border.stored for border in program.borders)
     data = b"".join(value.ljust(stride, b"\0") for value in values)
     return Borders(data, stride, first_stored, work.itemsize, program.target.itemsize)
@@ -89,24 +85,31 @@ def _bytes(value: complex, *dtypes: torch.dtype) -> bytes:
 #: What kernels are asked for: `Request::Kind`.
 MAPS, WARP, WARP_GRADIENTS = range(3)
 
-#: The fields of `Request`, in order, and how many numbers of eight bytes each is.
-FIELDS = {
-    "kernel": 1,
-    "sampler": 1,
-    "mover": 1,
-    "kind": 1,
+#: The fields of `Request`, in order, and how many numbers of eight bytes each is. Of the tensors:
+_TENSORS = {
     "rank": 1,
     "in_size": MOST_DIMENSIONS,
     "in_stride": MOST_DIMENSIONS,
     "out_size": MOST_DIMENSIONS,
     "out_stride": MOST_DIMENSIONS,
+}
+_COORDINATES = {"coordinate_stride": 5, "image_gradient_stride": MOST_DIMENSIONS}
+_OPERANDS = {
     "vector_count": 1,
     "tensor_count": 1,
     "vector_bytes": MOST_OPERANDS,
     "tensor_bytes": MOST_OPERANDS,
     "channel_dimension": 1,
+}
+#: And of the program, whatever the tensors.
+_PROGRAM = {
+    "kernel": 1,
+    "sampler": 1,
+    "mover": 1,
+    "kind": 1,
     "transposed": 1,
     "moved_bytes": 1,
+    "map_count": 1,
     "last_step": MOST_DIMENSIONS,
     "border_size": 1,
     "border_stride": 1,
@@ -116,134 +119,119 @@ FIELDS = {
     "affine": 1,
     "padding": 1,
     "align_corners": 1,
-    "coordinate_stride": 5,
-    "image_gradient_stride": MOST_DIMENSIONS,
 }
+FIELDS = _TENSORS | _COORDINATES | _OPERANDS | _PROGRAM
 
 
 def assertions() -> str:
     """C++ that compiles only where `Request` is what `FIELDS` says."""
-    lines = [f"static_assert(offsetof(polyphase::Request, {name}) == {8 * place});" for name, place in _places()]
-    return "\n".join([*lines, f"static_assert(sizeof(polyphase::Request) == {8 * sum(FIELDS.values())});", ""])
-
-
-def _places() -> Iterator[tuple[str, int]]:
-    place = 0
+    lines, place = [], 0
     for name, count in FIELDS.items():
-        yield name, place
+        lines.append(f"static_assert(offsetof(polyphase::Request, {name}) == {8 * place});")
         place += count
+    return "\n".join([*lines, f"static_assert(sizeof(polyphase::Request) == {8 * place});", ""])
 
 
-_PLACES = dict(_places())
-_COUNT = sum(FIELDS.values())
-_NUMBERS = struct.Struct(f"={_COUNT}q")
+def _packed(group: dict[str, int], **fields: int | Sequence[int]) -> bytes:
+    """The fields of a group; those that are not given are 0."""
+    assert fields.keys() <= group.keys(), f"no fields of a request: {fields.keys() - group.keys()}"
+    numbers: list[int] = []
+    for name, count in group.items():
+        value = fields.get(name, 0)
+        numbers += (value,) if isinstance(value, int) else value
+        numbers += (0,) * (count - (1 if isinstance(value, int) else len(value)))
+    return struct.pack(f"={len(numbers)}q", *numbers)
 
 
-@dataclass(frozen=True)
-class MapsPart:
-    """What the record of a call of maps has from its program alone, whatever the tensors: fields, and what follows."""
-
-    fields: Fields
-    last_step: tuple[int, ...]  # of the dimensions that have maps
-    steps_and_borders: bytes
+@functools.lru_cache(maxsize=256)
+def _of_program(**fields: int | tuple[int, ...]) -> bytes:
+    """Programs that differ in their sizes alone have the same."""
+    return _packed(_PROGRAM, **fields)
 
 
-def maps_part(program: Program, work: torch.dtype, *, kernel: int, sampler: int, mover: int) -> MapsPart:
+# What a record has from its program is packed once, and put behind what it has from the tensors.
+
+
+def maps_part(program: Program, work: torch.dtype, *, kernel: int, sampler: int, mover: int) -> bytes:
     """`kernel`, `sampler` and `mover`: addresses of what was built for the program, which computes in `work`."""
     axes = program.sampler
-    assert isinstance(axes, Axes), "a warp is packed by pack_warp"
+    assert isinstance(axes, Axes), "a warp's part is made by warp_part"
     borders = borders_of(program, program.source if program.moves_only else work)
-    fields: Fields = {
-        "kernel": kernel,
-        "sampler": sampler,
-        "mover": mover,
-        "kind": MAPS,
-        "transposed": axes.transposed,
-        "moved_bytes": program.source.itemsize if program.moves_only else 0,
-        "border_size": len(borders.data),
-        "border_stride": borders.stride,
-        "first_stored": borders.first_stored,
-        "border_bytes": borders.value_bytes,
-        "stored_border_bytes": borders.stored_bytes,
-    }
-    last_step = tuple(itertools.accumulate(len(one.steps) for one in axes.maps))
-    return MapsPart(fields, last_step, b"".join([*map(encode, axes.maps), borders.data]))
+    fields = _of_program(
+        kernel=kernel,
+        sampler=sampler,
+        mover=mover,
+        kind=MAPS,
+        transposed=axes.transposed,
+        moved_bytes=program.source.itemsize if program.moves_only else 0,
+        map_count=len(axes.maps),
+        last_step=tuple(itertools.accumulate([len(one.steps) for one in axes.maps])),
+        border_size=len(borders.data),
+        border_stride=borders.stride,
+        first_stored=borders.first_stored,
+        border_bytes=borders.value_bytes,
+        stored_border_bytes=borders.stored_bytes,
+    )
+    return b"".join([fields, *map(encode, axes.maps), borders.data])
 
 
-def pack_maps(record: CallRecord, part: MapsPart) -> bytes:
-    leading = len(record.image.shape) - len(part.last_step)
-    fields = {**part.fields, **_of_tensors(record.image, record.out), "last_step": (0,) * leading + part.last_step}
-    if record.operands is NO_OPERANDS:
-        return _packed(fields) + part.steps_and_borders
-    fields |= _of_operands(record.operands)
-    return b"".join([_packed(fields), _tensor_strides(record.operands), part.steps_and_borders])
+def warp_part(sampler: Warp, kind: int = WARP, *, kernel: int) -> bytes:
+    return _of_program(
+        kernel=kernel,
+        kind=kind,
+        affine=sampler.source == "affine",
+        padding=PADDINGS.index(sampler.padding),
+        align_corners=sampler.align_corners,
+    )
 
 
-def pack_warp(record: CallRecord, *, kernel: int) -> bytes:
-    assert isinstance(record.program.sampler, Warp), "axis maps are packed by pack_maps"
-    assert record.coordinates is not None, "a warp has coordinates"
-    fields: Fields = {"kernel": kernel, "kind": WARP}
-    fields |= _of_tensors(record.image, record.out)
-    fields |= _of_operands(record.operands)
-    fields |= _of_warp(record.program.sampler, record.coordinates)
-    return _packed(fields) + _tensor_strides(record.operands)
+def pack(record: CallRecord, part: bytes) -> bytes:
+    tensors = _of_tensors(record.image, record.out)
+    coordinates, operands = record.coordinates, record.operands
+    along = _NO_COORDINATES if coordinates is None else _of_coordinates(coordinates)
+    if operands is NO_OPERANDS:
+        return tensors + along + _NO_OPERANDS + part
+    return tensors + along + _of_operands(operands) + part + _tensor_strides(operands)
 
 
-def pack_gradients(record: GradientRecord, image_gradient: Sizes, *, kernel: int) -> bytes:
+def pack_gradients(record: GradientRecord, image_gradient: Sizes, part: bytes) -> bytes:
     """`image_gradient`: the strides of what is made for the image."""
-    fields: Fields = {"kernel": kernel, "kind": WARP_GRADIENTS, "image_gradient_stride": image_gradient}
-    fields |= _of_tensors(record.image, record.gradient)
-    fields |= _of_warp(record.sampler, record.coordinates)
-    return _packed(fields)
+    tensors = _of_tensors(record.image, record.gradient)
+    return tensors + _of_coordinates(record.coordinates, image_gradient) + _NO_OPERANDS + part
 
 
-def _of_tensors(image: Facts, out: Facts) -> Fields:
+#: `_TENSORS` by rank, by one call each: every call for a new size is packed.
+_TENSORS_OF_RANK = [
+    struct.Struct("=q" + f"{rank}q{8 * (MOST_DIMENSIONS - rank)}x" * 4) for rank in range(MOST_DIMENSIONS + 1)
+]
+_NO_COORDINATES, _NO_OPERANDS = _packed(_COORDINATES), _packed(_OPERANDS)
+
+
+def _of_tensors(image: Facts, out: Facts) -> bytes:
     rank = len(image.shape)
     if rank > MOST_DIMENSIONS:
         raise TooManyDimensionsError(f"{rank} dimensions; a kernel takes {MOST_DIMENSIONS} at most")
-    return {
-        "rank": rank,
-        "in_size": image.shape,
-        "in_stride": image.strides,
-        "out_size": out.shape,
-        "out_stride": out.strides,
-    }
+    return _TENSORS_OF_RANK[rank].pack(rank, *image.shape, *image.strides, *out.shape, *out.strides)
 
 
-def _of_operands(operands: Operands) -> Fields:
-    return {
-        "vector_count": len(operands.vectors),
-        "tensor_count": len(operands.tensors),
-        "vector_bytes": operands.vectors,
-        "tensor_bytes": [one.element_bytes for one in operands.tensors],
-        "channel_dimension": operands.channel,
-    }
+def _of_coordinates(coordinates: Facts, image_gradient: Sizes = ()) -> bytes:
+    batch, *along, last = coordinates.strides
+    # Of matrices (batch, row, column) rows stand for y and columns for x; an image's grid has no z.
+    by_axis = [0, *along, last, 0] if len(along) == 1 else [*[0] * (3 - len(along)), *along, last]
+    return _packed(_COORDINATES, coordinate_stride=[batch, *by_axis], image_gradient_stride=image_gradient)
+
+
+def _of_operands(operands: Operands) -> bytes:
+    return _packed(
+        _OPERANDS,
+        vector_count=len(operands.vectors),
+        tensor_count=len(operands.tensors),
+        vector_bytes=operands.vectors,
+        tensor_bytes=[one.element_bytes for one in operands.tensors],
+        channel_dimension=operands.channel,
+    )
 
 
 def _tensor_strides(operands: Operands) -> bytes:
     """What follows the record: a row for each tensor operand."""
-    row = struct.Struct(f"={MOST_DIMENSIONS}q")
-    return b"".join(row.pack(*one.strides, *[0] * (MOST_DIMENSIONS - len(one.strides))) for one in operands.tensors)
-
-
-def _of_warp(sampler: Warp, coordinates: Facts) -> Fields:
-    batch, *along, last = coordinates.strides
-    # Of matrices (batch, row, column) rows stand for y and columns for x; an image's grid has no z.
-    by_axis = [0, *along, last, 0] if sampler.source == "affine" else [*[0] * (3 - len(along)), *along, last]
-    return {
-        "affine": sampler.source == "affine",
-        "padding": PADDINGS.index(sampler.padding),
-        "align_corners": sampler.align_corners,
-        "coordinate_stride": [batch, *by_axis],
-    }
-
-
-def _packed(fields: Fields) -> bytes:
-    numbers = [0] * _COUNT
-    for name, value in fields.items():
-        place = _PLACES[name]
-        if isinstance(value, int):
-            numbers[place] = value
-        else:
-            numbers[place : place + len(value)] = value
-    return _NUMBERS.pack(*numbers)
+    return b"".join(_packed({"strides": MOST_DIMENSIONS}, strides=one.strides) for one in operands.tensors)

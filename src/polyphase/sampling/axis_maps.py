@@ -6,9 +6,8 @@ window of neighbouring input pixels, which is what a kernel can do in one pass. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 
 import torch
 
@@ -57,17 +56,16 @@ class AxisMap:
     """A chain of steps in the normal form, tidied without knowing the axis's size. No steps: the identity."""
 
     steps: tuple[Step, ...]
+    weighted: Weighted | None = field(init=False, repr=False, compare=False)  # the step that is, if any
 
     def __post_init__(self) -> None:
         steps = _tidy(self.steps)
-        conflict = _conflict(steps)
+        weighted = [step for step in steps if isinstance(step, Weighted)]
+        conflict = _conflict(steps) if weighted and len(steps) > 1 else None
         if conflict is not None:
             raise NotNormalFormError(conflict)
         object.__setattr__(self, "steps", steps)
-
-    @cached_property
-    def weighted(self) -> Weighted | None:
-        return next((step for step in self.steps if isinstance(step, Weighted)), None)
+        object.__setattr__(self, "weighted", weighted[0] if weighted else None)
 
     def may_sum(self, transposed: bool = False) -> bool:
         """Whether an output of the map, or of its adjoint, can be more or less than one input. The adjoint of a flip is

@@ -9,7 +9,7 @@ compare, what keys caches and what travels through graphs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
@@ -79,17 +79,27 @@ class Program:
     borders: tuple[Border, ...] = ()
     order: str = "preserve"
 
+    # What follows. sampled: the dtype the sampler sees; uint8 means 16 bit weights and rounding after every weighted
+    # axis. moves_only: values are stored as they were loaded, each somewhere else: their dtype does not matter then.
+    sampled: torch.dtype = field(init=False, repr=False, compare=False)
+    target: torch.dtype = field(init=False, repr=False, compare=False)
+    moves_only: bool = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
             raise UnknownNameError("memory order", self.order, ORDERS)
         if any(isinstance(leaf, Operand) for leaf in operands_of(self.prologue)):
             raise InvalidProgramError("the prologue reads a tensor of the output's shape; only the epilogue can")
+        sampled = dtype_of(self.prologue, self.source)
         if isinstance(self.sampler, Axes):
-            _check_axes(self.sampler, self.borders, self.sampled)
+            weighs = _check_axes(self.sampler, self.borders, sampled)
         else:
-            _check_warp(self.sampler, self.borders, self.sampled)
+            weighs = _check_warp(self.sampler, self.borders, sampled)
         _check_border_order(self.borders)
-        dtype_of(self.epilogue, self.sampled)  # raises where it computes no image
+        target = dtype_of(self.epilogue, sampled)  # raises where it computes no image
+        moves_only = not weighs and self.prologue == self.epilogue == VALUE
+        for name, value in (("sampled", sampled), ("target", target), ("moves_only", moves_only)):
+            object.__setattr__(self, name, value)
 
     def __hash__(self) -> int:
         return self._hash
@@ -99,42 +109,28 @@ class Program:
         """Asked for at every look-up of what was made for a program."""
         return hash((self.source, self.sampler, self.prologue, self.epilogue, self.borders, self.order))
 
-    @cached_property
-    def sampled(self) -> torch.dtype:
-        """The dtype the sampler sees. uint8 here means 16 bit weights and rounding after every weighted axis."""
-        return dtype_of(self.prologue, self.source)
-
-    @cached_property
-    def target(self) -> torch.dtype:
-        return dtype_of(self.epilogue, self.sampled)
-
     def axes(self, rank: int) -> int:
         """How many of the last dimensions of an image of `rank` dimensions are sampled along."""
         return len(self.sampler.maps) if isinstance(self.sampler, Axes) else rank - 2
-
-    @cached_property
-    def moves_only(self) -> bool:
-        """Whether values are stored as they were loaded, each somewhere else: their dtype does not matter then."""
-        weighs = self.sampler.may_sum() if isinstance(self.sampler, Axes) else self.sampler.mode != "nearest"
-        return not weighs and self.prologue == self.epilogue == VALUE
 
 
 def maps_program(
     dtype: torch.dtype, maps: tuple[AxisMap, ...], adjoint_of: tuple[Size, ...] = (), border: float | complex = 0
 ) -> Program:
     """Maps without arithmetic around them; `border`: the value of their constant border, if they have one."""
-    return _maps_program(dtype, maps, tuple(adjoint_of), Border(border))
+    return _maps_program(dtype, maps, tuple(adjoint_of), border, repr(border))
 
 
 @lru_cache(maxsize=256)  # images of many sizes are resized to one: their program is the same
 def _maps_program(
-    dtype: torch.dtype, maps: tuple[AxisMap, ...], adjoint_of: tuple[Size, ...], border: Border
+    dtype: torch.dtype, maps: tuple[AxisMap, ...], adjoint_of: tuple[Size, ...], border: float | complex, named: str
 ) -> Program:
+    """`named`: the border told apart from those that are equal to it."""
     moved = adjoint_by_moving(maps) if adjoint_of else None
     if moved is not None:
-        maps, adjoint_of, border = moved, (), Border(0.0)
+        maps, adjoint_of, border = moved, (), 0.0
     bordered = not adjoint_of and any(isinstance(step, Pad) and step.border for one in maps for step in one.steps)
-    return Program(dtype, Axes(maps, adjoint_of), borders=(border,) if bordered else ())
+    return Program(dtype, Axes(maps, adjoint_of), borders=(Border(border),) if bordered else ())
 
 
 def by_moving(program: Program) -> Program:
@@ -162,27 +158,31 @@ def adjoint_by_moving(maps: tuple[AxisMap, ...]) -> tuple[AxisMap, ...] | None:
     return tuple(moved)
 
 
+@lru_cache(maxsize=256)
 def warp_program(dtype: torch.dtype, warp: Warp) -> Program:
     """A warp without arithmetic around it. Its output is contiguous, as eager's."""
     return Program(dtype, warp, order="contiguous")
 
 
-def _check_warp(warp: Warp, borders: tuple[Border, ...], sampled: torch.dtype) -> None:
+def _check_warp(warp: Warp, borders: tuple[Border, ...], sampled: torch.dtype) -> bool:
+    """Whether it weighs."""
     if borders:
         raise InvalidProgramError("a warp with constant borders; a warp's outside is its padding mode's")
     if warp.mode != "nearest" and not (sampled.is_floating_point or sampled == torch.uint8):
         raise InvalidProgramError(
             f"a {warp.mode} warp of {sampled}; cast to a float dtype in the prologue, or use uint8"
         )
+    return warp.mode != "nearest"
 
 
-def _check_axes(axes: Axes, borders: tuple[Border, ...], sampled: torch.dtype) -> None:
-    sums = [axis.may_sum(bool(axes.adjoint_of)) for axis in axes.maps]
-    if not axes.maps or sum(sums) > 3:
-        raise InvalidProgramError(f"{len(axes.maps)} axis maps, {sum(sums)} weighted; there is one at least, and 3 sum")
+def _check_axes(axes: Axes, borders: tuple[Border, ...], sampled: torch.dtype) -> bool:
+    """Whether they weigh."""
+    sums = sum([axis.may_sum(axes.transposed) for axis in axes.maps])
+    if not axes.maps or sums > 3:
+        raise InvalidProgramError(f"{len(axes.maps)} axis maps, {sums} weighted; there is one at least, and 3 sum")
     if axes.adjoint_of and (len(axes.adjoint_of) != len(axes.maps) or borders):
         raise InvalidProgramError(f"an adjoint of {axes.adjoint_of} with {len(axes.maps)} maps and borders {borders}")
-    if any(sums) and not (sampled.is_floating_point or (sampled == torch.uint8 and not axes.adjoint_of)):
+    if sums and not (sampled.is_floating_point or (sampled == torch.uint8 and not axes.adjoint_of)):
         raise InvalidProgramError(f"a weighted map of {sampled}; cast to a float dtype in the prologue, or use uint8")
     for axis in axes.maps if not axes.adjoint_of else ():  # an adjoint has no borders: they do not depend on the image
         numbers = [step.border for step in axis.steps if isinstance(step, Pad) and step.border]
@@ -190,6 +190,7 @@ def _check_axes(axes: Axes, borders: tuple[Border, ...], sampled: torch.dtype) -
             raise InvalidProgramError(f"borders {numbers} on one axis; a later border has the greater number")
         if numbers and numbers[-1] > len(borders):
             raise InvalidProgramError(f"border {numbers[-1]} on an axis, but the program lists {len(borders)} values")
+    return sums > 0
 
 
 def _check_border_order(borders: tuple[Border, ...]) -> None:

@@ -128,7 +128,7 @@ def output_size(step: Step, in_size: Size) -> Size:
     """The length of an axis of `in_size` pixels after the step; raises where the step does not fit the axis."""
     match step:
         case Resize() | Area() | Nearest():
-            if _known(in_size) and in_size < 1:
+            if isinstance(in_size, int) and in_size < 1:
                 raise InvalidStepError(f"cannot resize an axis of {in_size} pixels; give it at least one")
             return step.size
         case Flip():
@@ -145,8 +145,8 @@ def output_size(step: Step, in_size: Size) -> Size:
 def _check_pad(step: Pad, in_size: Size) -> None:
     if not _known(step.before, step.after, in_size):
         return
-    most = {"constant": None, "reflect": in_size - 1, "replicate": None, "circular": in_size}[step.mode]
-    if most is not None and max(step.before, step.after) > most:
+    most = in_size - 1 if step.mode == "reflect" else in_size
+    if step.mode in ("reflect", "circular") and max(step.before, step.after) > most:
         raise InvalidStepError(
             f"{step.mode} pad of ({step.before}, {step.after}) on an axis of {in_size} pixels; at most {most} each side"
         )
@@ -176,4 +176,7 @@ def _scale_as_float(step: Resize | Nearest) -> None:
 
 def _known(*sizes: Size) -> bool:
     """Only plain integers are checked: asking a symbolic size would specialise the trace, and a slot has no value."""
-    return all(isinstance(size, int) for size in sizes)
+    for size in sizes:  # noqa: SIM110 a generator takes longer, and this is asked for every new size
+        if not isinstance(size, int):
+            return False
+    return True

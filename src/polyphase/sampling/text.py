@@ -86,7 +86,7 @@ def from_text(text: str) -> Any:
 def _arguments(node: Any) -> list[str]:
     """Required fields by position, others by name where they differ from the default."""
     arguments = []
-    for field in dataclasses.fields(node):
+    for field in (field for field in dataclasses.fields(node) if field.init):
         value = getattr(node, field.name)
         if field.default is dataclasses.MISSING:
             arguments.append(to_text(value))

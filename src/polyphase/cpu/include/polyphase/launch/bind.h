@@ -30,9 +30,9 @@ struct TooManyDimensions {};
 
 // What follows a Request.
 struct Tail {
-  const int64_t* tensor_strides;  // of tensor t along dimension d: at t * kMaxDimensions + d
   const Step* steps;
   const uint8_t* borders;
+  const int64_t* tensor_strides;  // of tensor t along dimension d: at t * kMaxDimensions + d
 };
 
 // A call that lacks only its addresses, and what it points at.
@@ -76,15 +76,17 @@ class MapsBinder {
  private:
   void read_dimensions() {
     if (request_.rank >= Dimensions::kMost) throw TooManyDimensions();
+    const int64_t first_mapped = request_.rank - request_.map_count;
     int64_t first_step = 0;
     for (int64_t i = 0; i < request_.rank; ++i) {
+      const int64_t last_step = i < first_mapped ? 0 : request_.last_step[i - first_mapped];
       Dimension d;
       d.in_size = request_.in_size[i];
       d.out_size = request_.out_size[i];
       d.in_stride = request_.in_stride[i];
       d.out_stride = request_.out_stride[i];
       d.steps = tail_.steps + first_step;
-      d.step_count = request_.last_step[i] - first_step;
+      d.step_count = last_step - first_step;
       d.weighted = may_be_weighted(d);
       d.channels = call_.vector_count > 0 && i == request_.channel_dimension;
       for (int64_t t = 0; t < call_.tensor_count; ++t) {
@@ -92,7 +94,7 @@ class MapsBinder {
       }
       if (!d.mapped() && d.in_size != d.out_size) throw BadCall{"an axis without a map changes its size"};
       dimensions_.push_back(d);
-      first_step = request_.last_step[i];
+      first_step = last_step;
     }
   }
 
@@ -191,6 +193,11 @@ inline ImageStrides image_strides(const int64_t* strides, int64_t rank) {
   return {strides[0], strides[1], rank == 5 ? strides[2] : 0, strides[rank - 2], strides[rank - 1]};
 }
 
+// Whether pixels and rows of these strides follow each other as one long row.
+inline bool are_one_row(const int64_t* size, int64_t z_stride, int64_t y_stride, int64_t x_stride) {
+  return (size[1] == 1 || y_stride == size[2] * x_stride) && (size[0] == 1 || z_stride == size[1] * size[2] * x_stride);
+}
+
 inline void bind_warp(const Request& request, const Tail& tail, Bound& bound) {
   WarpCall& call = bound.call.warp;
   const int64_t rank = request.rank;
@@ -220,16 +227,26 @@ inline void bind_warp(const Request& request, const Tail& tail, Bound& bound) {
     tensor.x_stride = of_tensor.x;
   }
   const int64_t pixels = call.out_size[0] * call.out_size[1] * call.out_size[2];
-  bound.buffer_count = request.kind == Request::kWarpGradients ? 5 : 3;
+  const bool gradients = request.kind == Request::kWarpGradients;
+  bound.buffer_count = gradients ? 5 : 3;
   bound.most_threads = call.batch * call.channels * pixels / kWarpedElementsPerThread;
+  // Of a small image, one row by a grid is a few whole tiles, short rows are many that are mostly empty.
+  const ImageStrides& target = call.target_strides;
+  const CoordinateStrides& grid = call.coordinate_strides;
+  if (bound.most_threads <= 1 && !gradients && !call.affine && call.vector_count + call.tensor_count == 0 &&
+      are_one_row(call.out_size, target.z, target.y, target.x) && are_one_row(call.out_size, grid.z, grid.y, grid.x)) {
+    call.out_size[0] = call.out_size[1] = 1;
+    call.out_size[2] = pixels;
+  }
 }
 
 inline void bind(const uint8_t* data, int64_t size, Bound& bound) {
   Request request;
   if (size < static_cast<int64_t>(sizeof(request))) throw BadCall{"a request that is cut off"};
   std::memcpy(&request, data, sizeof(request));
-  if (request.rank > kMaxDimensions || request.vector_count > kMaxOperands || request.tensor_count > kMaxOperands) {
-    throw BadCall{"more dimensions or operands than a request has room for"};
+  if (request.rank > kMaxDimensions || request.map_count > request.rank || request.vector_count > kMaxOperands ||
+      request.tensor_count > kMaxOperands) {
+    throw BadCall{"more dimensions, maps or operands than a request has room for"};
   }
   bound.kernel = reinterpret_cast<const Kernel*>(request.kernel);
   KernelCall& call = bound.call.any;
@@ -238,12 +255,13 @@ inline void bind(const uint8_t* data, int64_t size, Bound& bound) {
   call.tensor_count = request.tensor_count;
   for (int64_t v = 0; v < call.vector_count; ++v) call.vectors[v].element_bytes = request.vector_bytes[v];
   for (int64_t t = 0; t < call.tensor_count; ++t) call.tensors[t].element_bytes = request.tensor_bytes[t];
-  const int64_t steps = request.rank > 0 ? request.last_step[request.rank - 1] : 0;
-  const uint8_t* strides_at = data + sizeof(request);
-  const uint8_t* steps_at = strides_at + request.tensor_count * kMaxDimensions * static_cast<int64_t>(sizeof(int64_t));
+  const int64_t steps = request.map_count > 0 ? request.last_step[request.map_count - 1] : 0;
+  const uint8_t* steps_at = data + sizeof(request);
   const uint8_t* borders_at = steps_at + steps * static_cast<int64_t>(sizeof(Step));
-  if (data + size != borders_at + request.border_size) throw BadCall{"a request of another size than it says"};
-  const Tail tail = {reinterpret_cast<const int64_t*>(strides_at), reinterpret_cast<const Step*>(steps_at), borders_at};
+  const uint8_t* strides_at = borders_at + request.border_size;
+  const int64_t strides = request.tensor_count * kMaxDimensions * static_cast<int64_t>(sizeof(int64_t));
+  if (data + size != strides_at + strides) throw BadCall{"a request of another size than it says"};
+  const Tail tail = {reinterpret_cast<const Step*>(steps_at), borders_at, reinterpret_cast<const int64_t*>(strides_at)};
   if (request.kind == Request::kMaps) {
     MapsBinder(request, tail, bound).bind();
   } else {

@@ -10,20 +10,20 @@ namespace polyphase {
 constexpr int kMaxDimensions = 16;
 
 // Every field is eight bytes, or an array of such. Sizes and strides are in elements, one for each dimension. Behind the
-// record follow the strides of tensor operands, kMaxDimensions of each; of maps, then the steps of all dimensions, and the
-// values of constant borders.
+// record follow the steps of all maps, the values of constant borders, and the strides of tensor operands, kMaxDimensions
+// of each.
 struct Request {
   enum Kind : int64_t { kMaps, kWarp, kWarpGradients };
 
-  int64_t kernel;   // addresses of what libraries export: a Kernel,
-  int64_t sampler;  // the Sampler of weighted axes,
-  int64_t mover;    // and that of axes along which values only move; 0 where there is none
-  int64_t kind;
+  // Of the tensors.
   int64_t rank;
   int64_t in_size[kMaxDimensions];
   int64_t in_stride[kMaxDimensions];
   int64_t out_size[kMaxDimensions];
   int64_t out_stride[kMaxDimensions];
+
+  int64_t coordinate_stride[5];  // of warps, as CoordinateStrides has them
+  int64_t image_gradient_stride[kMaxDimensions];
 
   int64_t vector_count;
   int64_t tensor_count;
@@ -31,22 +31,25 @@ struct Request {
   int64_t tensor_bytes[kMaxOperands];
   int64_t channel_dimension;  // the one that vectors go along
 
-  // Of maps: the steps of dimension d end with number last_step[d].
+  // Of the program.
+  int64_t kernel;   // addresses of what libraries export: a Kernel,
+  int64_t sampler;  // the Sampler of weighted axes,
+  int64_t mover;    // and that of axes along which values only move; 0 where there is none
+  int64_t kind;
+
   int64_t transposed;
   int64_t moved_bytes;  // of an element that is only moved; 0 where values are computed
-  int64_t last_step[kMaxDimensions];
-  int64_t border_size;   // bytes of all borders together
+  int64_t map_count;    // of the last dimensions
+  int64_t last_step[kMaxDimensions];  // the steps of map m end with this number
+  int64_t border_size;  // bytes of all borders together
   int64_t border_stride;
   int64_t first_stored;
   int64_t border_bytes;
   int64_t stored_border_bytes;
 
-  // Of warps.
   int64_t affine;
   int64_t padding;
   int64_t align_corners;
-  int64_t coordinate_stride[5];  // as CoordinateStrides has them
-  int64_t image_gradient_stride[kMaxDimensions];
 };
 
 }  // namespace polyphase
