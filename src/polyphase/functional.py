@@ -80,7 +80,7 @@ def interpolate(
     * `nearest` and `nearest-exact` of every dtype; uint8 in every mode, rounded.
     """
     given = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-    call = _INTERPOLATE.find(given, input)
+    call = _INTERPOLATE.find(given, (input,))
     if call is not None:
         return call(input)
     if is_dynamo_compiling() and isinstance(input, Tensor):
@@ -91,7 +91,7 @@ def interpolate(
 
 def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
     """Reverse the order of the elements along dimensions; as `torch.flip`."""
-    call = _FLIP.find((dims,), input)
+    call = _FLIP.find((dims,), (input,))
     if call is not None:
         return call(input)
     return _through_operators("flip", (input,), (dims,))
@@ -103,7 +103,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     Beyond PyTorch: `reflect` and `replicate` of every dtype.
     """
     given = (pad, mode, value)
-    call = _PAD.find(given, input)
+    call = _PAD.find(given, (input,))
     if call is not None:
         return call(input)
     return _through_operators("pad", (input,), given)
@@ -142,7 +142,7 @@ def grid_sample(
     * float32 grids for float16 and bfloat16 images. Coordinates of half precision are computed in float32 too.
     """
     given = (mode, padding_mode, align_corners)
-    call = _GRID_SAMPLE.find(given, input, grid)
+    call = _GRID_SAMPLE.find(given, (input, grid))
     if call is not None:
         return call(input, grid)
     return _through_operators("grid_sample", (input, grid), given)
@@ -171,7 +171,7 @@ def affine_sample(
     whatever `size` says, as they are in that composition.
     """
     given = (size, mode, padding_mode, align_corners)
-    call = _AFFINE_SAMPLE.find(given, input, theta)
+    call = _AFFINE_SAMPLE.find(given, (input, theta))
     if call is not None:
         return call(input, theta)
     return _through_operators("affine_sample", (input, theta), given)

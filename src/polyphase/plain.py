@@ -52,14 +52,14 @@ def is_plain(image: object, *, recorded: bool = False) -> bool:
     )
 
 
-def check_of_same(*tensors: Tensor) -> Check:
-    """A check that tensors are as the given ones, which are plain (or recorded), and of their sizes and strides.
+def check_of_same(tensors: tuple[Tensor, ...]) -> Check:
+    """A check that tensors are as these, which are plain (or recorded), and of their sizes and strides.
 
     It does for `is_plain` and for a look-up by shape, at less cost than both.
     """
     same = _guard(tensors, [list(one.shape) for one in tensors], [list(one.stride()) for one in tensors])
 
-    def check(*others: object) -> bool:
+    def check(others: tuple[object, ...]) -> bool:
         return (
             same(*others)
             and not len_torch_dispatch_stack()
@@ -79,12 +79,12 @@ class Latest(NamedTuple):
     fits: Check
     call: Callable[..., Tensor]
 
-    def followed_by(self, given: bytes | None, call: Callable[..., Tensor], *tensors: Tensor) -> Latest:
+    def followed_by(self, given: bytes | None, call: Callable[..., Tensor], tensors: tuple[Tensor, ...]) -> Latest:
         again = call is self.call and call is not torch.clone
-        return Latest(given, check_of_same(*tensors) if again else _never, call)
+        return Latest(given, check_of_same(tensors) if again else _never, call)
 
 
-def _never(*tensors: object) -> bool:
+def _never(tensors: object) -> bool:
     return False
 
 

@@ -38,7 +38,7 @@ class ShortWay:
         self._latest = NO_CALL
         self._calls: dict[tuple[Any, ...], Callable[..., Tensor]] = {}
 
-    def find(self, given: tuple[Any, ...], *tensors: Any) -> Callable[..., Tensor] | None:
+    def find(self, given: tuple[Any, ...], tensors: tuple[Any, ...]) -> Callable[..., Tensor] | None:
         """What to call with the tensors; None where the call has to go through the operators.
 
         By their bytes arguments are found again: they need not be hashable, and 1, 1.0 and True are equal, as are 0.0
@@ -53,7 +53,7 @@ class ShortWay:
             given = tuple([tuple(one) if type(one) is torch.Size else one for one in given])
             key = dumps(given, _FORMAT) if _are_builtin(given) else None
         latest = self._latest
-        if key == latest.given and latest.fits(*tensors):
+        if key == latest.given and latest.fits(tensors):
             return latest.call
         if not _are_plain(tensors):
             return None
@@ -70,7 +70,7 @@ class ShortWay:
             if len(self._calls) >= _MOST_CALLS:
                 self._calls.clear()
             self._calls[key, known] = call
-        self._latest = latest.followed_by(key, call, *tensors)
+        self._latest = latest.followed_by(key, call, tensors)
         return call
 
     def _bind(

@@ -211,7 +211,11 @@ def _check_not_empty(shape: Sequence[Size], mode: str) -> None:
 
 def flip_maps(rank: int, dims: Any) -> Maps:
     """The maps of `flip` from the first flipped dimension on; none where nothing is flipped."""
-    dims = integers(dims, "dims")
+    return _flip_maps(rank, integers(dims, "dims"))
+
+
+@lru_cache(maxsize=256)
+def _flip_maps(rank: int, dims: tuple[int, ...]) -> Maps:
     flipped = set()
     for dim in dims:
         most = max(rank, 1)  # a scalar has dimension 0 to the user
@@ -235,8 +239,16 @@ def pad_maps(shape: Sequence[Size], amounts: tuple[Size, ...], mode: str) -> Map
         _check_pad_fits(n, before, after, mode)
     if mode in ("reflect", "replicate"):
         _check_pixels(shape, axes, mode)
+    return (_remembered_pads if are_known(*amounts) else _pads)(tuple(pairs), mode)
+
+
+def _pads(pairs: tuple[tuple[Size, Size], ...], mode: str) -> Maps:
     border = 1 if mode == "constant" else 0
     return tuple(AxisMap((Pad(before, after, mode, border),)) for before, after in pairs)
+
+
+#: Images of many sizes get one border.
+_remembered_pads = lru_cache(maxsize=256)(_pads)
 
 
 def pad_amounts(pad: Any) -> tuple[Size, ...]:

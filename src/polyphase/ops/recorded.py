@@ -48,14 +48,14 @@ class RecordedMaps:
     def gradient(self, given: Tensor) -> Tensor:
         """The adjoint of the maps."""
         latest = self._latest
-        if latest.fits(given):
+        if latest.fits((given,)):
             return latest.call(given)
         gradient = in_eager_order(given, self._maps)
         if not is_plain(gradient):
             return resample(gradient, maps_to_text(self._maps), (), self._in_size, True, 0)  # type: ignore[no-any-return]
         call = bound(self._adjoint, (facts(gradient),)).fresh
         if gradient is given:
-            self._latest = latest.followed_by(b"gradient", call, gradient)
+            self._latest = latest.followed_by(b"gradient", call, (gradient,))
         return call(gradient)
 
 
@@ -87,13 +87,13 @@ class RecordedWarp:
         tensors = (gradient, image, coordinates)
         in_their_turn = torch.is_grad_enabled()  # they are to be recorded too
         latest = self._latest.get(needed, NO_CALL)
-        if not in_their_turn and latest.fits(*tensors):
+        if not in_their_turn and latest.fits(tensors):
             return latest.call(*tensors)  # type: ignore[return-value]
         moves = self._sampler.mode == "nearest" and needed[1]  # coordinates, whose gradient is 0: there is no kernel
         if in_their_turn or moves or not all(is_plain(one, recorded=True) for one in tensors):
             return gradients(gradient, image, coordinates, options(self._sampler), needed)
         call = bound_gradients(self._sampler, *map(facts, tensors), needed)
-        self._latest[needed] = latest.followed_by(b"gradients", call, *tensors)  # type: ignore[arg-type]
+        self._latest[needed] = latest.followed_by(b"gradients", call, tensors)  # type: ignore[arg-type]
         return call(*tensors)
 
 
