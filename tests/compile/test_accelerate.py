@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import polyphase
+import polyphase.functional as P
 from polyphase import accelerate
 
 IMAGE = torch.rand(2, 3, 20, 22)
@@ -160,3 +161,17 @@ def test_plain_inductor_calls_them() -> None:
         compiled(IMAGE)
         assert launched(lambda: compiled(IMAGE)) == 1
     assert launched(lambda: compiled(IMAGE)) == 0
+
+
+def test_what_torch_does_as_well_is_atens_own() -> None:
+    """Long runs and many dimensions, which no kernel of ours is for; also where our functions ask torch for them."""
+    long, high = torch.arange(2**16 + 5), torch.rand([2] * 13).permute(*reversed(range(13)))
+    flipped, padded, turned = long.flip(0), F.pad(long, (1, -2), value=3), high.flip(*range(1, 13, 2))
+    with accelerate():
+        before = polyphase.stats()["kernels_launched"]
+        for module in (torch, P):
+            assert torch.equal(module.flip(long, (0,)), flipped)
+            assert torch.equal(module.flip(high, tuple(range(1, 13, 2))), turned)
+        for functions in (F, P):
+            assert torch.equal(functions.pad(long, (1, -2), value=3), padded)
+        assert polyphase.stats()["kernels_launched"] == before

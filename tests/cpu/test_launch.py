@@ -23,11 +23,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from polyphase import settings
+from polyphase import settings, stats
 from polyphase.kernels import binding
+from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step
+from polyphase.sampling.windows import eager_arithmetic
 from tests.cpu.conftest import Tell, in_a_child
 from tests.support.samples import image
 
@@ -378,6 +381,46 @@ def test_tables_are_bounded() -> None:
         assert grown < 128 << 20, f"{grown} bytes more"
 
     in_a_child(many)
+
+
+# ---- long axes
+
+
+LONG = 2**16 + 5
+
+
+@pytest.mark.parametrize("steps", [Flip(), Slice(3, LONG, 2), Pad(-2, 7, "constant", 1)], ids=str)
+def test_long_runs_need_no_tables(steps: Step) -> None:
+    """They are moved by torch's own functions, to the same places."""
+    picture = image((2, LONG), torch.int16)
+    before = stats()["tables_made"]
+    for maps in (maps_of(steps), maps_of(Flip(), steps)):
+        out = binding.resample(picture, maps, border=3)
+        expected = picture
+        for dim, one in enumerate(maps, start=2 - len(maps)):
+            expected = apply_taps(expected, evaluate(one, picture.shape[dim], eager_arithmetic(torch.int16)), dim)
+        if isinstance(steps, Pad):
+            expected[:, -7:] = 3
+        assert torch.equal(out, expected)
+    assert stats()["tables_made"] == before
+
+
+def test_an_axis_longer_than_kernels_count() -> None:
+    one = torch.rand(1, 1, 1).expand(1, 1, 2**31 + 2**28)
+    for step in (Nearest(16), Resize(16, "bilinear")):
+        assert binding.resample(one, maps_of(step)).tolist() == one[..., :16].tolist()
+
+
+@pytest.mark.parametrize("size", [2**31, 2**63])
+def test_what_cannot_be_allocated_is_refused_at_once(size: int) -> None:
+    def refuse(tell: Tell) -> None:
+        picture = torch.ones(64, 4)
+        for steps in ((Resize(size, "bilinear"),) * 2, (Nearest(size),) * 2, (Pad(size, 0, "constant", 1), Area(size))):
+            tell(steps)
+            with pytest.raises(RuntimeError, match=r"no memory has so many bytes|can't allocate"):
+                binding.resample(picture, maps_of(*steps))
+
+    in_a_child(refuse, seconds=10)
 
 
 # ---- what does not belong together

@@ -163,13 +163,13 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Calla
     if isinstance(sampling, WarpOf):
         if sampling.coordinates.dtype not in COORDINATES[image.dtype]:
             return None
-        known = _on(device, image, sampling.coordinates)
-        return binding.bound(warp_program(image.dtype, sampling.sampler), known).fresh
+        call = binding.bound(warp_program(image.dtype, sampling.sampler), _on(device, image, sampling.coordinates))
+        return None if call.by_torch else call.fresh
     maps = tuple(AxisMap(() if step is None else (step,)) for step in sampling.steps)
     program = maps_program(image.dtype, maps, sampling.adjoint_of, sampling.border)
     gradient = _contiguous if op is aten.upsample_bicubic2d_backward.default else _as_it_is
-    run = binding.bound(program, _on(device, gradient(image))).fresh
-    return lambda image, *others: run(gradient(image))
+    call = binding.bound(program, _on(device, gradient(image)))
+    return None if call.by_torch else lambda image, *others: call.fresh(gradient(image))
 
 
 def _on(device: torch.device, *tensors: Tensor) -> tuple[Facts, ...]:

@@ -9,6 +9,8 @@ from polyphase.kernels.records import MOST_OPERANDS
 WING = Wing(
     device="cpu",
     most_operands=MOST_OPERANDS,
+    longest_axis=2**28,  # tables count its taps in 32 bits
+    longest_runs=2**16,  # images have shorter ones
     most_warped=2**31 - 1,  # kernels count the elements of a plane in 32 bits
     survives_fork=True,
     costs=MovingCosts(worth_a_call=8192, vector=16),

@@ -21,6 +21,7 @@ from polyphase.errors import (
     NoKernelsWarning,
     TooManyDimensionsError,
     WrongInputError,
+    WrongSizeError,
     warn,
 )
 from polyphase.kernels import devices, operands, plain_torch
@@ -29,7 +30,7 @@ from polyphase.kernels.layout import output_strides
 from polyphase.kernels.plans import HALF
 from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.programs import Axes, Program, by_moving, maps_program, warp_program
+from polyphase.sampling.programs import Axes, Program, by_moving, maps_program, moves_runs, warp_program
 from polyphase.sampling.warps import Warp
 
 Needed: TypeAlias = tuple[bool, bool]
@@ -47,12 +48,13 @@ WARPED_AXES = {"nearest": (2, 3), "bilinear": (2, 3), "bicubic": (2,)}
 class BoundCall(NamedTuple):
     """A program for tensors of known facts. Inputs: an image, the coordinates of a warp, operands in their order.
 
-    fresh: makes the output. into: writes it to the first tensor it is given.
+    fresh: makes the output. into: writes it to the first tensor it is given. by_torch: it is the plain twin's.
     """
 
     out: Facts
     fresh: Callable[..., Tensor]
     into: Callable[..., None]
+    by_torch: bool = False
 
 
 def bind(program: Program, inputs: Sequence[Facts], out: Facts | None = None) -> BoundCall:
@@ -66,9 +68,11 @@ def bind(program: Program, inputs: Sequence[Facts], out: Facts | None = None) ->
         record = _maps_record(program, image, given, out)
     if 0 in record.out.shape:
         return _bound_to_nothing(record.out)
-    if isinstance(program.sampler, Warp) and not _is_near(image, devices.wing_of(image.device).most_warped):
+    _check_that_it_can_be_allocated(record.out)
+    wing = devices.wing_of(image.device)
+    if not (_is_near(image, wing.most_warped) if record.coordinates else _is_short(record, wing)):
         return _bound_to_plain_torch(record)
-    attempt = functools.partial(devices.wing_of(image.device).bind, record)
+    attempt = functools.partial(wing.bind, record)
     try:
         return attempt()
     except TooManyDimensionsError:
@@ -238,6 +242,27 @@ def _check_coordinates(sampled: torch.dtype, coordinates: torch.dtype, mode: str
         )
 
 
+def _check_that_it_can_be_allocated(out: Facts) -> None:
+    """Before any work; what is small is not tried."""
+    count = out.elements * out.dtype.itemsize
+    if count >= 2**63:
+        raise WrongSizeError(
+            f"an output of shape {out.shape} of {out.dtype}; no memory has so many bytes: give a smaller size"
+        )
+    if count >= _LARGE:
+        _empty(out)  # torch says what is missing, as in eager
+
+
+_LARGE = 2**30
+
+
+def _is_short(record: CallRecord, wing: devices.Wing) -> bool:
+    """Whether no axis that is mapped is longer than a kernel's, before or after."""
+    first = len(record.out.shape) - record.program.axes(len(record.out.shape))
+    longest = max(*record.image.shape[first:], *record.out.shape[first:])
+    return longest <= wing.longest_runs or (longest <= wing.longest_axis and not moves_runs(record.program))
+
+
 def _is_near(image: Facts, most: int) -> bool:
     """Whether a plane of the image extends over no more elements than kernels of warps count."""
     steps = zip(image.shape[2:], image.strides[2:], strict=True)
@@ -261,7 +286,7 @@ def _bound_to_plain_torch(record: CallRecord) -> BoundCall:
         into(out, *inputs)
         return out
 
-    return BoundCall(record.out, fresh, into)
+    return BoundCall(record.out, fresh, into, by_torch=True)
 
 
 def _tried_again(attempt: Callable[[], Result], instead: Result) -> Callable[[], Result]:

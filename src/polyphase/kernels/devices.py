@@ -57,12 +57,16 @@ class MovingCosts:
 class Wing:
     """What a device brings.
 
-    most_operands: how many vectors, and how many tensors, a kernel can read. most_warped: over how many elements the
-    planes of a warped image may extend. survives_fork: whether a child of a process that used the device can use it.
+    most_operands: how many vectors, and how many tensors, a kernel can read. longest_axis: of those that are mapped,
+    before and after. longest_runs: likewise, where whole runs of pixels are only moved: torch needs no tables for them.
+    most_warped: over how many elements the planes of a warped image may extend. survives_fork: whether a child of a
+    process that used the device can use it.
     """
 
     device: str
     most_operands: int
+    longest_axis: int
+    longest_runs: int
     most_warped: int
     survives_fork: bool
     costs: MovingCosts

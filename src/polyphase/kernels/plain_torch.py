@@ -13,7 +13,8 @@ from polyphase.kernels.devices import rules_of
 from polyphase.sampling import pointwise, warps
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.evaluate import evaluate
-from polyphase.sampling.programs import Axes, Border, Program
+from polyphase.sampling.programs import Axes, Border, Program, moves_runs
+from polyphase.sampling.steps import Flip, Pad, Slice
 from polyphase.sampling.taps import transpose
 from polyphase.sampling.warps import Warp
 from polyphase.sampling.windows import backward_arithmetic, eager_arithmetic
@@ -23,6 +24,8 @@ def run(program: Program, image: Tensor, *given: Tensor) -> Tensor:
     """A whole program. `given`: the coordinates of a warp, then operands as kernels take them. Where its elements lie
     is not the program's."""
     sampler = program.sampler
+    if moves_runs(program):
+        return _move_runs(program, image)
     coordinates, others = ((), given) if isinstance(sampler, Axes) else (given[:1], given[1:])
     channels, tensors = operands.by_slot(program, others)
     axes = program.axes(image.dim())
@@ -35,6 +38,23 @@ def run(program: Program, image: Tensor, *given: Tensor) -> Tensor:
     sampled = _bordered(sampled, border, program.borders, stored=False)
     result = pointwise.evaluate(program.epilogue, sampled, vectors, tensors)
     return _bordered(result, border, program.borders, stored=True)
+
+
+def _move_runs(program: Program, image: Tensor) -> Tensor:
+    """By torch's own functions: nothing is as long as an axis."""
+    assert isinstance(program.sampler, Axes), "a warp moves no runs"
+    first = image.dim() - len(program.sampler.maps)
+    for dim, one in enumerate(program.sampler.maps, start=first):
+        for step in one.steps:
+            match step:
+                case Flip():
+                    image = image.flip(dim)
+                case Slice(start, stop, stride):
+                    image = image[(slice(None),) * dim + (slice(start, stop, stride),)]
+                case Pad(before, after):
+                    amounts = [0, 0] * (image.dim() - 1 - dim) + [before, after]
+                    image = torch.constant_pad_nd(image, amounts, program.borders[0].value)
+    return image
 
 
 def _sample(image: Tensor, axes: Axes) -> tuple[Tensor, Tensor | None]:

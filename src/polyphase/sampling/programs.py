@@ -18,7 +18,7 @@ import torch
 from polyphase.errors import InvalidProgramError, UnknownNameError
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE, Expression, Operand, dtype_of, operands_of
-from polyphase.sampling.steps import Flip, Pad, Size
+from polyphase.sampling.steps import Flip, Pad, Size, Slice
 from polyphase.sampling.warps import Warp
 
 #: How the output lies in memory; `preserve` follows the input's suggested memory format, as eager does.
@@ -131,6 +131,18 @@ def _maps_program(
         maps, adjoint_of, border = moved, (), 0.0
     bordered = not adjoint_of and any(isinstance(step, Pad) and step.border for one in maps for step in one.steps)
     return Program(dtype, Axes(maps, adjoint_of), borders=(Border(border),) if bordered else ())
+
+
+def moves_runs(program: Program) -> bool:
+    """Whether pixels that lie side by side do so afterwards, or the other way round, with one border around at most."""
+    runs = (Flip, Slice, Pad)
+    return (
+        program.moves_only
+        and isinstance(program.sampler, Axes)
+        and len(program.borders) <= 1
+        and all(isinstance(step, runs) for one in program.sampler.maps for step in one.steps)
+        and all(step.mode == "constant" for one in program.sampler.maps for step in one.steps if isinstance(step, Pad))
+    )
 
 
 def by_moving(program: Program) -> Program:

@@ -35,69 +35,79 @@ Selection select(int64_t size, Source source) {
   return selection;
 }
 
-inline Selection nearest(const Step& step, const Selection& from, Rounding round) {
-  const int64_t last = from.size() - 1;
-  const bool exact = step.b != 0;
-  const double ratio = scaled_ratio(step, from.size(), false, round);
-  return select(step.a, [&](int64_t i) {
-    const float position = static_cast<float>(exact ? half_pixel_source(ratio, i) : ratio * static_cast<double>(i));
-    return from[whole_pixel(exact ? max(position, 0.0f) + 0.5f : position, last)];
-  });
-}
+// A step on an axis of a known size. `source` is where its output i comes from, or minus the number of a border.
+struct IndexOnly {
+  const Step* step;
+  int64_t in_size, out_size;
+  double ratio = 0;  // of nearest
 
-inline Selection slice(const Step& step, const Selection& from) {
-  const int64_t start = step.a, stop = step.b, stride = step.c;
-  return select((stop - start + stride - 1) / stride,
-                [&](int64_t i) { return from[start + i * stride]; });
-}
-
-inline Selection pad(const Step& step, const Selection& from) {
-  const int64_t before = step.a, after = step.b;
-  const int64_t in_size = from.size(), last = in_size - 1;
-  const int64_t out_size = before + in_size + after;
-  switch (step.c) {
-    case kReflect:
-      return select(out_size, [&](int64_t i) {
-        return from[last - __builtin_llabs(__builtin_llabs(i - before) - last)];
-      });
-    case kReplicate:
-      return select(out_size, [&](int64_t i) {
-        return from[clamp<int64_t>(i - before, 0, last)];
-      });
-    case kCircular: {  // what is left after a crop is what repeats
-      const int64_t first = max<int64_t>(-before, 0);
-      const int64_t length = in_size - first - max<int64_t>(-after, 0);
-      return select(out_size, [&](int64_t i) {
-        const int64_t remainder = (i - before - first) % length;
-        return from[first + (remainder < 0 ? remainder + length : remainder)];
-      });
-    }
-    default: {
-      const int32_t border = -static_cast<int32_t>(step.d);
-      return select(out_size, [&](int64_t i) {
-        const int64_t place = i - before;
-        if (place >= 0 && place < in_size) return from[place];
-        if (in_size == 0) return border;
-        return min(border, from[place < 0 ? 0 : last]);  // the greater number wins
-      });
+  IndexOnly() = default;
+  IndexOnly(const Step& made, int64_t size, Rounding round) : step(&made), in_size(size), out_size(size) {
+    switch (made.kind) {
+      case Step::kFlip: break;
+      case Step::kSlice: out_size = (made.b - made.a + made.c - 1) / made.c; break;
+      case Step::kPad: out_size = made.a + size + made.b; break;
+      default: {
+        out_size = made.a;
+        ratio = scaled_ratio(made, size, false, round);
+      }
     }
   }
-}
 
-inline Selection followed_by(const Step& step, const Selection& from, Rounding round) {
-  switch (step.kind) {
-    case Step::kFlip: return select(from.size(), [&](int64_t i) { return from[from.size() - 1 - i]; });
-    case Step::kSlice: return slice(step, from);
-    case Step::kPad: return pad(step, from);
-    default: return nearest(step, from, round);
+  int64_t source(int64_t i) const {
+    switch (step->kind) {
+      case Step::kFlip: return in_size - 1 - i;
+      case Step::kSlice: return step->a + i * step->c;
+      case Step::kPad: return padded(i - step->a);
+      default: {
+        const bool exact = step->b != 0;
+        const float position =
+            static_cast<float>(exact ? half_pixel_source(ratio, i) : ratio * static_cast<double>(i));
+        return whole_pixel(exact ? max(position, 0.0f) + 0.5f : position, in_size - 1);
+      }
+    }
   }
-}
 
-// round: how the nearest pixel is found.
+ private:
+  int64_t padded(int64_t place) const {
+    const int64_t last = in_size - 1;
+    switch (step->c) {
+      case kReflect: return last - __builtin_llabs(__builtin_llabs(place) - last);
+      case kReplicate: return clamp<int64_t>(place, 0, last);
+      case kCircular: {  // what is left after a crop is what repeats
+        const int64_t first = max<int64_t>(-step->a, 0);
+        const int64_t length = in_size - first - max<int64_t>(-step->b, 0);
+        const int64_t remainder = (place - first) % length;
+        return first + (remainder < 0 ? remainder + length : remainder);
+      }
+      default: return place >= 0 && place < in_size ? place : -step->d;
+    }
+  }
+};
+
+// round: how the nearest pixel is found. Outputs are followed back through the steps: nothing is as long as the input. Of
+// borders around borders the one with the greater number wins.
 inline Selection selection_of(const Step* steps, const Step* end, int64_t in_size, Rounding round) {
-  Selection selection = select(in_size, [](int64_t i) { return i; });
-  for (const Step* step = steps; step != end; ++step) selection = followed_by(*step, selection, round);
-  return selection;
+  Buffer<IndexOnly> chain(end - steps);
+  int64_t size = in_size;
+  for (int64_t s = 0; s < chain.size(); ++s) {
+    chain[s] = IndexOnly(steps[s], size, round);
+    size = chain[s].out_size;
+  }
+  return select(size, [&](int64_t i) {
+    int64_t border = 0;
+    for (int64_t s = chain.size() - 1; s >= 0; --s) {
+      const int64_t source = chain[s].source(i);
+      if (source >= 0) {
+        i = source;
+        continue;
+      }
+      border = max(border, -source);
+      if (chain[s].in_size == 0) break;
+      i = clamp<int64_t>(i - chain[s].step->a, 0, chain[s].in_size - 1);
+    }
+    return border > 0 ? -border : i;
+  });
 }
 
 // Empty where there is none.
