@@ -16,7 +16,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 
 from polyphase import arguments
-from polyphase.errors import NotATensorError, WrongArgumentError
+from polyphase.errors import NotATensorError, NotSupportedError, WrongArgumentError
 from polyphase.kernels.devices import WARPS
 from polyphase.kernels.facts import Facts
 from polyphase.ops import whole_calls
@@ -115,6 +115,9 @@ def crop(input: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     A view where the rectangle lies within the image. What lies outside is zero.
     """
     _check_tensor("crop", input)
+    top, left, height, width = arguments.rectangle(top, left, height, width)
+    if input.is_nested:
+        raise NotSupportedError("crop of a nested tensor; its images have sizes of their own: crop each of .unbind()")
     if input.dim() < 2 or height < 0 or width < 0:
         raise WrongArgumentError(
             f"crop to height {height} and width {width} of an image of shape {tuple(input.shape)}; the image needs two "

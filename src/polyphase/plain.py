@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from itertools import product
 from threading import Thread
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ def is_plain(image: object, *, recorded: bool = False) -> bool:
     """True only for a dense tensor of a common dtype and rank, on a device that has kernels, of which nothing is to be
     recorded, traced, transformed, cast or resolved. With `recorded`, one that needs a gradient may be recorded, by
     autograd alone."""
-    if is_dynamo_compiling() or type(image) is not Tensor:  # first: Dynamo cannot trace the rest
+    if is_dynamo_compiling() or not _can_be_guarded(image):  # first: Dynamo cannot trace the rest
         return False
     needs_gradient = image.requires_grad
     if needs_gradient and not recorded:
@@ -58,10 +58,14 @@ def check_of_same(tensors: tuple[Tensor, ...]) -> Check:
     It does for `is_plain` and for a look-up by shape, at less cost than both.
     """
     same = _guard(tensors, [list(one.shape) for one in tensors], [list(one.stride()) for one in tensors])
+    alone = len(tensors) == 1  # a call has an image and at most one tensor more; what is beyond was found plain before
 
-    def check(others: tuple[object, ...]) -> bool:
+    def check(others: tuple[Any, ...]) -> bool:
         return (
-            same(*others)
+            type(others[0]) is Tensor  # as in `_can_be_guarded`, without another call
+            and not others[0].is_nested
+            and (alone or _can_be_guarded(others[1]))
+            and same(*others)
             and not len_torch_dispatch_stack()
             and not has_torch_function_unary(others[0])
             and forward_level() < 0
@@ -169,6 +173,12 @@ def _checks(device: torch.device, dtype: torch.dtype, rank: int, needs_gradient:
         with torch.inference_mode(used_in):
             checks.append(_like(example))
     return checks
+
+
+def _can_be_guarded(image: object) -> TypeGuard[Tensor]:
+    """Dynamo's guard asks for strides before anything else. A nested tensor has none, and its error, which nothing up
+    the stack catches, would end the process."""
+    return type(image) is Tensor and not image.is_nested
 
 
 def _like(example: Tensor) -> Check:

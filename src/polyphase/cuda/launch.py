@@ -129,6 +129,11 @@ def _function(plan: MapsPlan, way: Way, device: int) -> int:
     return driver.load(device, image, emit.KERNEL_SYMBOL, driver.most_shared_bytes(device))
 
 
+def forget() -> None:
+    """Tables on the host; those on a device go with the calls that read them."""
+    host_table.cache_clear()
+
+
 def stats() -> dict[str, int]:
     """As `kernels.counts` has them, of this device."""
     return {

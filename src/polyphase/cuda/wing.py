@@ -32,12 +32,15 @@ def _tap_bytes(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: 
 WING = Wing(
     device="cuda",
     most_operands=MOST_OPERANDS,
+    longest_axis=2**28,  # tables count its taps in 32 bits
+    longest_runs=2**16,  # images have shorter ones
     most_warped=0,  # plain torch operations do all warps
     survives_fork=False,
     costs=MovingCosts(worth_a_call=8192, vector=4),
     architecture=launch.architecture,
     bind=launch.bind,
     bind_gradients=_no_gradients,
+    forget=launch.forget,
     tap_bytes=_tap_bytes,
     source_file=_no_source_file,
     stats=launch.stats,
