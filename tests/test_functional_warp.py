@@ -158,7 +158,7 @@ MISTAKES = [
     warped(IMAGE, THETA.long(), SIZE, "int64", "theta.float()"),
     warped(IMAGE, THETA, (2, 3, 0, 5), "(2, 3, 0, 5)", "at least 1"),
     warped(IMAGE, THETA, (2, -3, 4, 5), "(2, -3, 4, 5)", "at least 1"),
-    warped(IMAGE, VOLUME_THETA, VOLUME_SIZE, "(2, 3, 4, 5)", "(2, 3, 4, 5, 6)", "2 spatial"),
+    warped(IMAGE, VOLUME_THETA, VOLUME_SIZE, "(2, 3, 4, 5)", "(2, 3, 4, 5, 6)", "(batch, channels, height, width)"),
     warped(IMAGE, THETA[:1], (1, 3, 4, 5), "2 images", "1 matrices", "expand"),
     warped(IMAGE, THETA.double(), SIZE, "float32 image", "theta of torch.float64", "theta.to(torch.float32)"),
     warped(IMAGE.int(), THETA, SIZE, "int32", "'nearest'"),

@@ -77,6 +77,12 @@ def test_a_switch() -> None:
         assert launched() == 1, "a block that is running keeps it on"
 
 
+@pytest.mark.parametrize("wrong", ["yes", 1, 0.0, []])
+def test_what_is_no_switch_is_refused(wrong: object) -> None:
+    with pytest.raises(TypeError, match="True, False"):
+        accelerate(wrong)  # type: ignore[call-overload]
+
+
 def test_all_threads() -> None:
     found: list[int] = []
     with accelerate():

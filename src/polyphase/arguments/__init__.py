@@ -12,6 +12,7 @@ from polyphase.arguments.resampling import (
     flip_maps,
     pad_amounts,
     pad_maps,
+    rectangle,
     resize_maps,
 )
 from polyphase.arguments.warping import (
@@ -36,6 +37,7 @@ __all__ = [
     "grid_warp",
     "pad_amounts",
     "pad_maps",
+    "rectangle",
     "resize_maps",
     "warp_options",
 ]

@@ -1,4 +1,4 @@
-"""Sizes, dimensions and amounts as plain integers."""
+"""Sizes, dimensions and amounts as plain integers, and switches as plain booleans."""
 
 from __future__ import annotations
 
@@ -44,6 +44,15 @@ def integer(value: Any, name: str) -> int:
         return operator.index(value)
     except TypeError as error:
         raise WrongArgumentTypeError(f"{name} has {value!r}, which is no integer; give plain integers") from error
+
+
+def switch(value: Any, name: str) -> bool | None:
+    """On, off, or None where nothing was said. Other values are true or false too, but hardly meant so."""
+    if value is None or type(value) is bool:
+        return value
+    if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    raise WrongArgumentTypeError(f"{name}={value!r} of type {type(value).__name__}; it must be True, False or None")
 
 
 def _check_sequence(values: Any, name: str) -> None:

@@ -11,10 +11,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.arguments.integers import are_known, integers
+from polyphase.arguments.integers import are_known, integers, switch
 from polyphase.arguments.integers import sizes as sizes_of
 from polyphase.errors import (
     NotSupportedError,
+    PolyphaseError,
     WrongArgumentError,
     WrongArgumentTypeError,
     WrongDimensionError,
@@ -73,11 +74,16 @@ def resize_maps(
     A scale factor is kept where eager hands it down to its kernels: it then gives the ratio, not only the size.
     """
     axes = len(shape) - 2
+    align_corners = switch(align_corners, "align_corners")
+    recompute_scale_factor = switch(recompute_scale_factor, "recompute_scale_factor")
+    antialias = bool(switch(antialias, "antialias"))
+    if not isinstance(mode, str):
+        raise _unknown_mode(mode, antialias)
     scales = None
     if scale_factor is None and not recompute_scale_factor:
         sizes = (size,) * axes if type(size) is int else _sizes(size, shape)
     else:
-        scales = _scales(size, scale_factor, shape, tensors_too=bool(recompute_scale_factor) or mode == "area")
+        scales = _scales(size, scale_factor, shape, tensors_too=recompute_scale_factor or mode == "area")
         sizes = tuple(_scaled(n, scale) for n, scale in zip(shape[2:], scales, strict=True))
         if recompute_scale_factor or mode == "area":
             scales = None
@@ -125,7 +131,7 @@ def _resize(size: Size, scale: float | None, mode: str, align_corners: bool, ant
     if mode == "area":
         return Area(size) if size > 0 else Slice(0, 0)  # eager has a mean of nothing, an empty image
     if mode in FILTERS:
-        return Resize(size, FILTERS[mode], bool(antialias), align_corners, scale)
+        return Resize(size, FILTERS[mode], antialias, align_corners, scale)
     return Nearest(size, mode == "nearest-exact", scale)
 
 
@@ -135,10 +141,10 @@ def _check_mode(mode: str, axes: int, align_corners: bool | None, antialias: boo
             f"align_corners={align_corners} with mode {mode!r}; only {', '.join(TAKES_ALIGN_CORNERS)} know it: "
             "leave it out"
         )
+    if mode not in AXES:
+        raise _unknown_mode(mode, antialias)
     # Eager asks for antialias first, and calls whatever is wrong with it a ValueError.
     wrong = WrongArgumentError if antialias else NotSupportedError
-    if mode not in AXES:
-        raise wrong(f"unknown interpolate mode {mode!r}; choose one of: {', '.join(AXES)}")
     if antialias and mode not in FILTERS:
         raise wrong(f"antialias=True with mode {mode!r}; only {', '.join(FILTERS)} can be antialiased: leave it out")
     if axes not in AXES[mode]:
@@ -156,6 +162,11 @@ def _check_mode(mode: str, axes: int, align_corners: bool | None, antialias: boo
             f"align_corners={align_corners} with mode {mode!r}; only {', '.join(TAKES_ALIGN_CORNERS)} know it: "
             "leave it out"
         )
+
+
+def _unknown_mode(mode: Any, antialias: bool) -> PolyphaseError:
+    wrong = WrongArgumentError if antialias else NotSupportedError
+    return wrong(f"unknown interpolate mode {mode!r}; choose one of: {', '.join(AXES)}")
 
 
 def _sizes(size: Any, shape: Sequence[Size]) -> tuple[Size, ...]:
@@ -185,6 +196,8 @@ def _scale(factor: Any, tensors_too: bool) -> float:
         raise WrongArgumentTypeError(
             f"scale_factor {factor!r} of type {type(factor).__name__}; it must be a number, or one per spatial axis"
         )
+    if isinstance(factor, Tensor) and factor.numel() != 1:
+        raise WrongArgumentTypeError(f"scale_factor {factor!r}; give numbers, or tensors of one element")
     scale = float(factor)
     if not math.isfinite(scale):
         raise WrongSizeError(f"scale_factor {scale}; it must be a finite number greater than 0")
@@ -192,10 +205,12 @@ def _scale(factor: Any, tensors_too: bool) -> float:
 
 
 def _check_length(values: Sequence[Any], name: str, shape: Sequence[Size]) -> None:
-    if len(values) != len(shape) - 2:
+    axes = len(shape) - 2
+    if len(values) != axes:
         raise WrongArgumentError(
             f"{name}={tuple(values)} for an image of shape {tuple(shape)}; its spatial dimensions are those after "
-            f"(batch, channels): give {max(len(shape) - 2, 0)} numbers, or a single one for all"
+            "(batch, channels): "
+            + (f"give {axes} numbers, or a single one for all" if axes > 0 else "add dimensions with unsqueeze")
         )
 
 
@@ -235,10 +250,10 @@ def pad_maps(shape: Sequence[Size], amounts: tuple[Size, ...], mode: str) -> Map
     """The maps of `pad`, for as many of the last dimensions as there are pairs of amounts."""
     axes = _check_pad(len(shape), amounts, mode)
     pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]  # the user's begin with the last dimension
-    for n, (before, after) in zip(shape[len(shape) - axes :], pairs, strict=True):
-        _check_pad_fits(n, before, after, mode)
     if mode in ("reflect", "replicate"):
         _check_pixels(shape, axes, mode)
+    for n, (before, after) in zip(shape[len(shape) - axes :], pairs, strict=True):
+        _check_pad_fits(n, before, after, mode)
     return (_remembered_pads if are_known(*amounts) else _pads)(tuple(pairs), mode)
 
 
@@ -249,6 +264,11 @@ def _pads(pairs: tuple[tuple[Size, Size], ...], mode: str) -> Maps:
 
 #: Images of many sizes get one border.
 _remembered_pads = lru_cache(maxsize=256)(_pads)
+
+
+def rectangle(*given: Any) -> tuple[Size, ...]:
+    """The top, left, height and width of `crop`."""
+    return sizes_of(given, "(top, left, height, width)")
 
 
 def pad_amounts(pad: Any) -> tuple[Size, ...]:
@@ -307,7 +327,7 @@ def border_value(value: Any, mode: str, dtype: torch.dtype, amounts: tuple[Size,
     """A constant pad's value as the image's dtype holds it."""
     if value is None:
         return 0
-    if not isinstance(value, (Real, Tensor)):
+    if not isinstance(value, Real) and not (isinstance(value, Tensor) and value.numel() == 1):
         raise WrongArgumentTypeError(f"pad value {value!r} of type {type(value).__name__}; it must be a number")
     number = float(value)
     if mode != "constant" and number != 0:

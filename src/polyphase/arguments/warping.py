@@ -7,12 +7,11 @@ from typing import Any, TypeAlias
 
 import torch
 
-from polyphase.arguments.integers import sizes
+from polyphase.arguments.integers import sizes, switch
 from polyphase.errors import (
     MismatchedTensorsError,
     NotSupportedError,
     WrongArgumentError,
-    WrongArgumentTypeError,
     WrongDimensionError,
     WrongSizeError,
 )
@@ -34,21 +33,15 @@ OTHER_COORDINATES = (torch.float32, torch.float64)
 
 def warp_options(mode: Any, padding_mode: Any, align_corners: Any) -> tuple[str, str, bool]:
     """What a call says besides its tensors. Nothing said about corners means that they are not aligned."""
-    if mode not in MODES:
+    if not isinstance(mode, str) or mode not in MODES:
         raise WrongArgumentError(f"unknown grid_sample mode {mode!r}; choose one of: {', '.join(MODES)}")
-    if padding_mode not in PADDINGS:
+    if not isinstance(padding_mode, str) or padding_mode not in PADDINGS:
         raise WrongArgumentError(f"unknown padding_mode {padding_mode!r}; choose one of: {', '.join(PADDINGS)}")
     return mode, padding_mode, corners_are_aligned(align_corners)
 
 
 def corners_are_aligned(align_corners: Any) -> bool:
-    if align_corners is None:
-        return False
-    if type(align_corners) is not bool:
-        raise WrongArgumentTypeError(
-            f"align_corners={align_corners!r} of type {type(align_corners).__name__}; it must be True, False or None"
-        )
-    return align_corners
+    return bool(switch(align_corners, "align_corners"))
 
 
 def affine_size(size: Any) -> tuple[Size, ...]:
@@ -86,7 +79,7 @@ def affine_warp(
     if len(shape) != len(size):
         raise WrongSizeError(
             f"affine_sample of an image of shape {tuple(shape)} to size {size}; both must have as many dimensions: "
-            f"give (batch, channels) and {max(len(shape) - 2, 0)} spatial sizes"
+            "(batch, channels, height, width), or for volumes (batch, channels, depth, height, width)"
         )
     if shape[0] != size[0]:
         raise MismatchedTensorsError(

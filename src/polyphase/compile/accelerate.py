@@ -20,7 +20,7 @@ from torch import Tensor
 from polyphase import torch_private
 from polyphase.arguments.warping import COORDINATES
 from polyphase.compile.recognise import AtenCall, Sampling, WarpOf, aten_operators
-from polyphase.errors import PolyphaseError, WrongSettingError
+from polyphase.errors import PolyphaseError, WrongArgumentTypeError, WrongSettingError
 from polyphase.kernels import binding, devices
 from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.layout import dense_strides
@@ -60,6 +60,10 @@ def accelerate(enabled: Any = None) -> Any:
     if isinstance(enabled, bool):
         _overrides.switch(enabled)
         return None
+    if not callable(enabled):
+        raise WrongArgumentTypeError(
+            f"accelerate({enabled!r}); it takes True, False, a function to decorate, or nothing for a block"
+        )
     return _Acceleration()(enabled)
 
 
