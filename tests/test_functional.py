@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import polyphase.functional as P
+from polyphase import accelerate
 from polyphase.ops import whole_calls
 from polyphase.sampling import reference
 from polyphase.sampling.axis_maps import AxisMap
@@ -374,3 +375,23 @@ def test_what_only_looks_like_the_call_before(function: Callable[..., Tensor], w
         function(torch.rand(1, 2, 4, 4), right)
     with pytest.raises(TypeError, match="integer"):
         function(torch.rand(1, 2, 4, 4), wrong)
+
+
+@pytest.mark.parametrize("function", [P.pad, accelerate(F.pad)], ids=["function", "accelerated"])
+def test_a_pad_that_only_crops_lies_in_memory_as_eagers(function: Callable[..., Tensor]) -> None:
+    """Eager clones a view of the image, which keeps the order of its dimensions; and so is the gradient of a pad."""
+    image = torch.arange(24.0).view(2, 3, 4).transpose(1, 2)
+    function(image, (0, -1)).transpose(1, 2).view(2, -1)
+    for amounts in ((0, -1), (-1, -1, -2, -1), (0, 0), (-3, 0)):
+        expected = F.pad(image, amounts)
+        for one in (image, image.clone().requires_grad_()):
+            got = function(one, amounts)
+            assert torch.equal(got, expected)
+            assert got.stride() == expected.stride()
+        assert P.pad(image.to("meta"), amounts).stride() == F.pad(image.to("meta"), amounts).stride()
+        upward = F.pad(image, [-n for n in amounts]).transpose(0, 2).contiguous().transpose(0, 2)
+        gradients = []
+        for pad in (F.pad, function):
+            leaf = image.clone().requires_grad_()
+            gradients += torch.autograd.grad(pad(leaf, [-n for n in amounts]), leaf, upward)
+        assert gradients[0].stride() == gradients[1].stride()

@@ -112,21 +112,13 @@ STRIDES = (
         "circular pad: eager's is contiguous even where the image is channels last; ours follows it",
         lambda seen: seen.asked.mode == "circular" and _is_channels_last(seen.asked.image),
     ),
-    Difference(
-        "a constant pad that only crops: eager clones a view, and dimensions of one or no pixel keep its strides",
-        lambda seen: seen.asked.mode == "constant" and max(seen.asked.amounts, default=0) <= 0,
-    ),
 )
 GRADIENT_STRIDES = (
     *(_backward(line, but="upsample_bicubic2d_backward") for line in of_decompositions.GRADIENT_STRIDES),
-    *(line for line in STRIDES if "crops" not in line.reason),
+    *STRIDES,
     Difference(
         "area to one pixel: eager's gradient is that of a mean, contiguous; ours follows the one that comes in",
         lambda seen: _is_area(seen, 2) and output_size(seen.asked) == (1, 1) and _is_channels_last(seen.asked.image),
-    ),
-    Difference(
-        "a constant pad that only pads: its gradient is a crop, which eager clones from a view",
-        lambda seen: seen.asked.mode == "constant" and min(seen.asked.amounts, default=0) >= 0,
     ),
     Difference(
         "grid_sample: eager's gradient of an image is contiguous whatever the image; ours lies as the image does",

@@ -146,9 +146,10 @@ def assert_close(ours: Tensor, sums: Sums) -> None:
 
 def strides_of(program: Program, picture: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
     """A tensor of one channel or of one pixel lies in two orders; its strides tell which one was meant, as in eager.
-    Flips keep whatever strides are dense."""
-    if program.order == "preserve" and isinstance(program.sampler, Axes) and keeps_strides(program.sampler.maps):
-        return torch.empty_like(picture).stride()
+    Flips and crops keep whatever strides are dense."""
+    axes = program.sampler
+    if program.order == "preserve" and isinstance(axes, Axes) and not axes.transposed and keeps_strides(axes.maps):
+        return torch.empty_like(torch.empty_strided(shape, picture.stride())).stride()
     return torch.empty(shape, device="meta", memory_format=reference.memory_format(program.order, picture)).stride()
 
 

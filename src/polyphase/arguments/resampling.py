@@ -247,7 +247,8 @@ def _flip_maps(rank: int, dims: tuple[int, ...]) -> Maps:
 
 
 def pad_maps(shape: Sequence[Size], amounts: tuple[Size, ...], mode: str) -> Maps:
-    """The maps of `pad`, for as many of the last dimensions as there are pairs of amounts."""
+    """The maps of `pad`, for as many of the last dimensions as there are pairs of amounts; none where a constant border
+    is nowhere."""
     axes = _check_pad(len(shape), amounts, mode)
     pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]  # the user's begin with the last dimension
     if mode in ("reflect", "replicate"):
@@ -259,7 +260,8 @@ def pad_maps(shape: Sequence[Size], amounts: tuple[Size, ...], mode: str) -> Map
 
 def _pads(pairs: tuple[tuple[Size, Size], ...], mode: str) -> Maps:
     border = 1 if mode == "constant" else 0
-    return tuple(AxisMap((Pad(before, after, mode, border),)) for before, after in pairs)
+    maps = tuple(AxisMap((Pad(before, after, mode, border),)) for before, after in pairs)
+    return maps if mode != "constant" or any(one.steps for one in maps) else ()
 
 
 #: Images of many sizes get one border.

@@ -10,28 +10,35 @@ import torch
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program
-from polyphase.sampling.steps import Flip
+from polyphase.sampling.steps import Flip, Pad, Step
 
 #: By rank: the dimensions of a channels-last image, from the innermost on.
 CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
 
 
 def output_strides(program: Program, image: Facts, out_shape: Sizes) -> Sizes:
-    """Flips keep any dense strides, as torch.flip does; other programs keep channels last, or what their order says."""
+    """Flips and crops keep any dense strides, as eager's do; other programs keep channels last, or what their order
+    says."""
     preserve = program.order == "preserve"
     last = is_channels_last(image.shape, image.strides) if preserve else program.order == "channels_last"
     strides = dense_strides(out_shape, last and len(out_shape) in CHANNELS_LAST)
     axes = program.sampler
-    if preserve and strides != image.strides and isinstance(axes, Axes) and keeps_strides(axes.maps):
+    keeps = isinstance(axes, Axes) and not axes.transposed and keeps_strides(axes.maps)
+    if preserve and strides != image.strides and keeps:
         # Not on a meta tensor, which does not quite tell.
-        return torch.empty_like(torch.empty_strided(image.shape, image.strides)).stride()
+        return torch.empty_like(torch.empty_strided(out_shape, image.strides, dtype=torch.uint8)).stride()
     return strides
 
 
 def keeps_strides(maps: tuple[AxisMap, ...]) -> bool:
-    """Whether maps are flips and nothing else."""
+    """Whether maps are flips, and constant pads that only crop, and nothing else: eager makes them as clones are made,
+    the latter of a view."""
     steps = [step for one in maps for step in one.steps]
-    return bool(steps) and all(isinstance(step, Flip) for step in steps)
+    return bool(steps) and all(isinstance(step, Flip) or _only_crops(step) for step in steps)
+
+
+def _only_crops(step: Step) -> bool:
+    return isinstance(step, Pad) and step.mode == "constant" and step.before <= 0 and step.after <= 0
 
 
 def dense_strides(shape: Sizes, channels_last: bool) -> Sizes:

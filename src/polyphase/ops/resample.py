@@ -19,6 +19,7 @@ from polyphase.ops import levels
 from polyphase.ops.library import KERNEL_KEYS, LIBRARY
 from polyphase.plain import forward_mode_is_on
 from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.programs import adjoint_by_moving
 from polyphase.sampling.steps import Resize, Size
 from polyphase.sampling.templates import fill_maps
 from polyphase.sampling.text import maps_from_text
@@ -48,7 +49,9 @@ def _transposed_complex(image: Tensor, maps: tuple[AxisMap, ...], in_size: tuple
     """An adjoint adds values and kernels add real ones: the two parts become the last dimension, mapped as it is."""
     maps_of_parts, size_of_parts = (*maps, AxisMap(())), (*in_size, 2)
     parts = binding.resample(torch.view_as_real(image), maps_of_parts, transposed=True, in_size=size_of_parts)
-    return _empty_output(image, maps, parts.shape[:-1]).copy_(torch.view_as_complex(parts.contiguous()))
+    return _empty_output(image, adjoint_by_moving(maps), parts.shape[:-1]).copy_(
+        torch.view_as_complex(parts.contiguous())
+    )
 
 
 def _maps(maps: str, sizes: Sequence[Size]) -> tuple[AxisMap, ...]:
@@ -66,13 +69,15 @@ def _without_data(
     leading = image.dim() - len(axis_maps)
     before = image.shape[leading:]
     after = in_size if transposed else [one.output_size(n) for one, n in zip(axis_maps, before, strict=True)]
-    return _empty_output(image, axis_maps, (*image.shape[:leading], *after))
+    moved = adjoint_by_moving(axis_maps) if transposed else axis_maps
+    return _empty_output(image, moved, (*image.shape[:leading], *after))
 
 
-def _empty_output(image: Tensor, maps: tuple[AxisMap, ...], size: Sequence[Size]) -> Tensor:
-    """As kernels lay it out: flips keep any dense strides, as torch.flip does; other maps keep channels last."""
-    if keeps_strides(maps):
-        return torch.empty_like(image)
+def _empty_output(image: Tensor, maps: tuple[AxisMap, ...] | None, size: Sequence[Size]) -> Tensor:
+    """As kernels lay it out: flips and crops keep any dense strides, as eager's do; other maps keep channels last.
+    `maps`: None for an adjoint that sums."""
+    if maps is not None and keeps_strides(maps):
+        return image.as_strided(size, image.stride()).clone()  # empty_like of a meta tensor does not quite tell
     suggested = suggest_memory_format(image)
     return torch.empty(size, dtype=image.dtype, device=image.device, memory_format=suggested)
 
