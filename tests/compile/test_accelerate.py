@@ -14,6 +14,7 @@ from torch import Tensor
 import polyphase
 import polyphase.functional as P
 from polyphase import accelerate
+from polyphase.compile.overrides import MOST_CALLS_OUTSIDE, Override
 
 IMAGE = torch.rand(2, 3, 20, 22)
 
@@ -90,6 +91,59 @@ def test_all_threads() -> None:
         thread.start()
         thread.join()
     assert found == [1]
+
+
+def flipped() -> Tensor:
+    return torch.flip(IMAGE, (-1,))
+
+
+def test_a_block_that_is_entered_again_puts_nothing_into_the_dispatcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    with accelerate():
+        pass
+    put: list[str] = []
+    monkeypatch.setattr(Override, "put", lambda override: put.append(override.operator))
+    for _ in range(3):
+        with accelerate():
+            assert launched(flipped) == 1
+        assert launched(flipped) == 0
+    assert put == []
+
+
+def kernel_of_flip() -> str:
+    """Who registered it, as the dispatcher has it."""
+    return next(line for line in torch._C._dispatch_dump_table("aten::flip").splitlines() if line.startswith("CPU:"))
+
+
+def test_an_override_that_is_in_the_way_goes_and_comes_back() -> None:
+    for _ in range(2):
+        with accelerate():
+            assert launched(flipped) == 1
+        assert "overrides.py" in kernel_of_flip()
+        expected = flipped()
+        for _ in range(MOST_CALLS_OUTSIDE):
+            assert torch.equal(flipped(), expected)
+        assert "overrides.py" not in kernel_of_flip()
+
+
+def test_threads_that_enter_and_call_outside() -> None:
+    """Overrides are put and taken away while others are called."""
+    expected, wrong = flipped(), []
+
+    def enter() -> None:
+        for _ in range(100):
+            with accelerate():
+                wrong.append(not torch.equal(flipped(), expected))
+
+    def call() -> None:
+        for _ in range(2000):
+            wrong.append(not torch.equal(flipped(), expected))
+
+    threads = [threading.Thread(target=one) for one in (enter, call, enter, call)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not any(wrong)
 
 
 def _report(queue: multiprocessing.Queue[int]) -> None:

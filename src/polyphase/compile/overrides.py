@@ -1,0 +1,150 @@
+"""ATen's kernel of one operator, replaced in torch's dispatcher: ours where we take the call, else its own."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyphase import torch_private
+from polyphase.arguments.warping import COORDINATES
+from polyphase.compile.recognise import AtenCall, Sampling, WarpOf, aten_operators
+from polyphase.errors import PolyphaseError, WrongSettingError
+from polyphase.kernels import binding, devices
+from polyphase.kernels.facts import Facts, facts
+from polyphase.kernels.layout import dense_strides
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.programs import maps_program, warp_program
+from polyphase.sampling.warps import MODES, PADDINGS, Warp
+from polyphase.torch_private import OpOverload
+
+aten = torch.ops.aten
+
+#: As many as take about as long as to take an override away and put it back.
+MOST_CALLS_OUTSIDE = 8
+
+#: What to call with the tensors of a call; None where ATen's own kernel is to do it. The arguments have no data.
+Take = Callable[[OpOverload, torch.device, Sequence[Any]], Callable[..., Any] | None]
+
+
+def new_overrides(is_on: Callable[[Override], bool]) -> list[Override]:
+    """Of all operators and devices. Made before anything is overridden: each keeps ATen's own kernel."""
+    torch_private.schema_of  # noqa: B018 an error here and now, where torch has no such thing
+    takes: dict[OpOverload, Take] = dict.fromkeys(aten_operators(), _sampled)
+    takes |= {getattr(aten, f"grid_sampler_{axes}d_backward").default: _warp_gradients for axes in (2, 3)}
+    built_for = ("cpu",) if torch.version.cuda is None else ("cpu", "cuda")
+    keys = [device.upper() for device in devices.MODULES if device in built_for and devices.has_kernels(device)]
+    return [Override(op, key, take, is_on) for key in keys for op, take in takes.items()]
+
+
+class Override:
+    """Of an operator, under a dispatch key. It asks at every call whether it `is_on`."""
+
+    def __init__(self, op: OpOverload, key: str, take: Take, is_on: Callable[[Override], bool]) -> None:
+        self.operator = str(op)
+        self._op, self._key, self._take, self._is_on = op, key, take, is_on
+        self._own = torch.library.get_kernel(op, key)
+        self._call_for = functools.lru_cache(maxsize=256)(self._bind)
+        self._library: torch.library.Library | None = None
+        self._kept: Any = None
+        self._calls_outside = 0
+
+    def put(self) -> None:
+        self._calls_outside = 0
+        self._library = torch.library.Library("aten", "IMPL")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
+            self._library.impl(self._op, self._call, self._key, with_keyset=True, allow_override=True)
+        self._kept = torch.library.get_kernel(self._op, self._key)  # it may be running when it is taken away
+
+    def take_away(self) -> None:
+        self._library = None  # which it goes with
+
+    def is_in_the_way(self) -> bool:
+        """Whether the operator was called once more than is worth it, while nobody wanted the override."""
+        self._calls_outside += 1
+        return self._calls_outside >= MOST_CALLS_OUTSIDE
+
+    def _call(self, keys: Any, *args: Any) -> Any:
+        run = self._call_for(*[_key(one) for one in args]) if self._is_on(self) else None
+        if run is None:
+            return self._own.call_boxed(keys, *args)
+        return run(*[one for one in args if isinstance(one, Tensor)])
+
+    def _bind(self, *arguments: Any) -> Callable[..., Any] | None:
+        found = {one[3] for one in arguments if type(one) is tuple and one and type(one[0]) is torch.dtype}
+        if len(found) > 1:
+            return None
+        try:
+            return self._take(self._op, found.pop(), [_argument(one) for one in arguments])
+        except WrongSettingError:
+            raise
+        except PolyphaseError:
+            return None  # ATen's own kernel says what is wrong, in its words
+
+
+def _key(argument: Any) -> Any:
+    """What a call depends on, to be remembered by. -0.0 and 0.0, 1 and True are equal, but not the same."""
+    if isinstance(argument, Tensor):
+        return argument.dtype, argument.shape, argument.stride(), argument.device
+    if isinstance(argument, list):
+        return tuple(argument)
+    return argument if argument is None or type(argument) is int else (type(argument), repr(argument), argument)
+
+
+def _argument(key: Any) -> Any:
+    """The argument again; of a tensor, one without data."""
+    match key:
+        case (torch.dtype() as dtype, shape, strides, _):
+            return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+        case (type(), str(), value):
+            return value
+        case tuple():
+            return list(key)
+    return key
+
+
+def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Callable[..., Any] | None:
+    image, operator = args[0], aten_operators()[op]
+    if 0 in image.shape or image.dtype not in operator.dtypes or operator.rank not in (None, image.dim()):
+        return None
+    sampling: Sampling | None = operator.read(AtenCall(op, args, {}), lambda size: size)
+    if sampling is None:
+        return None
+    if isinstance(sampling, WarpOf):
+        if sampling.coordinates.dtype not in COORDINATES[image.dtype]:
+            return None
+        call = binding.bound(warp_program(image.dtype, sampling.sampler), _on(device, image, sampling.coordinates))
+        return None if call.by_torch else call.fresh
+    maps = tuple(AxisMap(() if step is None else (step,)) for step in sampling.steps)
+    program = maps_program(image.dtype, maps, sampling.adjoint_of, sampling.border)
+    gradient = _contiguous if op is aten.upsample_bicubic2d_backward.default else _as_it_is
+    call = binding.bound(program, _on(device, gradient(image)))
+    return None if call.by_torch else lambda image, *others: call.fresh(gradient(image))
+
+
+def _on(device: torch.device, *tensors: Tensor) -> tuple[Facts, ...]:
+    return tuple(facts(one)._replace(device=device) for one in tensors)
+
+
+def _as_it_is(gradient: Tensor) -> Tensor:
+    return gradient
+
+
+def _contiguous(gradient: Tensor) -> Tensor:
+    """What eager makes of a gradient in plain bicubic, and only there; of one channel too, by its strides."""
+    return gradient.contiguous().as_strided(gradient.shape, dense_strides(gradient.shape, False))
+
+
+def _warp_gradients(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Callable[..., Any] | None:
+    gradient, image, grid, mode, padding, align_corners, needed = args
+    if image.dtype not in COORDINATES or grid.dtype not in COORDINATES[image.dtype]:
+        return None
+    if not devices.has_kernels(device.type, devices.WARPS):
+        return None
+    sampler = Warp("grid", MODES[mode], PADDINGS[padding], align_corners)
+    return binding.bound_gradients(sampler, *_on(device, gradient, image, grid), (needed[0], needed[1]))
