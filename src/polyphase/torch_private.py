@@ -213,6 +213,9 @@ TRACING = {
     "dispatch_cache_of": Private(
         "torch:ops.aten.flip.default._dispatch_cache", _NOT_PREFERRED, take=lambda _: attrgetter("_dispatch_cache")
     ),
+    "call_under_key": Private(
+        "torch:ops.aten.flip.default._op_dk", _NOT_PREFERRED, take=lambda _: attrgetter("_op_dk")
+    ),
     "DispatchKey": Private("torch._C:DispatchKey", _NOT_PREFERRED),
     "is_fake": Private("torch._subclasses.fake_tensor:is_fake", _NOT_MATERIALISED, lambda tensor: False),
     "is_functorch_wrapped_tensor": Private(

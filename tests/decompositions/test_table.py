@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
-from torch._C import DispatchKey
+import torch.nn.functional as F
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from polyphase.decompositions import preferred, table
 
@@ -21,7 +24,6 @@ OTHERS = [
     *("flip", "grid_sampler_2d", "grid_sampler_3d", "affine_grid_generator"),
     *(f"{kind}_pad{axes}d" for kind in ("reflection", "replication") for axes in (1, 2, 3)),
 ]
-BILINEAR = torch.ops.aten.upsample_bilinear2d.default
 
 
 def test_the_overloads() -> None:
@@ -42,30 +44,55 @@ def test_the_table_is_the_callers_own() -> None:
     assert table()
 
 
+def targets(function: Callable[[Tensor], Tensor] = lambda x: F.interpolate(x, (4, 5), mode="bilinear")) -> set[str]:
+    """Which operators make_fx, given no table, finds in a function."""
+    graph = make_fx(function, tracing_mode="symbolic")(torch.rand(1, 2, 6, 7)).graph
+    return {str(node.target) for node in graph.nodes if node.op == "call_function"}
+
+
+WHOLE = {"aten.upsample_bilinear2d.default"}
+
+
 def test_preferred_puts_back_what_it_took() -> None:
     before = {op: dict(op.py_kernels) for op in table()}
-    assert DispatchKey.Autograd in BILINEAR.py_kernels
+    torchs = targets()
     with preferred():
-        assert DispatchKey.Autograd not in BILINEAR.py_kernels
+        assert targets() >= WHOLE
         with preferred():
-            assert DispatchKey.Autograd not in BILINEAR.py_kernels
-        assert DispatchKey.Autograd not in BILINEAR.py_kernels
+            assert targets() >= WHOLE
+        assert targets() >= WHOLE
     assert {op: dict(op.py_kernels) for op in table()} == before
     with pytest.raises(ZeroDivisionError), preferred():
         _ = 1 / 0
     assert {op: dict(op.py_kernels) for op in table()} == before
+    assert targets() == torchs
+    assert not torchs & WHOLE
 
 
-def test_preferred_is_for_one_thread_at_a_time() -> None:
-    entered = threading.Event()
+@pytest.mark.parametrize("first_to_leave", [0, 1])
+def test_preferred_is_for_its_thread(first_to_leave: int) -> None:
+    before = {op: dict(op.py_kernels) for op in table()}
+    found: list[set[str]] = []
+    entered, leave = (threading.Barrier(2), threading.Barrier(2)), threading.Event()
 
     def enter() -> None:
+        entered[0].wait()
+        found.append(targets())
         with preferred():
-            entered.set()
+            found.append(targets())
+            entered[1].wait()
+            leave.wait() if first_to_leave == 0 else None
 
+    torchs, other = targets(), threading.Thread(target=enter)
+    other.start()
     with preferred():
-        other = threading.Thread(target=enter)
-        other.start()
-        assert not entered.wait(0.05)
+        entered[0].wait()
+        entered[1].wait()
+        other.join() if first_to_leave == 1 else None
+        assert targets() >= WHOLE
+    leave.set()
     other.join()
-    assert entered.is_set()
+    assert found[0] == torchs
+    assert found[1] >= WHOLE
+    assert targets() == torchs
+    assert {op: dict(op.py_kernels) for op in table()} == before

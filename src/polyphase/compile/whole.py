@@ -3,7 +3,7 @@ is as torch has it.
 
 ATen's own operators reach the functional graph then, their autograd, vmap and autocast rules included. torch would take
 them apart in three places: Python kernels attached to the overloads, the same under CompositeImplicitAutograd, and
-Inductor's decomposition table. This is a patch of global state: it holds while a graph is traced, under a lock.
+Inductor's decomposition table. All are for the whole process; this holds while a graph is traced, in its thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from polyphase.decompositions.upsample import Family, overloads, vectors_as_defa
 from polyphase.decompositions.warp import affine_grid_generator
 from polyphase.kernels.devices import GRAPHS, has_kernels
 from polyphase.plain import DTYPES
-from polyphase.torch_private import OpOverload, select_decomp_table, suggest_memory_format
+from polyphase.torch_private import select_decomp_table, suggest_memory_format
 
 
 @contextmanager
@@ -29,10 +29,9 @@ def kept_whole() -> Iterator[None]:
     ours_instead = {**vectors_as_default(), torch.ops.aten.affine_grid_generator.default: affine_grid_generator}
     ours = list(aten_operators())
     shapes = {backward.default: _gradient_without_data(family) for family, _, backward in overloads()}
-    with (
-        built_ins_replaced({**dict.fromkeys(ours), **ours_instead}, where=_is_ours, shapes=shapes),
-        _table_patched([*ours, *vectors_as_default()]),
-    ):
+    # Inductor's own table, as a table of one's own would keep graphs from being cached.
+    kernels = {**dict.fromkeys(ours), **ours_instead}
+    with built_ins_replaced(kernels, where=_is_ours, shapes=shapes, tables=[select_decomp_table()]):
         yield
 
 
@@ -51,22 +50,3 @@ def _gradient_without_data(family: Family) -> Callable[..., Tensor]:
 def _is_ours(*args: Any, **kwargs: Any) -> bool:
     tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
     return bool(tensors) and all(has_kernels(one.device.type, GRAPHS) and one.dtype in DTYPES for one in tensors)
-
-
-@contextmanager
-def _table_patched(ops: list[OpOverload]) -> Iterator[None]:
-    """Inductor's own table, as a table of one's own would keep graphs from being cached."""
-    table = select_decomp_table()
-    before = {op: table[op] for op in ops if op in table}
-    table.update({op: _unless_ours(decomposition) for op, decomposition in before.items()})
-    try:
-        yield
-    finally:
-        table.update(before)
-
-
-def _unless_ours(decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    def decomposed(*args: Any, **kwargs: Any) -> Any:
-        return NotImplemented if _is_ours(*args, **kwargs) else decomposition(*args, **kwargs)
-
-    return decomposed

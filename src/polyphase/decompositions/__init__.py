@@ -22,8 +22,7 @@ def table() -> dict[OpOverload, Callable[..., Any]]:
 def preferred() -> AbstractContextManager[None]:
     """While tracing: the operators of `table()` stay whole until a decomposition table is asked, this or another.
 
-    torch decomposes most upsample overloads by itself, before it looks at any table. The block holds for the whole
-    process and one thread at a time.
+    torch decomposes most upsample overloads by itself, before it looks at any table. The block holds for its thread.
     """
     from polyphase.decompositions.precedence import built_ins_replaced  # it needs private names of torch
 

@@ -3,69 +3,127 @@
 torch attaches Python decompositions of its own to the upsample overloads (`py_impl` for Autograd and
 CompositeImplicitAutograd). While tracing they come first: a table given to make_fx, AOTAutograd or torch.export never
 sees a bilinear resize, and the result is torch's int64, planar, off-by-one-in-uint8 version.
+
+What overloads and tables have is for the whole process, and other threads may be tracing too. So while any thread wants
+something else there, what is there asks at every call which thread it is called in.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from polyphase.torch_private import DispatchKey, OpOverload, dispatch_cache_of, python_kernels_of
+from polyphase.torch_private import DispatchKey, OpOverload, call_under_key, dispatch_cache_of, python_kernels_of
 
 Kernel: TypeAlias = Callable[..., Any]
+Table: TypeAlias = MutableMapping[Any, Any]
 
-_AUTOGRAD, _COMPOSITE = DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd
-#: Of images on the CPU. A key in place of a kernel stands for ATen's own kernel of that key.
-_AUTOGRAD_CPU = DispatchKey.AutogradCPU
-_META = DispatchKey.Meta
-_KEYS = (_AUTOGRAD, _COMPOSITE, _AUTOGRAD_CPU, _META)
-_lock = threading.RLock()
+_AUTOGRAD, _COMPOSITE, _META = DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd, DispatchKey.Meta
+#: Where torch has no CUDA, what is under CompositeImplicitAutograd comes before Autograd for its fake tensors.
+_AUTOGRAD_CUDA = DispatchKey.AutogradCUDA
 
 
 def anywhere(*args: Any, **kwargs: Any) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class _Wish:
+    """What overloads are to do, for arguments of which `where` says so."""
+
+    kernels: Mapping[OpOverload, Kernel | None]
+    where: Callable[..., bool]
+    shapes: Mapping[OpOverload, Kernel]
+
+
+class _Thread(threading.local):
+    wishes: tuple[_Wish, ...] = ()  # the innermost first
+
+
+_here = _Thread()
+
+
 @contextmanager
 def built_ins_replaced(
-    replacements: Mapping[OpOverload, Kernel | None],
+    kernels: Mapping[OpOverload, Kernel | None],
     where: Callable[..., bool] = anywhere,
     shapes: Mapping[OpOverload, Kernel] = MappingProxyType({}),
+    tables: Sequence[Table] = (),
 ) -> Iterator[None]:
-    """While the block runs, overloads have these Python kernels instead of torch's own; None leaves an overload whole.
+    """While the block runs, and in its thread, overloads have these Python kernels instead of torch's own; None leaves
+    an overload whole.
 
-    `where` says for which arguments; elsewhere torch's own run. Autograd can only tell the CPU from other devices.
-    `shapes`: what overloads do without data, where torch cannot tell that of symbolic sizes.
-    Holds for the whole process, one thread at a time. What was there is put back, also after an error. May be nested.
+    `where` says for which arguments; elsewhere torch's own run. `shapes`: what overloads do without data, where torch
+    cannot tell that of symbolic sizes. `tables`: of decompositions, in which it holds too. May be nested. What was
+    there is put back, also after an error.
     """
-    with _lock:
-        before = {op: _kernels(op) for op in replacements}
-        for op, kernels in before.items():
-            shape = {_META: shapes[op]} if op in shapes and _META not in kernels else {}
-            _set(op, {**_replaced(kernels, replacements[op], where), **shape})
-        try:
-            yield
-        finally:
-            for op, kernels in before.items():
-                _set(op, kernels)
+    before = _here.wishes
+    places = [place for op in kernels for place in _places(op, tables, op in shapes)]
+    _put(places)
+    _here.wishes = (_Wish(kernels, where, shapes), *before)
+    try:
+        yield
+    finally:
+        _here.wishes = before
+        _take_away(places)
 
 
-def _replaced(
-    before: Mapping[DispatchKey, Any], kernel: Kernel | None, where: Callable[..., bool]
-) -> dict[DispatchKey, Any]:
-    if where is anywhere:
-        kept = {_META: before[_META]} if _META in before else {}
-        replaced = [key for key in before if key != _META]
-        return kept if kernel is None else {**kept, **dict.fromkeys(replaced, kernel)}
-    after = dict(before)
-    if _COMPOSITE in before:
-        after[_COMPOSITE] = _choice(where, kernel or _whole, before[_COMPOSITE])
-    if kernel is not None or _AUTOGRAD in before:
-        after[_AUTOGRAD_CPU] = kernel or _AUTOGRAD
-    return after
+def _wish(op: OpOverload, args: Any, kwargs: Any) -> _Wish | None:
+    """This thread's, for a call."""
+    for one in _here.wishes:
+        if op in one.kernels and one.where(*args, **kwargs):
+            return one
+    return None
+
+
+# ---- what asks which thread it is called in, and where it is put
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An entry of an overload's Python kernels, or of a table of decompositions, and what takes its place: `asks` of
+    the overload and of what is torch's own there."""
+
+    holder: Table
+    key: Any
+    op: OpOverload
+    asks: Callable[[OpOverload, Kernel], Kernel]
+
+
+def _places(op: OpOverload, tables: Sequence[Table], has_shape: bool) -> Iterator[_Place]:
+    kernels = python_kernels_of(op)
+    yield _Place(kernels, _AUTOGRAD, op, _autograd)
+    if _COMPOSITE in kernels:
+        yield _Place(kernels, _COMPOSITE, op, _decomposed)
+        yield _Place(kernels, _AUTOGRAD_CUDA, op, _autograd)
+    if has_shape and (_META not in kernels or (id(kernels), _META) in _taken):
+        yield _Place(kernels, _META, op, _without_data)
+    for table in tables:
+        if op in table:
+            yield _Place(table, op, op, _decomposed)
+
+
+def _autograd(op: OpOverload, torchs: Kernel) -> Kernel:
+    own = partial(call_under_key(op), _AUTOGRAD)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        wish = _wish(op, args, kwargs)
+        return (torchs if wish is None else wish.kernels[op] or own)(*args, **kwargs)
+
+    return kernel
+
+
+def _decomposed(op: OpOverload, torchs: Kernel) -> Kernel:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        wish = _wish(op, args, kwargs)
+        return (torchs if wish is None else wish.kernels[op] or _whole)(*args, **kwargs)
+
+    return kernel
 
 
 def _whole(*args: Any, **kwargs: Any) -> Any:
@@ -73,19 +131,64 @@ def _whole(*args: Any, **kwargs: Any) -> Any:
     return NotImplemented
 
 
-def _choice(where: Callable[..., bool], one: Kernel, other: Kernel) -> Kernel:
+def _without_data(op: OpOverload, torchs: Kernel) -> Kernel:
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        return (one if where(*args, **kwargs) else other)(*args, **kwargs)
+        wish = _wish(op, args, kwargs)
+        return (torchs if wish is None else wish.shapes.get(op, torchs))(*args, **kwargs)
 
     return kernel
 
 
-def _kernels(op: OpOverload) -> dict[DispatchKey, Any]:
-    return {key: kernel for key, kernel in python_kernels_of(op).items() if key in _KEYS}
+@dataclass
+class _Taken:
+    """A place that is taken, by how many, and what was there: None where nothing was."""
+
+    kernel: Kernel
+    before: Kernel | None
+    users: int = 0
 
 
-def _set(op: OpOverload, kernels: Mapping[DispatchKey, Any]) -> None:
-    for key in _KEYS:
-        python_kernels_of(op).pop(key, None)
-    python_kernels_of(op).update(kernels)
-    dispatch_cache_of(op).clear()  # an overload remembers which kernel it last dispatched to
+_taken: dict[tuple[int, Any], _Taken] = {}
+_lock = threading.Lock()
+
+
+def _put(places: Sequence[_Place]) -> None:
+    with _lock:
+        for one in places:
+            found = _taken.get((id(one.holder), one.key))
+            if found is None:
+                before = one.holder.get(one.key)
+                found = _Taken(one.asks(one.op, before or _torchs(one)), before)
+                _taken[id(one.holder), one.key] = found
+                _set(one, found.kernel)
+            found.users += 1
+
+
+def _torchs(place: _Place) -> Kernel:
+    """Where there is no Python kernel: what CUDA's autograd has in common with the rest, or the dispatcher's own."""
+    shared: Kernel | None = place.holder.get(_AUTOGRAD) if place.key == _AUTOGRAD_CUDA else None
+    return shared or partial(call_under_key(place.op), place.key)
+
+
+def _take_away(places: Sequence[_Place]) -> None:
+    """Unless somebody else has put something there meanwhile, as torch.export does."""
+    with _lock:
+        for one in places:
+            found = _taken[id(one.holder), one.key]
+            found.users -= 1
+            if not found.users:
+                del _taken[id(one.holder), one.key]
+                if one.holder.get(one.key) is found.kernel:
+                    _set(one, found.before)
+
+
+def _set(place: _Place, kernel: Kernel | None) -> None:
+    before = place.holder.pop(place.key, place.key)
+    if kernel is not None:
+        place.holder[place.key] = kernel
+    # An overload remembers what it dispatched to, its own kernels by their keys. Nothing is forgotten, only replaced:
+    # torch in another thread may have looked just now, and asserts that it finds the same.
+    remembered = dispatch_cache_of(place.op)
+    for key, found in list(remembered.items()):
+        if found is before or (found == before and before is place.key):
+            remembered[key] = place.key if kernel is None else kernel
