@@ -48,13 +48,8 @@ def _forward(line: of_decompositions.Difference) -> Difference:
     return Difference(line.reason, lambda seen: seen.forward is not None and line.applies(seen.forward))
 
 
-def _backward(line: of_decompositions.Difference, but: str = "") -> Difference:
-    """`but`: a call that ours makes as eager does."""
-
-    def applies(seen: Seen) -> bool:
-        return seen.backward is not None and seen.backward.name != but and line.applies(seen.backward)
-
-    return Difference(line.reason, applies)
+def _backward(line: of_decompositions.Difference) -> Difference:
+    return Difference(line.reason, lambda seen: seen.backward is not None and line.applies(seen.backward))
 
 
 def _is_channels_last(image: Tensor) -> bool:
@@ -100,10 +95,6 @@ BACKWARD = (
 #: Ours are channels last wherever the image is, or the gradient that comes in, and contiguous elsewhere.
 STRIDES = (
     Difference(
-        "area: eager's volumes are contiguous even where the image is channels last; ours follow it",
-        lambda seen: _is_area(seen, 3) and _is_channels_last(seen.asked.image),
-    ),
-    Difference(
         "area: eager makes an image of a line, and transposed lines of channels look channels last then; ours are "
         "contiguous as in the other modes",
         lambda seen: _is_area(seen, 1) and _is_channels_last(seen.asked.image.unsqueeze(-2)),
@@ -114,16 +105,7 @@ STRIDES = (
     ),
 )
 GRADIENT_STRIDES = (
-    *(_backward(line, but="upsample_bicubic2d_backward") for line in of_decompositions.GRADIENT_STRIDES),
     *STRIDES,
-    Difference(
-        "area to one pixel: eager's gradient is that of a mean, contiguous; ours follows the one that comes in",
-        lambda seen: _is_area(seen, 2) and output_size(seen.asked) == (1, 1) and _is_channels_last(seen.asked.image),
-    ),
-    Difference(
-        "grid_sample: eager's gradient of an image is contiguous whatever the image; ours lies as the image does",
-        lambda seen: seen.asked.name == "grid_sample" and seen.place == 0,
-    ),
     Difference(
         "affine_grid: eager's gradient of theta is what a matrix product leaves, transposed; ours is contiguous",
         lambda seen: seen.asked.name == "affine_grid",

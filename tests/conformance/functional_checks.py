@@ -81,8 +81,6 @@ def gradient_strides_failure(pair: Pair) -> str | None:
     failure = same_strides(pair)
     if failure is None or expected.find(expected.GRADIENT_STRIDES, pair.seen) is None:
         return failure
-    if pair.seen.asked.name == "grid_sample":
-        return follows(pair, pair.seen.asked.image)
     if pair.seen.asked.name == "affine_grid":
         return follows(pair, torch.empty(pair.ours.shape))
     with OnFunctional():
@@ -96,9 +94,8 @@ def same_strides(pair: Pair) -> str | None:
 
 
 def follows(pair: Pair, other: Tensor) -> str | None:
-    """Whether ours lies in memory as a new tensor in the other one's memory format; a flip as a tensor like it, and so
-    does the gradient of an image that was warped."""
-    if pair.seen.asked.name in ("flip", "grid_sample"):
+    """Whether ours lies in memory as a new tensor in the other one's memory format; a flip as a tensor like it."""
+    if pair.seen.asked.name == "flip":
         want = torch.empty_like(other)
     else:
         suggested = torch._prims_common.suggest_memory_format(other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from polyphase.compile.recognise import AtenCall, Sampling, WarpOf, aten_operato
 from polyphase.errors import PolyphaseError, WrongSettingError
 from polyphase.kernels import binding, devices
 from polyphase.kernels.facts import Facts, facts
-from polyphase.kernels.layout import dense_strides
+from polyphase.kernels.layout import gradient_order, is_channels_last
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import maps_program, warp_program
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
@@ -122,22 +123,15 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Calla
         return None if call.by_torch else call.fresh
     maps = tuple(AxisMap(() if step is None else (step,)) for step in sampling.steps)
     program = maps_program(image.dtype, maps, sampling.adjoint_of, sampling.border)
-    gradient = _contiguous if op is aten.upsample_bicubic2d_backward.default else _as_it_is
-    call = binding.bound(program, _on(device, gradient(image)))
-    return None if call.by_torch else lambda image, *others: call.fresh(gradient(image))
+    if sampling.adjoint_of:
+        before = next((one for one in args[1:] if isinstance(one, Tensor)), image)  # resizes have only its sizes
+        program = replace(program, order=gradient_order(maps, is_channels_last(before.shape, before.stride())))
+    call = binding.bound(program, _on(device, image))
+    return None if call.by_torch else lambda image, *others: call.fresh(image)
 
 
 def _on(device: torch.device, *tensors: Tensor) -> tuple[Facts, ...]:
     return tuple(facts(one)._replace(device=device) for one in tensors)
-
-
-def _as_it_is(gradient: Tensor) -> Tensor:
-    return gradient
-
-
-def _contiguous(gradient: Tensor) -> Tensor:
-    """What eager makes of a gradient in plain bicubic, and only there; of one channel too, by its strides."""
-    return gradient.contiguous().as_strided(gradient.shape, dense_strides(gradient.shape, False))
 
 
 def _warp_gradients(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Callable[..., Any] | None:

@@ -20,6 +20,7 @@ from polyphase.decompositions.precedence import built_ins_replaced
 from polyphase.decompositions.upsample import Family, overloads, vectors_as_default
 from polyphase.decompositions.warp import affine_grid_generator
 from polyphase.kernels.devices import GRAPHS, has_kernels
+from polyphase.kernels.layout import has_contiguous_gradient
 from polyphase.plain import DTYPES
 from polyphase.torch_private import select_decomp_table, suggest_memory_format
 
@@ -36,11 +37,11 @@ def kept_whole() -> Iterator[None]:
 
 
 def _gradient_without_data(family: Family) -> Callable[..., Tensor]:
-    """A resize's gradient lies in memory as the gradient that came in; plain bicubic's is contiguous."""
+    """A resize's gradient lies in memory as the gradient that came in, or is contiguous."""
 
     def gradient(grad_output: Tensor, output_size: list[int], input_size: list[int], *options: Any) -> Tensor:
         result = grad_output.new_empty(input_size)
-        if family.name == "upsample_bicubic2d":
+        if has_contiguous_gradient(family.step, family.axes):
             return result
         return result.contiguous(memory_format=suggest_memory_format(grad_output))
 

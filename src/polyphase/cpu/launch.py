@@ -114,7 +114,7 @@ def _of_operands(launch: Launch, handle: object, out: Facts, sampled: int, opera
 def bind_gradients(record: GradientRecord) -> BoundGradients:
     image, sampler = record.image, record.sampler
     plan = plan_warp_gradients(image.dtype, record.coordinates.dtype, sampler.mode, len(image.shape) - 2, isa.chosen())
-    strides = torch.empty_like(torch.empty_strided(image.shape, image.strides)).stride()
+    strides = dense_strides(image.shape, False)
     launch = None if 0 in record.gradient.shape else _gradient_launch(record, plan, strides)
 
     def run(gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:

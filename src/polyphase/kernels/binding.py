@@ -89,7 +89,7 @@ bound = functools.lru_cache(maxsize=256)(bind)
 
 @functools.lru_cache(maxsize=256)
 def bound_gradients(sampler: Warp, gradient: Facts, image: Facts, coordinates: Facts, needed: Needed) -> BoundGradients:
-    """Gradients of the image (in its strides, as far as they are dense) and of the coordinates."""
+    """Gradients of the image and of the coordinates, contiguous as eager's."""
     out_shape = _warped_shape(sampler, image, coordinates)
     if (gradient.dtype, gradient.shape) != (image.dtype, out_shape):
         raise WrongInputError(

@@ -10,7 +10,7 @@ import torch
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program
-from polyphase.sampling.steps import Flip, Pad, Step
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Step
 
 #: By rank: the dimensions of a channels-last image, from the innermost on.
 CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
@@ -39,6 +39,26 @@ def keeps_strides(maps: tuple[AxisMap, ...]) -> bool:
 
 def _only_crops(step: Step) -> bool:
     return isinstance(step, Pad) and step.mode == "constant" and step.before <= 0 and step.after <= 0
+
+
+def gradient_order(maps: tuple[AxisMap, ...], channels_last: bool) -> str:
+    """How eager lays out the gradient of an image, `channels_last` or not, that went through maps: mostly as the one
+    that comes in; after some as the image; and after some always contiguous."""
+    steps = [step for one in maps for step in one.steps]
+    if any(has_contiguous_gradient(step, len(maps)) for step in steps):
+        return "contiguous"
+    if any(
+        isinstance(step, Area) or (isinstance(step, Pad) and step.mode in ("reflect", "replicate")) for step in steps
+    ):
+        one_pixel = all(isinstance(step, Area) and step.size == 1 for step in steps)  # eager takes the mean
+        return "channels_last" if channels_last and not one_pixel else "contiguous"
+    return "preserve"
+
+
+def has_contiguous_gradient(step: object, axes: int) -> bool:
+    if isinstance(step, Resize):
+        return step.filter == "bicubic" or (step.filter == "lanczos" and axes == 2)
+    return axes == 3 and isinstance(step, (Nearest, Area))
 
 
 def dense_strides(shape: Sizes, channels_last: bool) -> Sizes:

@@ -102,4 +102,4 @@ def warp_gradients(
         output = warp(leaves[0], leaves[1], sampler)
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
         found = list(torch.autograd.grad(output, wanted, gradient, materialize_grads=True))
-    return found.pop(0) if needed[0] else None, found.pop(0) if needed[1] else None
+    return found.pop(0).contiguous() if needed[0] else None, found.pop(0) if needed[1] else None

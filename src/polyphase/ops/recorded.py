@@ -14,7 +14,8 @@ from torch import Tensor
 
 from polyphase.kernels.binding import Gradients, bound, bound_gradients
 from polyphase.kernels.facts import Facts, facts
-from polyphase.ops.resample import in_eager_order, resample
+from polyphase.kernels.layout import gradient_order, is_channels_last
+from polyphase.ops.resample import in_order, resample
 from polyphase.ops.warp import gradients, options
 from polyphase.plain import NO_CALL, Latest, is_plain
 from polyphase.sampling.axis_maps import AxisMap
@@ -39,6 +40,7 @@ class RecordedMaps:
         self._maps: tuple[AxisMap, ...] = axes.maps
         self._in_size = tuple(image.shape[len(image.shape) - len(axes.maps) :])
         self._adjoint = maps_program(image.dtype, axes.maps, self._in_size)
+        self._order = gradient_order(axes.maps, is_channels_last(image.shape, image.strides))
         self._latest = NO_CALL
 
     def __call__(self, image: Tensor) -> Tensor:
@@ -50,7 +52,7 @@ class RecordedMaps:
         latest = self._latest
         if latest.fits((given,)):
             return latest.call(given)
-        gradient = in_eager_order(given, self._maps)
+        gradient = in_order(given, self._order)
         if not is_plain(gradient):
             return resample(gradient, maps_to_text(self._maps), (), self._in_size, True, 0)  # type: ignore[no-any-return]
         call = bound(self._adjoint, (facts(gradient),)).fresh

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from polyphase.kernels import binding
-from polyphase.kernels.layout import keeps_strides
+from polyphase.kernels.layout import gradient_order, keeps_strides
 from polyphase.ops import levels
 from polyphase.ops.library import KERNEL_KEYS, LIBRARY
 from polyphase.plain import forward_mode_is_on
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.programs import adjoint_by_moving
-from polyphase.sampling.steps import Resize, Size
+from polyphase.sampling.programs import adjoint_by_moving, forward_order
+from polyphase.sampling.steps import Size
 from polyphase.sampling.templates import fill_maps
 from polyphase.sampling.text import maps_from_text
 from polyphase.torch_private import SingleLevelFunction, suggest_memory_format
@@ -70,23 +70,31 @@ def _without_data(
     before = image.shape[leading:]
     after = in_size if transposed else [one.output_size(n) for one, n in zip(axis_maps, before, strict=True)]
     moved = adjoint_by_moving(axis_maps) if transposed else axis_maps
-    return _empty_output(image, moved, (*image.shape[:leading], *after))
+    contiguous = not transposed and forward_order(maps_from_text(maps)) == "contiguous"
+    return _empty_output(image, moved, (*image.shape[:leading], *after), contiguous)
 
 
-def _empty_output(image: Tensor, maps: tuple[AxisMap, ...] | None, size: Sequence[Size]) -> Tensor:
+def _empty_output(
+    image: Tensor, maps: tuple[AxisMap, ...] | None, size: Sequence[Size], contiguous: bool = False
+) -> Tensor:
     """As kernels lay it out: flips and crops keep any dense strides, as eager's do; other maps keep channels last.
     `maps`: None for an adjoint that sums."""
     if maps is not None and keeps_strides(maps):
         return image.as_strided(size, image.stride()).clone()  # empty_like of a meta tensor does not quite tell
-    suggested = suggest_memory_format(image)
+    suggested = torch.contiguous_format if contiguous else suggest_memory_format(image)
     return torch.empty(size, dtype=image.dtype, device=image.device, memory_format=suggested)
 
 
-def in_eager_order(gradient: Tensor, maps: tuple[AxisMap, ...]) -> Tensor:
-    """A gradient lies in memory as the one it comes from, but for plain bicubic: there eager's is contiguous."""
-    steps = [one.weighted for one in maps]
-    plain_bicubic = any(isinstance(step, Resize) and step.filter == "bicubic" and not step.antialias for step in steps)
-    return gradient.clone(memory_format=torch.contiguous_format) if plain_bicubic else gradient
+def in_order(gradient: Tensor, order: str) -> Tensor:
+    """Laid out so that what follows it lies in memory as `order` says."""
+    formats = {"contiguous": torch.contiguous_format, "channels_last": _CHANNELS_LAST.get(gradient.dim())}
+    wanted = formats.get(order)
+    if wanted is None or suggest_memory_format(gradient) == wanted:
+        return gradient
+    return gradient.clone(memory_format=wanted)
+
+
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 class _Differentiable(SingleLevelFunction):
@@ -98,12 +106,15 @@ class _Differentiable(SingleLevelFunction):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         image, ctx.maps, ctx.sizes, ctx.in_size, ctx.transposed, _ = inputs
-        ctx.image_size = image.shape[image.dim() - len(maps_from_text(ctx.maps)) :]
+        maps = maps_from_text(ctx.maps)
+        ctx.image_size = image.shape[image.dim() - len(maps) :]
+        channels_last = suggest_memory_format(image) != torch.contiguous_format
+        ctx.order = "preserve" if ctx.transposed else gradient_order(maps, channels_last)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         in_size = () if ctx.transposed else ctx.image_size
-        gradient = in_eager_order(gradient, maps_from_text(ctx.maps))
+        gradient = in_order(gradient, ctx.order)
         return resample(gradient, ctx.maps, ctx.sizes, in_size, not ctx.transposed, 0), None, None, None, None, None
 
     @staticmethod

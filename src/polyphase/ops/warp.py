@@ -24,7 +24,7 @@ Pair: TypeAlias = tuple[Tensor, Tensor]
 
 # coordinates: a grid (N, out..., axes), or matrices (N, axes, axes + 1) and in `size` the output's, which is spatial.
 # needed: which gradients, of the image and of the coordinates; an empty tensor stands for the other. The tag makes
-# Inductor keep the image's strides, which its gradient's follow.
+# Inductor keep the tensors' strides as they are: kernels take any.
 _SAMPLER = "SymInt[] size, str mode, str padding, bool align_corners"
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
 LIBRARY.define(f"warp(Tensor image, Tensor coordinates, {_SAMPLER}) -> Tensor", tags=_TAGS)
@@ -88,7 +88,7 @@ def _backward_without_data(gradient: Tensor, image: Tensor, coordinates: Tensor,
 
 
 def _empty_gradients(image: Tensor, coordinates: Tensor, needed: Sequence[bool]) -> Pair:
-    of_image = torch.empty_like(image) if needed[0] else image.new_empty(0)
+    of_image = image.new_empty(image.shape if needed[0] else 0)
     return of_image, coordinates.new_empty(coordinates.shape if needed[1] else 0)
 
 
@@ -158,12 +158,20 @@ def _with_derivatives(image: Tensor, coordinates: Tensor, *given: Any) -> Tensor
     """Integers have none, nor has what they are sampled at."""
     differentiable = image.is_floating_point() or image.is_complex()
     if differentiable and forward_mode_is_on():
-        return plain_torch.warp(image, coordinates, _sampler(*given))
+        sampler = _sampler(*given)
+        found = plain_torch.warp(image, coordinates, sampler)
+        return _with_a_gradient_of_0(found, coordinates) if sampler.mode == "nearest" else found
     if differentiable and (image.requires_grad or coordinates.requires_grad):
         result: Tensor = levels.recorded(_Differentiable, image, coordinates, *given)
     else:
         result = levels.below_autograd(warp, image, coordinates, *given)
     return result
+
+
+def _with_a_gradient_of_0(result: Tensor, coordinates: Tensor) -> Tensor:
+    """The same values, of which autograd knows that they depend on the coordinates."""
+    nothing = torch.where(torch.zeros_like(coordinates, dtype=torch.bool), coordinates, 0).sum().to(result.dtype)
+    return torch.where(torch.ones((), dtype=torch.bool, device=result.device), result, nothing)
 
 
 def _backward_with_derivatives(gradient: Tensor, image: Tensor, coordinates: Tensor, *given: Any) -> Pair:

@@ -18,7 +18,7 @@ import torch
 from polyphase.errors import InvalidProgramError, UnknownNameError
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE, Expression, Operand, dtype_of, operands_of
-from polyphase.sampling.steps import Flip, Pad, Size, Slice
+from polyphase.sampling.steps import Area, Flip, Pad, Size, Slice
 from polyphase.sampling.warps import Warp
 
 #: How the output lies in memory; `preserve` follows the input's suggested memory format, as eager does.
@@ -130,7 +130,16 @@ def _maps_program(
     if moved is not None:
         maps, adjoint_of, border = moved, (), 0.0
     bordered = not adjoint_of and any(isinstance(step, Pad) and step.border for one in maps for step in one.steps)
-    return Program(dtype, Axes(maps, adjoint_of), borders=(Border(border),) if bordered else ())
+    order = "preserve" if adjoint_of else forward_order(maps)
+    return Program(dtype, Axes(maps, adjoint_of), borders=(Border(border),) if bordered else (), order=order)
+
+
+def forward_order(maps: tuple[AxisMap, ...]) -> str:
+    """How eager lays out the result of maps: volumes of `area` are contiguous, but for means; the rest is as the image
+    is."""
+    areas = [step for one in maps for step in one.steps if isinstance(step, Area)]
+    volumes = len(maps) == 3 and any(step.size != 1 for step in areas)
+    return "contiguous" if volumes else "preserve"
 
 
 def moves_runs(program: Program) -> bool:
