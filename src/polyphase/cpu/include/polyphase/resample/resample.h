@@ -180,9 +180,10 @@ class Worker {
       const T* values = sample(y, z, sampled);
       if (values != sampled) std::memcpy(sampled, values, out_length_ * kSize);
     }
-    put_borders(border, reinterpret_cast<uint8_t*>(sampled), sizeof(T), false);
+    const bool bordered = border > 0 || (map_ != nullptr && map_->border_count > 0);
+    if (bordered) put_borders(border, reinterpret_cast<uint8_t*>(sampled), sizeof(T), false);
     if (!Epilogue::kIdentity) Epilogue::row(sampled, dense, out_length_, operands_.at(y, z));
-    put_borders(border, reinterpret_cast<uint8_t*>(dense), sizeof(O), true);
+    if (bordered) put_borders(border, reinterpret_cast<uint8_t*>(dense), sizeof(O), true);
     if (!target_dense_) scatter(target);
   }
 
@@ -358,7 +359,6 @@ class Worker {
 
   // `stored`: only those that go around the epilogue.
   void put_borders(int32_t of_row, uint8_t* row, int64_t element, bool stored) {
-    if (of_row == 0 && (map_ == nullptr || map_->border_count == 0)) return;
     for_borders(of_row, [&](int32_t n, int64_t from, int64_t to) { put_border(n, from, to, row, element, stored); });
   }
 
