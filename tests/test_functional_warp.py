@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -535,3 +536,66 @@ def test_vmap_of_affine_grids() -> None:
     thetas = image((5, 2, 2, 3), torch.float64)
     got = torch.func.vmap(lambda theta: P.affine_grid(theta, SIZE))(thetas)
     torch.testing.assert_close(got, torch.stack([F.affine_grid(theta, list(SIZE), False) for theta in thetas]))
+
+
+def torchvision_grid(turns: int, shift: tuple[float, float], size: tuple[int, int]) -> Tensor:
+    """As torchvision's v2.functional makes it for a rotation by so many right angles, and a translation, in pixels."""
+    height, width = size
+    cos, sin = math.cos(math.radians(-90 * turns)), math.sin(math.radians(-90 * turns))
+    matrix = [cos, sin, -cos * shift[0] - sin * shift[1], -sin, cos, sin * shift[0] - cos * shift[1]]
+    base = torch.ones(1, height, width, 3)
+    base[..., 0] = torch.linspace((1 - width) / 2, (width - 1) / 2, width)
+    base[..., 1] = torch.linspace((1 - height) / 2, (height - 1) / 2, height)[:, None]
+    rescaled = torch.tensor(matrix).view(1, 2, 3).transpose(1, 2) / torch.tensor([width / 2, height / 2])
+    return base.view(1, -1, 3).bmm(rescaled).view(1, height, width, 2)
+
+
+def turned_and_shifted(image: Tensor, turns: int, shift: tuple[float, float]) -> Tensor:
+    """The same in integers: four times the bilinear values, with zeros around the image."""
+    height, width = image.shape[-2:]
+    cos, sin = ((1, 0), (0, -1), (-1, 0), (0, 1))[turns]
+    x = 2 * torch.arange(width) + 1 - width - int(2 * shift[0])
+    y = (2 * torch.arange(height) + 1 - height - int(2 * shift[1]))[:, None]
+    column, row = cos * x + sin * y + width - 1, cos * y - sin * x + height - 1  # in half pixels
+    total = torch.zeros(image.shape, dtype=torch.int64)
+    for right, below in itertools.product((0, 1), repeat=2):
+        at_x, at_y = column // 2 + right, row // 2 + below
+        weight = (column % 2 if right else 2 - column % 2) * (row % 2 if below else 2 - row % 2)
+        inside = (at_x >= 0) & (at_x < width) & (at_y >= 0) & (at_y < height)
+        total += image[..., at_y.clamp(0, height - 1), at_x.clamp(0, width - 1)] * weight * inside
+    return total
+
+
+@pytest.mark.parametrize("size", [(33, 64), (40, 37), (345, 456), (7, 8)])
+@pytest.mark.parametrize(("turns", "shift"), [(1, (0, 0)), (2, (0, 0)), (3, (0.5, 0)), (2, (0.5, 0.5)), (0, (-3.5, 1))])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_whole_and_half_pixels_are_exact(
+    layout: torch.memory_format, turns: int, shift: tuple[float, float], size: tuple[int, int]
+) -> None:
+    """Coordinates that a float32 grid cannot hold are off by a few units in their last place; pixels are not."""
+    pixels = torch.randint(0, 256, (1, 3, *size), generator=torch.Generator().manual_seed(size[1]))
+    grid, fours = torchvision_grid(turns, shift, size), turned_and_shifted(pixels, turns, shift)
+    image = pixels.to(torch.uint8).contiguous(memory_format=layout)
+    torch.testing.assert_close(P.grid_sample(image.float(), grid, align_corners=False), fours / 4, rtol=0, atol=0)
+    rounded = (fours / 4).round().to(torch.uint8)  # ties to even, as torchvision rounds
+    torch.testing.assert_close(P.grid_sample(image, grid, align_corners=False), rounded, rtol=0, atol=0)
+
+
+def test_whole_and_half_pixels_are_exact_by_a_matrix() -> None:
+    pixels = torch.randint(0, 256, (1, 3, 35, 66), generator=torch.Generator().manual_seed(0))
+    theta = torch.tensor([[[0, 35 / 66, 0], [-66 / 35, 0, 0]]])  # a quarter turn, in coordinates from -1 to 1
+    fours = turned_and_shifted(pixels, 3, (0, 0))
+    ours = P.affine_sample(pixels.float(), theta, pixels.shape, align_corners=False)
+    torch.testing.assert_close(ours, fours / 4, rtol=0, atol=0)
+
+
+def test_gradients_of_coordinates_stay_on_eagers_side_of_a_pixel() -> None:
+    """At a pixel the slope jumps; the values of an identity are exact, its gradients eager's."""
+    pixels, theta = torch.rand(1, 1, 9, 13), torch.tensor([[[1.0, 0, 0], [0, 1, 0]]])
+    grid = F.affine_grid(theta, [1, 1, 9, 13], align_corners=False)
+    torch.testing.assert_close(P.grid_sample(pixels, grid, align_corners=False), pixels, rtol=0, atol=0)
+    slopes = []
+    for function in (F.grid_sample, P.grid_sample):
+        leaf = grid.clone().requires_grad_()
+        slopes.append(torch.autograd.grad(function(pixels, leaf, align_corners=False).sum(), leaf)[0])
+    torch.testing.assert_close(slopes[1], slopes[0])

@@ -410,6 +410,14 @@ def test_reflection_of_huge_coordinates() -> None:
     assert same(reference.run(Program(torch.float32, warp), x, grid=grid), [2])
 
 
+def test_half_pixels() -> None:
+    """Decompositions are as eager is."""
+    x, places = torch.arange(0.0, 250, 50).view(1, 1, 1, 5), torch.tensor([-0.6, -0.2, 0.2, 0.6])
+    grid = torch.stack([places, torch.zeros(4)], dim=-1).view(1, 1, 4, 2)
+    eager_gives(lambda: F.grid_sample(x, grid, align_corners=False), [24.999996185302734, 75, 125, 175])
+    assert same(P.grid_sample(x, grid, align_corners=False), [25, 75, 125, 175])
+
+
 def test_antialias_with_align_corners() -> None:
     """Ours is eager's, by choice."""
     x, function = torch.arange(3.0).view(1, 1, 1, 3), resized((1, 5), "bilinear", antialias=True, align_corners=True)

@@ -491,8 +491,26 @@ def test_outliers(instruction_set: str, mode: str, dtype: torch.dtype) -> None:
         picture = with_outliers(laid_out((1, channels, height, width), dtype, layout, seed), seed)
         grid = grid_of(halves(width, aligned) * 2, halves(height, aligned), dtype)
         sampler = Warp("grid", mode, padding, aligned)
-        ours, expected = binding.warp(picture, grid, sampler), plain_torch.warp(picture, grid, sampler)
+        ours = binding.warp(picture, grid, sampler)
+        expected = plain_torch.warp(picture, grid, sampler, settled=True)
         assert kinds(ours) == kinds(expected), (layout, padding, aligned, channels)
+
+
+@pytest.mark.parametrize(("mode", "roundings"), [("bilinear", 4), ("bicubic", 32)])
+def test_settled_positions(instruction_set: str, mode: str, roundings: int) -> None:
+    """A few units of a coordinate's last place from a half pixel: settled where they are in the plain twin."""
+    units = torch.finfo(torch.float32).eps / 2
+    for (layout, channels), (height, width) in itertools.product((("CF", 1), ("CL", 3)), ((5, 37), (6, 21))):
+        picture = laid_out((1, channels, height, width), torch.uint8, layout, width).float()
+        x = (torch.arange(2 * width).double().add(1) / width - 1).float()
+        y = (torch.arange(2 * height).double().add(1) / height - 1).float()
+        by = torch.arange(-6, 7)[:, None] * units
+        grid = grid_of((x + by).flatten().tolist(), y.tolist(), torch.float32)
+        ours = binding.warp(picture, grid, Warp("grid", mode))
+        twin = plain_torch.warp(picture, grid, Warp("grid", mode), settled=True)
+        torch.testing.assert_close(ours, twin, rtol=0, atol=255 * roundings * units)
+        exact = ours[..., 6 * 2 * width : 7 * 2 * width] * 64**2  # of cubic weights at halves, 32 is the denominator
+        assert bool((exact == exact.round()).all())
 
 
 @pytest.mark.parametrize("mode", GRID_MODES[3])
@@ -501,7 +519,8 @@ def test_outliers_in_volumes(instruction_set: str, mode: str) -> None:
         picture = with_outliers(laid_out((1, channels, 3, 4, 5), torch.float32, layout, seed), seed)
         grid = torch.cartesian_prod(*[torch.tensor([-1.2, -1.0, -0.25, 0.0, 0.5, 1.0])] * 3).reshape(1, 6, 6, 6, 3)
         sampler = Warp("grid", mode, padding)
-        assert kinds(binding.warp(picture, grid, sampler)) == kinds(plain_torch.warp(picture, grid, sampler))
+        ours, expected = binding.warp(picture, grid, sampler), plain_torch.warp(picture, grid, sampler, settled=True)
+        assert kinds(ours) == kinds(expected)
 
 
 @pytest.mark.parametrize("mode", GRID_MODES[2])

@@ -34,7 +34,7 @@ def run(program: Program, image: Tensor, *given: Tensor) -> Tensor:
     if isinstance(sampler, Axes):
         sampled, border = _sample(loaded, sampler)
     else:
-        sampled, border = warp(loaded, coordinates[0], sampler), None
+        sampled, border = warp(loaded, coordinates[0], sampler, settled=True), None
     sampled = _bordered(sampled, border, program.borders, stored=False)
     result = pointwise.evaluate(program.epilogue, sampled, vectors, tensors)
     return _bordered(result, border, program.borders, stored=True)
@@ -82,12 +82,15 @@ def _bordered(image: Tensor, numbers: Tensor | None, borders: Sequence[Border], 
     return image
 
 
-def warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
-    """`image` (N, C, spatial...) sampled at a grid (N, out..., axes), or where an affine matrix leads; contiguous."""
+def warp(image: Tensor, coordinates: Tensor, sampler: Warp, *, settled: bool = False) -> Tensor:
+    """`image` (N, C, spatial...) sampled at a grid (N, out..., axes), or where an affine matrix leads; contiguous.
+
+    `settled`: as kernels sample. Derivatives are of what is not: with respect to positions, settled ones have none.
+    """
     wide = coordinates.float() if coordinates.dtype in (torch.float16, torch.bfloat16) else coordinates
     if sampler.source == "affine":
         wide = warps.affine_grid(wide, sampler.size, sampler.align_corners)
-    result = warps.sample(image, wide, sampler.mode, sampler.padding, sampler.align_corners)
+    result = warps.sample(image, wide, sampler.mode, sampler.padding, sampler.align_corners, settled=settled)
     if image.dtype == torch.uint8 and sampler.mode != "nearest":
         result = torch.clamp(torch.round(result), 0, 255).nan_to_num(0.0)
     return result.to(image.dtype).contiguous()

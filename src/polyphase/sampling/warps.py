@@ -64,15 +64,20 @@ def affine_grid(theta: Tensor, size: Sequence[Size], align_corners: bool) -> Ten
     return grid
 
 
-def sample(image: Tensor, grid: Tensor, mode: str, padding: str, align_corners: bool) -> Tensor:
+def sample(
+    image: Tensor, grid: Tensor, mode: str, padding: str, align_corners: bool, *, settled: bool = False
+) -> Tensor:
     """`image` (N, C, *spatial) at `grid`'s coordinates (N, *out, d): (N, C, *out), in the grid's dtype if weighted.
 
     A NaN coordinate is what it is to eager's 2-D kernels: for nearest outside the image, for bicubic NaN, for bilinear
     NaN with zeros padding; otherwise padding takes it for the first pixel. A tap of weight 0 touches no value.
+
+    `settled`: weighted modes take a position as near to a whole or half pixel as rounding may have moved it to lie
+    there. Has no gradient with respect to the grid.
     """
     spatial = image.shape[2:]
     axes = [
-        _axis_taps(grid[..., len(spatial) - 1 - axis], size, mode, padding, align_corners)
+        _axis_taps(grid[..., len(spatial) - 1 - axis], size, mode, padding, align_corners, settled)
         for axis, size in enumerate(spatial)
     ]
     total = None
@@ -93,10 +98,12 @@ def sample(image: Tensor, grid: Tensor, mode: str, padding: str, align_corners: 
 
 
 def _axis_taps(
-    coordinate: Tensor, size: Size, mode: str, padding: str, align_corners: bool
+    coordinate: Tensor, size: Size, mode: str, padding: str, align_corners: bool, settled: bool
 ) -> list[tuple[Tensor, Tensor | None, Tensor]]:
     """(pixel, weight, inside) of each tap along one axis; no weight means 1."""
     position = _unnormalise(coordinate, size, align_corners)
+    if settled and mode != "nearest":
+        position = _settle(position, size)
     if mode == "bicubic":  # padding applies to each tap, not to the coordinate
         first, offsets = torch.floor(position), range(-1, 3)
         places = [_pad_position(first + offset, size, padding, align_corners) for offset in offsets]
@@ -121,6 +128,12 @@ def _unnormalise(coordinate: Tensor, size: Size, align_corners: bool) -> Tensor:
     if align_corners:
         return (coordinate + 1) * ((size - 1) / 2)
     return ((coordinate + 1).double() * (size / 2) - 0.5).to(coordinate.dtype)
+
+
+def _settle(position: Tensor, size: Size) -> Tensor:
+    half = torch.round(2 * position) / 2
+    near = torch.sym_min(size * torch.finfo(position.dtype).eps, 2**-10)
+    return torch.where((position - half).abs() <= near, half, position)
 
 
 def _pad_position(position: Tensor, size: Size, padding: str, align_corners: bool) -> Tensor:

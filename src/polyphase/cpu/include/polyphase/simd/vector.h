@@ -121,6 +121,9 @@ struct Vec<float> {
   // This where `condition` is not 0, or in the mask, else 0.
   Vec where(Index condition) const { return where(_mm512_test_epi32_mask(condition, condition)); }
   Vec where(Mask mask) const { return {_mm512_maskz_mov_ps(mask, v)}; }
+  // Another's lanes where they are in the mask; the lanes that are not above `most`.
+  Vec replaced(Mask mask, Vec by) const { return {_mm512_mask_mov_ps(v, mask, by.v)}; }
+  Mask at_most(Vec most) const { return _mm512_cmp_ps_mask(v, most.v, _CMP_LE_OQ); }
   bool has_nan() const { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
   // The lanes from `least` on and below `most`; whether all lie there.
   Mask between(Vec least, Vec most) const {
@@ -279,6 +282,8 @@ struct Vec<float> {
     const __m256i none = _mm256_cmpeq_epi32(condition, _mm256_setzero_si256());
     return {_mm256_andnot_ps(_mm256_castsi256_ps(none), v)};
   }
+  Vec replaced(Mask mask, Vec by) const { return {_mm256_blendv_ps(v, by.v, _mm256_castsi256_ps(mask))}; }
+  Mask at_most(Vec most) const { return _mm256_castps_si256(_mm256_cmp_ps(v, most.v, _CMP_LE_OQ)); }
 
   bool has_nan() const { return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0; }
   Mask between(Vec least, Vec most) const {

@@ -62,7 +62,7 @@ class GradientTile {
   const WarpCall& call_;
 
  public:
-  Positions<G, P, kAxes> positions;
+  Positions<G, P, kAxes, false> positions;
   Taps taps;
   int count = 0;  // pixels
 

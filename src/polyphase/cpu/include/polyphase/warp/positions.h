@@ -37,22 +37,46 @@ struct PixelAxis {
         half(static_cast<P>(align_corners ? size - 1 : size) / 2),
         offset(align_corners ? P(0) : P(-0.5)),
         low(align_corners ? P(0) : P(-0.5)),
-        span(static_cast<P>(align_corners ? size - 1 : size)) {}
+        span(static_cast<P>(align_corners ? size - 1 : size)),
+        near(min(static_cast<P>(size) * kEpsilon, P(0x1p-10))) {}
 
   P last = 0;    // the last pixel
   P half = 0;    // pixels per unit of the coordinate
   P offset = 0;  // -0.5 where coordinates begin at the first pixel's outer edge, else 0
   P low = 0;     // where reflection folds: at the first pixel's centre or outer edge,
   P span = 0;    // and again after so many pixels
+  P near = 0;    // what the rounding of coordinates moves a position by, at most
+
+ private:
+  static constexpr P kEpsilon = sizeof(P) == 4 ? 0x1p-23 : 0x1p-52;
 };
+
+// Adding it leaves no room for less than halves.
+template <class P>
+constexpr P kHalves = sizeof(P) == 4 ? 0x1.8p22 : 0x1.8p51;
+
+// A position as near to a whole or half pixel as rounding may have moved it is taken to lie there: of turned and shifted
+// integers, sums are then exact, and round as they should.
+template <class P>
+inline P settled(P position, P near) {
+  const P half = (position + kHalves<P>) - kHalves<P>;
+  return abs(position - half) <= near ? half : position;
+}
+#if defined(__AVX2__)
+inline Vec<float> settled(Vec<float> position, float near) {
+  const Vec<float> halves = Vec<float>::broadcast(kHalves<float>), half = position.plus(halves).minus(halves);
+  return position.replaced(position.minus(half).abs().at_most(Vec<float>::broadcast(near)), half);
+}
+#endif
 
 template <class P>
 struct alignas(64) TileOf {
   P at[kTile];
 };
 
-// G: the dtype of the grid or matrix. P: the dtype of positions.
-template <class G, class P, int kAxes>
+// G: the dtype of the grid or matrix. P: the dtype of positions. kSettled: these are `settled`. Not for the nearest pixel, nor
+// for gradients: both jump at a half or a whole pixel, and are on that side of it where eager is.
+template <class G, class P, int kAxes, bool kSettled>
 class Positions {
  public:
   explicit Positions(const WarpCall& call)
@@ -86,26 +110,9 @@ class Positions {
   // The positions of `count` pixels from (z, y, x) on, unpadded: out[0] along the image's x axis, out[1] along y. The rest of
   // the tile is of no meaning.
   void tile(int64_t z, int64_t y, int64_t x, int count, TileOf<P> (&out)[kAxes]) const {
-    if (call_.affine) {
-      for (int a = 0; a < kAxes; ++a) {
-        // In double up to the tile, where one rounding is left: nearer to the exact position than a grid of floats.
-        double start = origin_[a] + step_[a][0] * static_cast<double>(x) + step_[a][1] * static_cast<double>(y);
-        if (kAxes == 3) start += step_[a][2] * static_cast<double>(z);
-        const P first = static_cast<P>(start), step = static_cast<P>(step_[a][0]);
-        for (int i = 0; i < kTile; ++i) out[a].at[i] = multiply_add(ramp_.at[i], step, first);
-      }
-      return;
-    }
-    const CoordinateStrides& s = call_.coordinate_strides;
-    read_grid(coordinates_ + z * s.z + y * s.y + x * s.x, count, out);
-    for (int a = 0; a < kAxes; ++a) {
-      P* at = out[a].at;
-      const P half = axes_[a].half;
-      if (call_.align_corners) {
-        for (int i = 0; i < kTile; ++i) at[i] = (at[i] + 1) * half;
-      } else {
-        for (int i = 0; i < kTile; ++i) at[i] = multiply_add(at[i] + 1, half, P(-0.5));
-      }
+    unsettled_tile(z, y, x, count, out);
+    for (int a = 0; kSettled && a < kAxes; ++a) {
+      for (int i = 0; i < kTile; ++i) out[a].at[i] = settled(out[a].at[i], axes_[a].near);
     }
   }
 
@@ -139,7 +146,7 @@ class Positions {
       const Lanes place = Lanes::load(ramp_.at + i);
       out_x = multiply_add(place, Lanes::broadcast(static_cast<P>(step_[0][0])), Lanes::broadcast(start.x));
       out_y = multiply_add(place, Lanes::broadcast(static_cast<P>(step_[1][0])), Lanes::broadcast(start.y));
-      return;
+      return settle(out_x, out_y);
     }
     if constexpr (__is_same(G, float)) {
       if (dense_) {
@@ -147,7 +154,7 @@ class Positions {
         const typename Lanes::Pair pairs = Lanes::load_pairs(start.grid + 2 * i);
         out_x = multiply_add(pairs.first.plus(one), Lanes::broadcast(axes_[0].half), offset);
         out_y = multiply_add(pairs.second.plus(one), Lanes::broadcast(axes_[1].half), offset);
-        return;
+        return settle(out_x, out_y);
       }
     }
     out_x = Lanes::load(tile_[0].at + i);
@@ -162,6 +169,38 @@ class Positions {
   }
 
  private:
+  template <class Lanes>
+  POLYPHASE_BLOCK void settle(Lanes& x, Lanes& y) const {
+    if constexpr (kSettled) {
+      x = settled(x, axes_[0].near);
+      y = settled(y, axes_[1].near);
+    }
+  }
+
+  void unsettled_tile(int64_t z, int64_t y, int64_t x, int count, TileOf<P> (&out)[kAxes]) const {
+    if (call_.affine) {
+      for (int a = 0; a < kAxes; ++a) {
+        // In double up to the tile, where one rounding is left: nearer to the exact position than a grid of floats.
+        double start = origin_[a] + step_[a][0] * static_cast<double>(x) + step_[a][1] * static_cast<double>(y);
+        if (kAxes == 3) start += step_[a][2] * static_cast<double>(z);
+        const P first = static_cast<P>(start), step = static_cast<P>(step_[a][0]);
+        for (int i = 0; i < kTile; ++i) out[a].at[i] = multiply_add(ramp_.at[i], step, first);
+      }
+      return;
+    }
+    const CoordinateStrides& s = call_.coordinate_strides;
+    read_grid(coordinates_ + z * s.z + y * s.y + x * s.x, count, out);
+    for (int a = 0; a < kAxes; ++a) {
+      P* at = out[a].at;
+      const P half = axes_[a].half;
+      if (call_.align_corners) {
+        for (int i = 0; i < kTile; ++i) at[i] = (at[i] + 1) * half;
+      } else {
+        for (int i = 0; i < kTile; ++i) at[i] = multiply_add(at[i] + 1, half, P(-0.5));
+      }
+    }
+  }
+
   void read_grid(const G* grid, int count, TileOf<P> (&out)[kAxes]) const {
     const CoordinateStrides& s = call_.coordinate_strides;
     if constexpr (kAxes == 2 && __is_same(G, float)) {

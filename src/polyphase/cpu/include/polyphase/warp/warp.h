@@ -189,7 +189,7 @@ class WarpWorker {
   static constexpr int kMostBytes = 16;  // of an element
 
   const WarpCall& call_;
-  Positions<G, P, kAxes> positions_;
+  Positions<G, P, kAxes, Sampler::kWeighted> positions_;
   Sampler sampler_;
   Conditional<kInner, Inner, Unused> inner_;
   const int count_;                        // pixels of a tile
