@@ -390,7 +390,7 @@ def test_a_pad_that_only_crops_lies_in_memory_as_eagers(function: Callable[..., 
             assert got.stride() == expected.stride()
         assert P.pad(image.to("meta"), amounts).stride() == F.pad(image.to("meta"), amounts).stride()
         upward = F.pad(image, [-n for n in amounts]).transpose(0, 2).contiguous().transpose(0, 2)
-        gradients = []
+        gradients: list[Tensor] = []
         for pad in (F.pad, function):
             leaf = image.clone().requires_grad_()
             gradients += torch.autograd.grad(pad(leaf, [-n for n in amounts]), leaf, upward)

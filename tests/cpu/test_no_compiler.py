@@ -113,7 +113,8 @@ def mended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
         raise BuildFailedError("the compiler was killed")
 
     def forget() -> None:
-        for one in (libraries.addresses, launch.maps_part, binding.bound, binding.bound_gradients):
+        launch.forget()
+        for one in (libraries.addresses, binding.bound, binding.bound_gradients):
             one.cache_clear()
 
     forget()

@@ -14,6 +14,7 @@ from polyphase.errors import TooManyDimensionsError
 from polyphase.kernels import records
 from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
 from polyphase.kernels.facts import Facts
+from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.operands import Operands
 from polyphase.kernels.plans import WarpPlan, plan_maps, plan_warp, plan_warp_gradients
 from polyphase.kernels.records import CallRecord, GradientRecord
