@@ -211,6 +211,39 @@ inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) { r
 
 #elif defined(__AVX2__)
 
+// Eight lanes from anywhere, by plain loads: current microcode makes gathers slow on many processors with AVX2.
+struct Places {
+  alignas(32) int32_t at[8];
+
+  explicit Places(__m256i i) { _mm256_store_si256(reinterpret_cast<__m256i*>(at), i); }
+
+  __m256 floats(const float* p) const {
+    return _mm256_setr_ps(p[at[0]], p[at[1]], p[at[2]], p[at[3]], p[at[4]], p[at[5]], p[at[6]], p[at[7]]);
+  }
+  // Four bytes for each lane.
+  __m256i bytes(const uint8_t* p) const {
+    const auto word = [&](int l) __attribute__((always_inline)) {
+      int32_t four;
+      std::memcpy(&four, p + at[l], sizeof(four));
+      return four;
+    };
+    return _mm256_setr_epi32(word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7));
+  }
+  // Lane l of both is p[at[l]] and p[at[l] + 1].
+  struct Pairs {
+    __m256 first, second;
+  };
+  Pairs pairs(const float* p) const {
+    const auto two = [&](int l) __attribute__((always_inline)) {
+      const __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + at[l]));
+      return _mm_loadh_pi(_mm_castsi128_ps(low), reinterpret_cast<const __m64*>(p + at[l + 1]));
+    };
+    const __m256 a = _mm256_insertf128_ps(_mm256_castps128_ps256(two(0)), two(4), 1);
+    const __m256 b = _mm256_insertf128_ps(_mm256_castps128_ps256(two(2)), two(6), 1);
+    return {_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd)};
+  }
+};
+
 // The first n lanes of eight 32 bit ones.
 inline __m256i first_lanes(int n) {
   alignas(32) static const int32_t kRamp[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -264,12 +297,10 @@ struct Vec<float> {
     return {_mm256_blendv_ps(_mm256_permutevar8x32_ps(low.v, i), _mm256_permutevar8x32_ps(high.v, i), from_high)};
   }
   static Vec pick(const float* window, Index i) { return pick(load(window), load(window + kLanes), i); }
-  static Vec gather(const float* p, Index i) { return {_mm256_i32gather_ps(p, i, 4)}; }
-  static Vec gather(const float* p, Index i, Mask mask) {
-    return {_mm256_mask_i32gather_ps(_mm256_setzero_ps(), p, i, _mm256_castsi256_ps(mask), 4)};
-  }
+  static Vec gather(const float* p, Index i) { return {Places(i).floats(p)}; }
+  static Vec gather(const float* p, Index i, Mask mask) { return gather(p, kept(i, mask)).where(mask); }
 
-  static Index gather_bytes(const uint8_t* p, Index i) { return _mm256_i32gather_epi32(reinterpret_cast<const int*>(p), i, 1); }
+  static Index gather_bytes(const uint8_t* p, Index i) { return Places(i).bytes(p); }
   static Vec byte(Index bytes, int c) {
     const __m256i low = _mm256_srlv_epi32(bytes, _mm256_set1_epi32(8 * c));
     return {_mm256_cvtepi32_ps(_mm256_and_si256(low, _mm256_set1_epi32(0xff)))};
@@ -340,10 +371,8 @@ inline Vec<float>::Pair unzipped(__m256 low, __m256 high) {
   return {in_order(_mm256_shuffle_ps(low, high, 0x88)), in_order(_mm256_shuffle_ps(low, high, 0xdd))};
 }
 inline Vec<float>::Pair Vec<float>::gather_pairs(const float* p, Index i) {
-  const double* pairs = reinterpret_cast<const double*>(p);
-  const __m256 low = _mm256_castpd_ps(_mm256_i32gather_pd(pairs, _mm256_castsi256_si128(i), 4));
-  const __m256 high = _mm256_castpd_ps(_mm256_i32gather_pd(pairs, _mm256_extracti128_si256(i, 1), 4));
-  return unzipped(low, high);
+  const Places::Pairs pairs = Places(i).pairs(p);
+  return {{pairs.first}, {pairs.second}};
 }
 inline Vec<float>::Pair Vec<float>::load_pairs(const float* p) {
   return unzipped(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
