@@ -6,6 +6,7 @@ import ctypes
 import functools
 import hashlib
 import itertools
+import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -87,13 +88,13 @@ def _on_host(*parts: Tensor | None) -> tuple[list[int], object]:
 @functools.cache
 def library(source: str, *options: str) -> ctypes.CDLL:
     """Built once in a test session."""
-    folder = Path(tempfile.gettempdir()) / f"polyphase-cuda-host-{__import__('os').getuid()}"
+    folder = Path(tempfile.gettempdir()) / f"polyphase-cuda-host-{os.getuid()}"
     folder.mkdir(exist_ok=True)
     text = repr((source, sorted(build.headers().items()), options))
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.so"
     if not path.exists():
         shared = build.INCLUDE.parents[1] / "cpu" / "include"
-        part = path.with_suffix(f".{__import__('os').getpid()}")
+        part = path.with_suffix(f".{os.getpid()}")
         command = [*settings.compiler(), "-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-w", *options]
         command += ["-I", str(build.INCLUDE), "-I", str(shared), "-x", "c++", "-o", str(part), "-"]
         subprocess.run(command, input=source, text=True, check=True)

@@ -229,7 +229,7 @@ def prepared(
     assert isinstance(axes, Axes), "warps have calls of their own"
     plan = plan_maps(record.program, architecture)
     geometry, element_bytes = arrange(record), record.image.dtype.itemsize
-    if plan.source is None and aligned:
+    if plan.source is None and aligned and not record.program.borders:  # whose values are elements
         geometry, element_bytes = wider(geometry, element_bytes, ALIGNMENT)
     sampled = record.program.sampled
 

@@ -1,0 +1,146 @@
+"""CUDA kernels, compiled for the host and run block by block, against the CPU's kernels and the plain twin."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from polyphase import arguments
+from polyphase.cuda import ways
+from polyphase.kernels import binding, plain_torch
+from polyphase.kernels.facts import facts
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.pointwise import Binary, Cast, Channel, Number, Operand, Value
+from polyphase.sampling.programs import Axes, Border, Program, maps_program
+from polyphase.sampling.steps import Flip, Pad, Resize
+from tests.cuda import host
+
+AA: dict[str, Any] = {"mode": "bilinear", "antialias": True}
+CUBIC: dict[str, Any] = {"mode": "bicubic", "antialias": False}
+CUBIC_AA: dict[str, Any] = {"mode": "bicubic", "antialias": True}
+TOLERANCES = {torch.float32: 3e-6, torch.float64: 1e-14, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+def image(dtype: torch.dtype, *shape: int, last: bool = False) -> Tensor:
+    values = torch.rand(shape, generator=torch.Generator().manual_seed(7))
+    made = (values * (255 if dtype == torch.uint8 else 1)).to(dtype)
+    return made.contiguous(memory_format=torch.channels_last) if last else made
+
+
+def resized(x: Tensor, size: tuple[int, ...], mode: str, antialias: bool, adjoint_of: tuple[int, ...] = ()) -> Program:
+    shape = (*x.shape[:2], *(adjoint_of or x.shape[2:]))
+    maps = arguments.resize_maps(shape, x.dtype, size, None, mode, None, None, antialias)
+    return maps_program(x.dtype, maps, adjoint_of)
+
+
+def check(program: Program, *inputs: Tensor) -> str:
+    """By threads forwards and backwards, aligned and not: the same bits, and those of the CPU where they are exact."""
+    expected = binding.bind(program, tuple(map(facts, inputs))).fresh(*inputs)
+    got = host.run(program, *inputs)
+    assert got.stride() == expected.stride()
+    for other in (host.run(program, *inputs, backwards=True), host.run(program, *inputs, aligned=False)):
+        torch.testing.assert_close(other, got, rtol=0, atol=0, equal_nan=True)
+    if got.is_floating_point() and not program.moves_only:
+        exact = plain_torch.run(program, *inputs).to(got.dtype)  # with the CPU's taps, not quite CUDA's
+        most = TOLERANCES[inputs[0].dtype] * (40 if inputs[0].dtype == torch.float32 else 4)
+        torch.testing.assert_close(got, exact, rtol=most, atol=most, equal_nan=True)
+    else:
+        torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+    return host.way_of(program, *inputs)
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ways for large images, on small ones."""
+    monkeypatch.setattr(ways, "FEW_OUTPUTS", 0)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["planes", "pixels"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8], ids=str)
+def test_small_images(dtype: torch.dtype, last: bool) -> None:
+    x = image(dtype, 2, 3, 23, 37, last=last)
+    assert check(resized(x, (11, 17), **AA), x) == "Direct"
+    assert check(resized(x[..., 1:, 2:], (11, 17), **AA), x[..., 1:, 2:]) == "Direct"
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize(("dtype", "last"), [(torch.float32, False), (torch.uint8, True), (torch.bfloat16, False)])
+def test_large_images(dtype: torch.dtype, last: bool) -> None:
+    x = image(dtype, 2, 3, 40, 68, last=last)
+    assert check(resized(x, (21, 35), **AA), x) == "Ring"
+    assert check(resized(x, (70, 93), **CUBIC), x) == "Ring"
+    many = check(resized(x, (4, 5), **CUBIC_AA), x)
+    assert many == ("ByteShrink" if dtype == torch.uint8 else "Shrink")
+    if dtype == torch.uint8:
+        assert check(resized(x, (11, 17), **CUBIC_AA), x) == "ByteRing"
+
+
+@pytest.mark.usefixtures("large")
+def test_wide_pixels() -> None:
+    x = image(torch.float32, 1, 16, 9, 11, last=True)
+    assert check(resized(x, (17, 20), **CUBIC), x) == "Ring"
+
+
+@pytest.mark.usefixtures("large")
+def test_adjoints() -> None:
+    gradient = image(torch.float32, 2, 3, 21, 35)
+    assert check(resized(gradient, (21, 35), **AA, adjoint_of=(40, 68)), gradient) == "Ring"
+    padded = maps_program(torch.float32, (AxisMap((Pad(6, 5, "reflect", 0),)),), (24,))
+    assert check(padded, gradient) == "General"  # its taps lie apart
+
+
+def test_volumes() -> None:
+    x = image(torch.float32, 1, 2, 5, 7, 9)
+    assert check(resized(x, (8, 4, 13), "trilinear", False), x) == "General"
+
+
+@pytest.mark.parametrize("bytes_of", [1, 2, 4, 8, 16])
+def test_moved(bytes_of: int) -> None:
+    dtype = {1: torch.uint8, 2: torch.int16, 4: torch.float32, 8: torch.int64, 16: torch.complex128}[bytes_of]
+    for last, width in itertools.product((False, True), (32, 31)):
+        x = image(dtype, 2, 4, 9, width, last=last)
+        for maps, border in (
+            ((AxisMap((Flip(),)),), 0),
+            ((AxisMap((Flip(),)), AxisMap(())), 0),
+            ((AxisMap((Pad(2, 3, "constant", 1),)), AxisMap((Pad(1, 0, "constant", 1),))), 3),
+            ((AxisMap((Pad(2, 3, "reflect", 0),)),), 0),
+        ):
+            assert check(maps_program(dtype, maps, border=border), x) == "Moved"
+        assert check(resized(x, (13, 20), "nearest-exact", False), x) == "Moved"
+
+
+@pytest.mark.usefixtures("large")
+def test_inputs_that_are_not_read_spoil_nothing() -> None:
+    x = image(torch.float32, 1, 2, 30, 40)
+    x[0, 0, 3, 5], x[0, 1, 20, 7], x[0, 1, 9, 30] = math.nan, math.inf, -math.inf
+    for size, mode in (((15, 21), AA), ((50, 61), CUBIC), ((3, 4), CUBIC_AA)):
+        program = resized(x, size, **mode)
+        expected = binding.bind(program, (facts(x),)).fresh(x)
+        got = host.run(program, x)
+        assert torch.equal(got.isnan(), expected.isnan())
+        assert torch.equal(got.isinf(), expected.isinf())
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("last", [False, True], ids=["planes", "pixels"])
+def test_arithmetic_and_borders(last: bool) -> None:
+    """A letterbox: bytes, resized, normalised per channel, with a border of each kind and a tensor added."""
+    x = image(torch.uint8, 2, 3, 20, 30, last=last)
+    value = Binary("sub", Binary("div", Cast(Value(), torch.float32), Number(255.0)), Channel(0, torch.float32))
+    epilogue = Binary("add", Binary("div", value, Channel(1, torch.float32)), Operand(0, torch.float32))
+    rows = AxisMap((Resize(12, "bilinear", True), Pad(2, 1, "constant", 1)))
+    columns = AxisMap((Resize(17, "bilinear", True), Flip(), Pad(3, 0, "constant", 2)))
+    program = Program(
+        torch.uint8, Axes((rows, columns)), epilogue=epilogue, borders=(Border(114.0), Border(0.5, stored=True))
+    )
+    added = image(torch.float32, 2, 3, 15, 20)
+    vectors = torch.tensor([0.4, 0.5, 0.6]), torch.tensor([0.2, 0.3, 0.25])
+    inputs = (x, *vectors, added)
+    expected = binding.bind(program, tuple(map(facts, inputs))).fresh(*inputs)
+    assert torch.equal(host.run(program, *inputs), expected)
+    assert torch.equal(host.run(program, *inputs, backwards=True), expected)

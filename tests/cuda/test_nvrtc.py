@@ -1,0 +1,63 @@
+"""Kernels compiled by NVRTC for architectures that this machine need not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from polyphase.cuda import build, driver, emit, launch, ways
+from polyphase.errors import BuildFailedError, NvrtcMissingError
+from tests.cuda import host
+from tests.cuda.test_kernels_on_host import AA, CUBIC_AA, image, resized
+
+try:
+    driver.nvrtc_version()
+except NvrtcMissingError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+CASES: dict[str, tuple[torch.dtype, tuple[int, ...], tuple[int, ...], dict[str, Any], int]] = {
+    "direct": (torch.float32, (1, 3, 40, 60), (20, 30), AA, 1 << 20),
+    "ring": (torch.float16, (1, 3, 40, 60), (20, 30), AA, 0),
+    "shrink": (torch.float32, (1, 3, 40, 60), (4, 5), CUBIC_AA, 0),
+    "byte ring": (torch.uint8, (1, 3, 40, 60), (10, 15), CUBIC_AA, 0),
+    "byte shrink": (torch.uint8, (1, 3, 40, 60), (4, 5), CUBIC_AA, 0),
+    "moved": (torch.uint8, (1, 3, 40, 60), (50, 64), {"mode": "nearest", "antialias": False}, 0),
+    "general": (torch.bfloat16, (1, 3, 9, 10, 11), (4, 5, 6), {"mode": "trilinear", "antialias": False}, 0),
+}
+ARCHITECTURES = [
+    pytest.param("sm_75", id="sm_75"),
+    pytest.param("sm_80", marks=pytest.mark.full),
+    pytest.param("sm_90", id="sm_90"),
+    pytest.param("sm_100", marks=pytest.mark.full),
+    pytest.param("sm_120", marks=pytest.mark.full),
+]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("case", CASES)
+def test_kernels_compile(case: str, architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dtype, shape, size, mode, few = CASES[case]
+    monkeypatch.setattr(ways, "FEW_OUTPUTS", few)
+    x = image(dtype, *shape)
+    call = launch.prepared(host.record_for(resized(x, size, **mode), [x]), True, architecture)
+    assert call.way.header == case.replace(" ", "_")
+    options = (f"--gpu-architecture={architecture}", *build.OPTIONS)
+    machine_code = driver.compile_source(emit.kernel_source(call.plan, call.way), build.headers(), options)
+    assert machine_code[:4] == b"\x7fELF"
+
+
+def test_an_architecture_of_the_future_gets_ptx() -> None:
+    newest = max(driver.known_architectures())
+    assert build._target("sm_75") == "sm_75"
+    assert build._target(f"sm_{newest + 9}") == f"compute_{newest}"
+    ptx = driver.compile_source(
+        'extern "C" __global__ void f() {}', {}, (f"--gpu-architecture=compute_{newest}", *build.OPTIONS)
+    )
+    assert b".visible .entry f" in ptx
+
+
+def test_what_nvrtc_says_is_passed_on() -> None:
+    with pytest.raises(BuildFailedError, match="nonsense"):
+        driver.compile_source("nonsense;", {}, ("--gpu-architecture=sm_75",))
