@@ -54,9 +54,10 @@ def test_kinds_are_the_launchers(tmp_path: Path) -> None:
 
 def test_maps() -> None:
     program = maps_program(torch.float32, (AxisMap((Resize(8, "bilinear"), Flip())), AxisMap((Flip(),))))
-    out = Facts(torch.float32, (2, 3, 8, 5), (120, 40, 5, 1), CPU)
-    part = maps_part(program, torch.float32, kernel=11, sampler=12, mover=13)
-    packed = pack(CallRecord(program, IMAGE, out), part)
+    out, axes = Facts(torch.float32, (2, 3, 8, 5), (120, 40, 5, 1), CPU), program.sampler
+    assert isinstance(axes, Axes)
+    part = maps_part(program, axes, torch.float32, kernel=11, sampler=12, mover=13)
+    packed = pack(CallRecord(program, IMAGE, out), part.of(axes))
     found = numbers(packed)
     assert [found[name] for name in ("kernel", "sampler", "mover", "kind", "rank")] == [[11], [12], [13], [0], [4]]
     assert found["in_size"][:5] == [2, 3, 4, 5, 0]
@@ -104,9 +105,8 @@ def test_exact_borders() -> None:
 def test_too_many_dimensions_are_done_by_torch_operations() -> None:
     many = Facts(torch.float32, (1,) * 20, (1,) * 20, CPU)
     program = maps_program(torch.float32, (AxisMap((Flip(),)),))
-    part = maps_part(program, torch.float32, kernel=0, sampler=0, mover=0)
     with pytest.raises(TooManyDimensionsError):
-        pack(CallRecord(program, many, many), part)
+        pack(CallRecord(program, many, many), b"")
     for rank in (13, 20):
         image = torch.rand([2, 3, *[1] * (rank - 4), 2, 3])
         maps = tuple(AxisMap((Flip(),) if d in (0, 1, rank - 1) else ()) for d in range(rank))

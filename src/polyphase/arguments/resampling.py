@@ -87,8 +87,7 @@ def resize_maps(
         sizes = tuple(_scaled(n, scale) for n, scale in zip(shape[2:], scales, strict=True))
         if recompute_scale_factor or mode == "area":
             scales = None
-    maps_of = _remembered_resize_maps if are_known(*sizes) else _resize_maps
-    maps = maps_of(mode, axes, dtype, sizes, scales, align_corners, antialias)
+    maps = _resize_maps(mode, axes, dtype, sizes, scales, align_corners, antialias)
     if 0 in shape:
         _check_not_empty(shape, mode)
     return maps
@@ -109,7 +108,7 @@ def _resize_maps(
 ) -> Maps:
     _check_mode(mode, axes, align_corners, antialias)
     least = 0 if mode == "area" else 1
-    if any(size < least for size in sizes):
+    if any([size < least for size in sizes]):  # noqa: C419 a generator takes longer
         raise WrongSizeError(
             f"interpolate to size {sizes} with mode {mode!r}; every output size must be at least {least}: "
             "give a larger size or scale_factor"
@@ -120,19 +119,23 @@ def _resize_maps(
             f"{', '.join(map(str, WEIGHTED_DTYPES))}: cast the image, or use mode 'nearest'"
         )
     given = zip(sizes, scales or (None,) * axes, strict=True)
-    return tuple(AxisMap((_resize(size, scale, mode, bool(align_corners), antialias),)) for size, scale in given)
+    map_of = _remembered_resize_map if are_known(*sizes) else _resize_map
+    return tuple([map_of(size, scale, mode, bool(align_corners), bool(antialias)) for size, scale in given])
 
 
-#: Images of many sizes are resized to one: their maps are the same.
-_remembered_resize_maps = lru_cache(maxsize=1024)(_resize_maps)
-
-
-def _resize(size: Size, scale: float | None, mode: str, align_corners: bool, antialias: bool) -> Step:
+def _resize_map(size: Size, scale: float | None, mode: str, align_corners: bool, antialias: bool) -> AxisMap:
+    step: Step
     if mode == "area":
-        return Area(size) if size > 0 else Slice(0, 0)  # eager has a mean of nothing, an empty image
-    if mode in FILTERS:
-        return Resize(size, FILTERS[mode], antialias, align_corners, scale)
-    return Nearest(size, mode == "nearest-exact", scale)
+        step = Area(size) if size > 0 else Slice(0, 0)  # eager has a mean of nothing, an empty image
+    elif mode in FILTERS:
+        step = Resize(size, FILTERS[mode], antialias, align_corners, scale)
+    else:
+        step = Nearest(size, mode == "nearest-exact", scale)
+    return AxisMap((step,))
+
+
+#: Images of many sizes are resized to one, and sizes recur, though not together.
+_remembered_resize_map = lru_cache(maxsize=1024)(_resize_map)
 
 
 def _check_mode(mode: str, axes: int, align_corners: bool | None, antialias: bool) -> None:

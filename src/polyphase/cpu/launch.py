@@ -40,13 +40,22 @@ def bind(record: CallRecord) -> BoundCall:
     return (_of_image if coordinates is None else _of_warped_image)(launcher.launch, handle, record.out)
 
 
-@functools.lru_cache(maxsize=256)
+_parts: dict[tuple[object, ...], records.MapsPart] = {}
+
+
 def _maps_part(program: Program) -> bytes:
     axes = program.sampler
     assert isinstance(axes, Axes), "warps have coordinates"
-    plan = plan_maps(program, isa.chosen())
-    moves = any(one.steps and not one.may_sum(axes.transposed) for one in axes.maps)
-    return records.maps_part(program, plan.work, **libraries.addresses(plan, moves)._asdict())
+    kind = records.kind_of(program, axes)
+    part = _parts.get(kind)
+    if part is None:
+        plan = plan_maps(program, isa.chosen())
+        moves = any(one.steps and not one.may_sum(axes.transposed) for one in axes.maps)
+        part = records.maps_part(program, axes, plan.work, **libraries.addresses(plan, moves)._asdict())
+        if len(_parts) >= 256:  # borders may have any value
+            _parts.clear()
+        _parts[kind] = part
+    return part.of(axes)
 
 
 @functools.lru_cache(maxsize=256)
@@ -58,7 +67,7 @@ def _warp_part(program: Program, coordinates: torch.dtype, rank: int) -> bytes:
 
 def forget() -> None:
     """So that kernels are asked for anew."""
-    _maps_part.cache_clear()
+    _parts.clear()
     _warp_part.cache_clear()
 
 

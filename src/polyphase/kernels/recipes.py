@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 
@@ -16,6 +17,7 @@ _RECORD = struct.Struct("=5qd")
 _RESIZE, _AREA, _NEAREST, _FLIP, _SLICE, _PAD = range(6)
 
 
+@functools.lru_cache(maxsize=1024)  # sizes recur, though not together
 def encode(axis_map: AxisMap) -> bytes:
     """The map's steps, one record each; equal maps give equal bytes."""
     return b"".join(_record(step) for step in axis_map.steps)

@@ -6,7 +6,6 @@ it: `assertions` is compiled with the launcher.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import struct
 from collections.abc import Sequence
@@ -143,21 +142,30 @@ def _packed(group: dict[str, int], **fields: int | Sequence[int]) -> bytes:
     return struct.pack(f"={len(numbers)}q", *numbers)
 
 
-@functools.lru_cache(maxsize=256)
-def _of_program(**fields: int | tuple[int, ...]) -> bytes:
-    """Programs that differ in their sizes alone have the same."""
-    return _packed(_PROGRAM, **fields)
-
-
 # What a record has from its program is packed once, and put behind what it has from the tensors.
 
 
-def maps_part(program: Program, work: torch.dtype, *, kernel: int, sampler: int, mover: int) -> bytes:
+class MapsPart(NamedTuple):
+    """What programs have in common that differ in the numbers of their steps alone."""
+
+    fields: bytes
+    borders: bytes
+
+    def of(self, axes: Axes) -> bytes:
+        return b"".join([self.fields, *map(encode, axes.maps), self.borders])
+
+
+def kind_of(program: Program, axes: Axes) -> tuple[object, ...]:
+    """What its `MapsPart` depends on."""
+    maps = [(len(one.steps), one.may_sum(axes.transposed)) for one in axes.maps]
+    return program.source, program.prologue, program.epilogue, program.borders, axes.transposed, *maps
+
+
+def maps_part(program: Program, axes: Axes, work: torch.dtype, *, kernel: int, sampler: int, mover: int) -> MapsPart:
     """`kernel`, `sampler` and `mover`: addresses of what was built for the program, which computes in `work`."""
-    axes = program.sampler
-    assert isinstance(axes, Axes), "a warp's part is made by warp_part"
     borders = borders_of(program, program.source if program.moves_only else work)
-    fields = _of_program(
+    fields = _packed(
+        _PROGRAM,
         kernel=kernel,
         sampler=sampler,
         mover=mover,
@@ -172,11 +180,12 @@ def maps_part(program: Program, work: torch.dtype, *, kernel: int, sampler: int,
         border_bytes=borders.value_bytes,
         stored_border_bytes=borders.stored_bytes,
     )
-    return b"".join([fields, *map(encode, axes.maps), borders.data])
+    return MapsPart(fields, borders.data)
 
 
 def warp_part(sampler: Warp, kind: int = WARP, *, kernel: int) -> bytes:
-    return _of_program(
+    return _packed(
+        _PROGRAM,
         kernel=kernel,
         kind=kind,
         affine=sampler.source == "affine",

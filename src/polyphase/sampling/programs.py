@@ -98,8 +98,7 @@ class Program:
         _check_border_order(self.borders)
         target = dtype_of(self.epilogue, sampled)  # raises where it computes no image
         moves_only = not weighs and self.prologue == self.epilogue == VALUE
-        for name, value in (("sampled", sampled), ("target", target), ("moves_only", moves_only)):
-            object.__setattr__(self, name, value)
+        vars(self).update(sampled=sampled, target=target, moves_only=moves_only)
 
     def __hash__(self) -> int:
         return self._hash
@@ -205,7 +204,9 @@ def _check_axes(axes: Axes, borders: tuple[Border, ...], sampled: torch.dtype) -
         raise InvalidProgramError(f"an adjoint of {axes.adjoint_of} with {len(axes.maps)} maps and borders {borders}")
     if sums and not (sampled.is_floating_point or (sampled == torch.uint8 and not axes.adjoint_of)):
         raise InvalidProgramError(f"a weighted map of {sampled}; cast to a float dtype in the prologue, or use uint8")
-    for axis in axes.maps if not axes.adjoint_of else ():  # an adjoint has no borders: they do not depend on the image
+    for axis in axes.maps:
+        if axes.adjoint_of or axis.steps == (axis.weighted,):  # an adjoint has none: they do not depend on the image
+            continue
         numbers = [step.border for step in axis.steps if isinstance(step, Pad) and step.border]
         if numbers != sorted(numbers):
             raise InvalidProgramError(f"borders {numbers} on one axis; a later border has the greater number")

@@ -81,6 +81,17 @@ inline Buffer<uint8_t> key_of(const Sampler* sampler, const AxisRequest& request
   return key;
 }
 
+inline uint64_t hash_of(const Buffer<uint8_t>& key) {
+  uint64_t hash = 0;
+  for (int64_t place = 0; place < key.size(); place += sizeof(uint64_t)) {  // all that it consists of has eight bytes
+    uint64_t word;
+    std::memcpy(&word, key.data() + place, sizeof(word));
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
 class TableCache {
  public:
   static constexpr int64_t kMostBytes = 64 << 20;
@@ -98,18 +109,20 @@ class TableCache {
 
   SharedTable get(const Sampler& sampler, const AxisRequest& request) {
     Buffer<uint8_t> key = key_of(&sampler, request);
+    const uint64_t hash = hash_of(key);
     {
       const Lock lock(&mutex());
-      if (Entry* found = find(key)) {
-        found->used = ++uses_;
+      const int64_t found = find(key, hash);
+      if (found >= 0) {
+        marks_[found].used = ++uses_;
         ++cached_;
-        return found->table;
+        return entries_[found]->table;
       }
     }
     const SharedTable table(new Table(sampler, request));
     const Lock lock(&mutex());
     ++made_;
-    if (table->bytes() <= kMostBytes / 4 && find(key) == nullptr) insert({move(key), table, ++uses_});
+    if (table->bytes() <= kMostBytes / 4 && find(key, hash) < 0) insert({move(key), table}, {hash, ++uses_});
     return table;
   }
 
@@ -117,6 +130,7 @@ class TableCache {
     const Lock lock(&mutex());
     for (Entry* entry : entries_) delete entry;
     entries_.resize(0);
+    marks_.resize(0);
     bytes_ = 0;
   }
 
@@ -127,6 +141,10 @@ class TableCache {
   struct Entry {
     Buffer<uint8_t> key;
     SharedTable table;
+  };
+  // What is looked at of every entry, side by side: the rest has left the caches where images have gone through them.
+  struct Mark {
+    uint64_t hash;
     int64_t used;  // the greater, the later
   };
 
@@ -135,29 +153,36 @@ class TableCache {
     return mutex;
   }
 
-  // Looked for one by one: a kernel is bound to its tables once, then launched without asking.
-  Entry* find(const Buffer<uint8_t>& key) {
-    for (Entry* entry : entries_) {
-      if (entry->key.size() == key.size() && std::memcmp(entry->key.data(), key.data(), key.size()) == 0) return entry;
+  // The place of a key, or -1.
+  int64_t find(const Buffer<uint8_t>& key, uint64_t hash) {
+    for (int64_t e = 0; e < marks_.size(); ++e) {
+      if (marks_[e].hash != hash) continue;
+      const Buffer<uint8_t>& other = entries_[e]->key;
+      if (other.size() == key.size() && std::memcmp(other.data(), key.data(), key.size()) == 0) return e;
     }
-    return nullptr;
+    return -1;
   }
 
-  void insert(Entry entry) {
+  void insert(Entry entry, Mark mark) {
     entries_.reserve(entries_.size() + 1);  // no memory: no entry that nobody owns
+    marks_.reserve(entries_.size() + 1);
     entries_.push_back(new Entry(move(entry)));
+    marks_.push_back(mark);
     bytes_ += entries_.back()->table->bytes();
     while (bytes_ > kMostBytes || entries_.size() > kMostTables) {
       int64_t oldest = 0;
-      for (int64_t e = 1; e < entries_.size(); ++e) oldest = entries_[e]->used < entries_[oldest]->used ? e : oldest;
+      for (int64_t e = 1; e < marks_.size(); ++e) oldest = marks_[e].used < marks_[oldest].used ? e : oldest;
       bytes_ -= entries_[oldest]->table->bytes();
       delete entries_[oldest];
       entries_[oldest] = entries_.back();
+      marks_[oldest] = marks_.back();
       entries_.resize(entries_.size() - 1);
+      marks_.resize(marks_.size() - 1);
     }
   }
 
   Buffer<Entry*> entries_;
+  Buffer<Mark> marks_;  // of each
   int64_t bytes_ = 0, uses_ = 0, made_ = 0, cached_ = 0;
 };
 
