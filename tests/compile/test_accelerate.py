@@ -188,6 +188,10 @@ WRONG: dict[str, Callable[[], Tensor]] = {
     "too small a pad": lambda: F.pad(IMAGE, (-30, -30)),
     "integers mixed": lambda: F.interpolate(IMAGE.long(), size=(4, 4), mode="bilinear"),
     "a grid of another batch": lambda: F.grid_sample(IMAGE, torch.rand(3, 2, 2, 2), align_corners=False),
+    "bytes on a line": lambda: F.interpolate(IMAGE[0].byte(), size=4, mode="linear"),
+    "a crop of more than there is": lambda: F.pad(IMAGE, (7, -IMAGE.shape[-1] - 1)),
+    "a replication of nothing": lambda: F.pad(IMAGE[0, 0], (0, -IMAGE.shape[-1]), mode="replicate"),
+    "a border that bytes cannot hold": lambda: F.pad(IMAGE.byte(), (1, 1), value=float("inf")),
     "an operator called wrongly": lambda: torch.ops.aten.upsample_bilinear2d(IMAGE[0], [4, 4], False),
 }
 

@@ -136,7 +136,8 @@ def aten_operators() -> dict[OpOverload, Operator]:
     }
     for family, forward, backward in overloads():
         antialiased = isinstance(family.step, Resize) and family.step.antialias
-        dtypes = ANTIALIASED_DTYPES if antialiased else WEIGHTED_DTYPES
+        no_bytes = isinstance(family.step, Resize) and family.axes != 2
+        dtypes = ANTIALIASED_DTYPES if antialiased else FLOATS if no_bytes else WEIGHTED_DTYPES
         found[forward.default] = Operator(_resize(family), dtypes, family.axes + 2)
         found[backward.default] = Operator(_resize(family, backward=True), dtypes, family.axes + 2)
     padded = tuple(dtype for dtype in DTYPES if dtype != torch.bool)
@@ -190,13 +191,30 @@ def _pads(amounts: Sequence[Size], mode: str, new_slot: NewSlot, border: int = 0
     )
 
 
+def _leaves_pixels(image: Tensor, amounts: Sequence[Size]) -> bool:
+    """Whether a crop leaves something of every axis. Where it does not, eager has a result or an error by mode."""
+    for n, before, after in zip(reversed(image.shape), amounts[::2], amounts[1::2], strict=False):
+        if type(n) is type(before) is type(after) is int and n + min(before, 0) + min(after, 0) < 1:
+            return False
+    return True
+
+
+def _holds(dtype: torch.dtype, value: float) -> bool:
+    """Whether eager converts a border to the image's dtype: integers have limits, and no NaN."""
+    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
+        return True
+    return torch.iinfo(dtype).min <= value <= torch.iinfo(dtype).max
+
+
 def _is_nothing(before: Size, after: Size) -> bool:
     return type(before) is type(after) is int and before == after == 0
 
 
 def _constant_pad(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
     steps, value = _pads(call["pad"], "constant", new_slot, border=1), call["value"]
-    if not any(steps) or not isinstance(value, (int, float)):
+    if not any(steps) or not isinstance(value, (int, float)) or not _leaves_pixels(call.tensor("self"), call["pad"]):
+        return None
+    if not _holds(call.tensor("self").dtype, value):
         return None
     return MapsOf(call.given("self"), steps, border=float(value))
 
@@ -204,7 +222,8 @@ def _constant_pad(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
 def _pad(mode: str) -> Reader:
     def read(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
         steps = _pads(call["padding"], mode, new_slot)
-        return MapsOf(call.given("self"), steps) if any(steps) else None
+        fits = any(steps) and _leaves_pixels(call.tensor("self"), call["padding"])
+        return MapsOf(call.given("self"), steps) if fits else None
 
     return read
 
