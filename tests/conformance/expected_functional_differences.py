@@ -134,6 +134,10 @@ def _is_our_mode(asked: Asked) -> bool:
     return asked.mode in ("hamming", "box") or (asked.mode in ("linear", "trilinear") and asked.arguments["antialias"])
 
 
+def _is_a_mean_or_nothing(asked: Asked) -> bool:
+    return set(output_size(asked)) == {1} or (asked.image.is_complex() and asked.image.shape[0] == 0)
+
+
 def _crops_everything(asked: Asked) -> bool:
     return any(n + before + after == 0 for n, before, after in padded_axes(asked))
 
@@ -170,6 +174,12 @@ OTHER_OUTCOMES = {
             lambda asked: asked.arguments["antialias"] and asked.image.dtype in (torch.float16, torch.bfloat16),
         ),
         OtherOutcome("takes it", "antialiased lines and volumes; lanczos of them; hamming and box", _is_our_mode),
+        OtherOutcome(
+            "refuses it",
+            "area to one pixel is a mean in eager, of complex numbers too, and NaN where there are no pixels; an empty "
+            "batch of complex numbers goes to any size there",
+            lambda asked: asked.mode == "area" and _is_a_mean_or_nothing(asked),
+        ),
         OtherOutcome(
             "raises another error",
             "a mode that eager does not know, so that it has another complaint than the dtype or the missing antialias",

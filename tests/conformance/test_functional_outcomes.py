@@ -34,7 +34,10 @@ MODES = (
     *("hamming", "box", "unknown"),
 )
 SHAPES = ((4, 5), (2, 3, 4), (2, 3, 4, 5), (1, 2, 3, 4, 3), (1, 1, 2, 2, 2, 2))
-EMPTY = ((0, 2, 3), (2, 0, 3), (2, 3, 0), (0, 2, 3, 4), (2, 0, 3, 4), (2, 3, 0, 4), (2, 3, 4, 0), (0, 2, 3, 4, 3))
+EMPTY = (
+    *((0, 2, 3), (2, 0, 3), (2, 3, 0), (0, 2, 3, 4), (2, 0, 3, 4), (2, 3, 0, 4), (2, 3, 4, 0)),
+    *((0, 2, 3, 4, 3), (1, 0, 3, 4, 3)),
+)
 AMOUNTS = (-5, -3, -2, -1, 0, 1, 2, 3, 5)
 
 
@@ -84,6 +87,8 @@ def resizes() -> Iterator[Asked]:
     for shape, mode, antialias in product(EMPTY, MODES, (False, True)):
         for size, factor in ((0, None), (3, None), (None, 0.1), (None, 2.0)):
             yield asked(P.interpolate, torch.zeros(shape), size, factor, mode, None, None, antialias)
+    for dtype in DTYPES:
+        yield asked(P.interpolate, torch.zeros(SHAPES[2]).to(dtype), 1, None, "area")
 
 
 def pads() -> Iterator[Asked]:

@@ -218,8 +218,8 @@ def _check_length(values: Sequence[Any], name: str, shape: Sequence[Size]) -> No
 
 
 def _check_not_empty(shape: Sequence[Size], mode: str) -> None:
-    """No batch is fine; without channels, eager lets only area through."""
-    needed = shape[2:] if mode == "area" else shape[1:]
+    """No batch is fine; without channels, eager lets only area through, and not of volumes."""
+    needed = shape[2:] if mode == "area" and len(shape) < 5 else shape[1:]
     if 0 in needed:
         raise WrongSizeError(
             f"interpolate of an empty image, of shape {tuple(shape)}; only the batch can be empty: "
