@@ -4,12 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help venv test test-full check format bench clean
+.PHONY: help venv test test-full check format bench fuzz clean
 
 help:
 	@echo "make test       all tests that run in minutes (what CI runs)"
 	@echo "make test-full  the long matrices too"
 	@echo "make check      what a reviewer runs: format, lint, types, tests"
+	@echo "make fuzz       calls drawn at random against eager, for a minute (SECONDS=3600: an hour)"
 	@echo "make bench      the quick benchmark, against eager and Inductor; writes bench-results/report.html"
 
 venv: $(STAMP)
@@ -38,6 +39,10 @@ format: venv
 
 bench: venv
 	$(BIN)/polyphase bench --quick --out bench-results --report bench-results/report.html
+
+fuzz: SECONDS ?= 60
+fuzz: venv
+	$(BIN)/python -m tests.hostile.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist bench-results src/*.egg-info

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from torch import Tensor
 import polyphase
 import polyphase.functional as P
 from polyphase.errors import PolyphaseError
+from tests.hostile.forked import lines_of
 
 DENSE, GRID, THETA, SIZE = torch.rand(2, 3, 6, 6), torch.rand(2, 4, 4, 2), torch.rand(2, 2, 3), (2, 3, 4, 4)
 
@@ -111,5 +110,5 @@ def test_eagers_result_or_an_error(kind: str) -> None:
     if "nested" not in kind:
         assert tried(kind) == []
         return
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:  # which dies of it, where it aborts
-        assert process.submit(tried, kind).result(timeout=60) == []
+    forked = lines_of(lambda out: out.writelines(f"{line}\n" for line in tried(kind)), seconds=60, most_bytes=1 << 30)
+    assert list(forked) == []  # it once ended the process
