@@ -142,6 +142,10 @@ class WrongDimensionError(PolyphaseError, IndexError):
     """A dimension the image does not have."""
 
 
+class DiffersFromEagerError(PolyphaseError, AssertionError):
+    """Under `accelerate(check=True)`: a result that is not the one of PyTorch's own kernel."""
+
+
 class NotSupportedError(PolyphaseError, NotImplementedError):
     """A mode, rank, dtype or device that has no kernel, neither ours nor PyTorch's."""
 

@@ -61,17 +61,18 @@ def is_judged_elsewhere(got: Tensor, pair: Pair) -> bool:
 
 
 def accelerated_failures(found: Iterable[Case], backward: bool) -> list[str]:
+    """With the check of every call, which must not object either."""
     failures = []
     for case in found:
         if backward:
             pairs = gradients(case)
-            with polyphase.accelerate():
+            with polyphase.accelerate(check=True):
                 ours = case.gradients()
             for pair, got in zip(pairs, ours, strict=True):
                 failures += [] if is_judged_elsewhere(got, pair) else wrong_gradients(replace(pair, ours=got))
         else:
             pair = outputs(case)
-            with polyphase.accelerate():
+            with polyphase.accelerate(check=True):
                 got = case.run()
             failures += [] if is_judged_elsewhere(got, pair) else wrong(replace(pair, ours=got))
     return failures

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from polyphase.compile.eager_faults import Call
 from tests.conformance import expected_differences as expected
-from tests.conformance.decompose import Call, Decomposed
+from tests.conformance.decompose import Decomposed
 
 HALF = (torch.float16, torch.bfloat16)
 

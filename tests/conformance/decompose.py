@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,58 +12,10 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from polyphase.compile.eager_faults import Call
 from polyphase.decompositions import table
 
 TABLE = table()
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One call of an ATen overload, its arguments by name."""
-
-    overload: OpOverload
-    arguments: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        """`upsample_nearest2d_backward` for `aten::upsample_nearest2d_backward`."""
-        return str(self.overload._schema.name).partition("::")[2]
-
-    @property
-    def is_backward(self) -> bool:
-        return self.name.endswith("_backward")
-
-    @property
-    def is_upsample(self) -> bool:
-        return "upsample" in self.name
-
-    @property
-    def image(self) -> Tensor:
-        """The image, or the gradient that comes into a backward."""
-        tensor: Tensor = next(value for value in self.arguments.values() if isinstance(value, Tensor))
-        return tensor
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.image.dtype
-
-    @property
-    def in_size(self) -> tuple[int, ...]:
-        return tuple(self.arguments["input_size"] if self.is_backward else self.image.shape)[2:]
-
-    @property
-    def out_size(self) -> tuple[int, ...]:
-        return tuple(self.arguments["output_size"])
-
-    @property
-    def scales(self) -> tuple[float | None, ...]:
-        """The scale of each axis, None where the sizes give it."""
-        values = [value for name, value in self.arguments.items() if name.startswith("scales")]
-        return tuple(value if value and value > 0 else None for value in values)
-
-    @property
-    def align_corners(self) -> bool:
-        return bool(self.arguments.get("align_corners", False))
 
 
 class Recorded(TorchDispatchMode):

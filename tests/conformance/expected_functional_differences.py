@@ -16,8 +16,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from polyphase.compile.eager_faults import Call
 from tests.conformance import expected_differences as of_decompositions
-from tests.conformance.decompose import Call
 from tests.conformance.functional import Asked
 
 

@@ -12,47 +12,54 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any, TypeVar, overload
 
-from polyphase.compile.overrides import Override, new_overrides
+from polyphase.compile.overrides import Mode, Override, new_overrides
 from polyphase.errors import WrongArgumentTypeError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _Acceleration(ContextDecorator):
+    def __init__(self, mode: Mode) -> None:
+        self._mode = mode
+
     def __enter__(self) -> None:
-        _switch.use(+1)
+        _switch.use(self._mode, +1)
 
     def __exit__(self, *exception: object) -> None:
-        _switch.use(-1)
+        _switch.use(self._mode, -1)
 
 
 @overload
-def accelerate(enabled: None = None) -> _Acceleration: ...
+def accelerate(enabled: None = None, *, check: bool = False) -> _Acceleration: ...
 @overload
-def accelerate(enabled: bool) -> None: ...
+def accelerate(enabled: bool, *, check: bool = False) -> None: ...
 @overload
-def accelerate(enabled: Function) -> Function: ...
-def accelerate(enabled: Any = None) -> Any:
+def accelerate(enabled: Function, *, check: bool = False) -> Function: ...
+def accelerate(enabled: Any = None, *, check: bool = False) -> Any:
     """Run PyTorch's resizes, warps, flips and pads on Polyphase's kernels, without torch.compile.
 
     `with accelerate():` and `@accelerate()` for a block or a function; `accelerate(True)` and `accelerate(False)` for
     the rest of the program. While any is on, it is on for the whole process: for all threads, and for workers forked
     from them.
+
+    With `check`, every call that our kernels take is also run by PyTorch's own, and `DiffersFromEagerError` is raised
+    at the first result that differs. Calls that PyTorch is known to get wrong are not compared.
     """
+    mode = Mode.CHECKED if check else Mode.ON
     if enabled is None:
-        return _Acceleration()
+        return _Acceleration(mode)
     if isinstance(enabled, bool):
-        _switch.turn(enabled)
+        _switch.turn(mode if enabled else Mode.OFF)
         return None
     if not callable(enabled):
         raise WrongArgumentTypeError(
             f"accelerate({enabled!r}); it takes True, False, a function to decorate, or nothing for a block"
         )
-    return _Acceleration()(enabled)
+    return _Acceleration(mode)(enabled)
 
 
 class _Switch:
-    """On while it is turned on, or anybody uses it.
+    """On while it is turned on, or anybody uses it; checked while anybody wants that.
 
     To put an override into the dispatcher takes longer than a small image. So they stay there when it is switched off,
     and a block that is entered again and again finds them there. An operator that is called outside runs as it would
@@ -61,36 +68,41 @@ class _Switch:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users, self._turned_on = 0, False
-        self._on = False
+        self._users = {Mode.ON: 0, Mode.CHECKED: 0}
+        self._turned_to = self._mode = Mode.OFF
         self._away: list[Override] | None = None  # those that are not in the dispatcher; None before the first use
 
-    def use(self, more: int) -> None:
+    def use(self, mode: Mode, more: int) -> None:
         with self._lock:
-            self._users += more
+            self._users[mode] += more
             self._update()
 
-    def turn(self, on: bool) -> None:
+    def turn(self, mode: Mode) -> None:
         with self._lock:
-            self._turned_on = on
+            self._turned_to = mode
             self._update()
 
     def _update(self) -> None:
-        self._on = self._turned_on or self._users > 0
-        if self._on and self._away is None:
-            self._away = new_overrides(self._is_on)
-        while self._on and self._away:
+        if self._turned_to is Mode.CHECKED or self._users[Mode.CHECKED]:
+            self._mode = Mode.CHECKED
+        else:
+            self._mode = Mode.ON if self._users[Mode.ON] else self._turned_to
+        if self._mode is Mode.OFF:
+            return
+        if self._away is None:
+            self._away = new_overrides(self._mode_of)
+        while self._away:
             self._away[-1].put()
             self._away.pop()
 
-    def _is_on(self, called: Override) -> bool:
-        if not self._on and called.is_in_the_way():
+    def _mode_of(self, called: Override) -> Mode:
+        if self._mode is Mode.OFF and called.is_in_the_way():
             self._take_away(called)
-        return self._on
+        return self._mode
 
     def _take_away(self, override: Override) -> None:
         with self._lock:
-            if not self._on and self._away is not None and override not in self._away:  # nor has another thread
+            if self._mode is Mode.OFF and self._away is not None and override not in self._away:  # by another thread
                 override.take_away()
                 self._away.append(override)
 

@@ -6,13 +6,15 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from polyphase import torch_private
 from polyphase.arguments.warping import COORDINATES
+from polyphase.compile.checked import check
 from polyphase.compile.recognise import AtenCall, Sampling, WarpOf, aten_operators
 from polyphase.errors import PolyphaseError, WrongSettingError
 from polyphase.kernels import binding, devices
@@ -28,28 +30,42 @@ aten = torch.ops.aten
 #: As many as take about as long as to take an override away and put it back.
 MOST_CALLS_OUTSIDE = 8
 
-#: What to call with the tensors of a call; None where ATen's own kernel is to do it. The arguments have no data.
-Take = Callable[[OpOverload, torch.device, Sequence[Any]], Callable[..., Any] | None]
+
+class Mode(Enum):
+    OFF = 0
+    ON = 1
+    CHECKED = 2  # and every result is compared with that of ATen's own kernel
 
 
-def new_overrides(is_on: Callable[[Override], bool]) -> list[Override]:
+class Taken(NamedTuple):
+    """A call that is ours: what to call with its tensors, and whether it only moves values."""
+
+    run: Callable[..., Any]
+    moves: bool
+
+
+#: What becomes of a call; None where ATen's own kernel is to do it. The arguments have no data.
+Take = Callable[[OpOverload, torch.device, Sequence[Any]], Taken | None]
+
+
+def new_overrides(mode_of: Callable[[Override], Mode]) -> list[Override]:
     """Of all operators and devices. Made before anything is overridden: each keeps ATen's own kernel."""
     torch_private.schema_of  # noqa: B018 an error here and now, where torch has no such thing
     takes: dict[OpOverload, Take] = dict.fromkeys(aten_operators(), _sampled)
     takes |= {getattr(aten, f"grid_sampler_{axes}d_backward").default: _warp_gradients for axes in (2, 3)}
     built_for = ("cpu",) if torch.version.cuda is None else ("cpu", "cuda")
     keys = [device.upper() for device in devices.MODULES if device in built_for and devices.has_kernels(device)]
-    return [Override(op, key, take, is_on) for key in keys for op, take in takes.items()]
+    return [Override(op, key, take, mode_of) for key in keys for op, take in takes.items()]
 
 
 class Override:
-    """Of an operator, under a dispatch key. It asks at every call whether it `is_on`."""
+    """Of an operator, under a dispatch key. It asks at every call what mode it is in."""
 
-    def __init__(self, op: OpOverload, key: str, take: Take, is_on: Callable[[Override], bool]) -> None:
+    def __init__(self, op: OpOverload, key: str, take: Take, mode_of: Callable[[Override], Mode]) -> None:
         self.operator = str(op)
-        self._op, self._key, self._take, self._is_on = op, key, take, is_on
+        self._op, self._key, self._take, self._mode_of = op, key, take, mode_of
         self._own = torch.library.get_kernel(op, key)
-        self._call_for = functools.lru_cache(maxsize=256)(self._bind)
+        self._taken = functools.lru_cache(maxsize=256)(self._bind)
         self._library: torch.library.Library | None = None
         self._kept: Any = None
         self._calls_outside = 0
@@ -71,12 +87,16 @@ class Override:
         return self._calls_outside >= MOST_CALLS_OUTSIDE
 
     def _call(self, keys: Any, *args: Any) -> Any:
-        run = self._call_for(*[_key(one) for one in args]) if self._is_on(self) else None
-        if run is None:
+        mode = self._mode_of(self)
+        taken = None if mode is Mode.OFF else self._taken(*[_key(one) for one in args])
+        if taken is None:
             return self._own.call_boxed(keys, *args)
-        return run(*[one for one in args if isinstance(one, Tensor)])
+        result = taken.run(*[one for one in args if isinstance(one, Tensor)])
+        if mode is Mode.CHECKED:
+            check(self._op, args, result, functools.partial(self._own.call_boxed, keys), taken.moves)
+        return result
 
-    def _bind(self, *arguments: Any) -> Callable[..., Any] | None:
+    def _bind(self, *arguments: Any) -> Taken | None:
         found = {one[3] for one in arguments if type(one) is tuple and one and type(one[0]) is torch.dtype}
         if len(found) > 1:
             return None
@@ -109,7 +129,7 @@ def _argument(key: Any) -> Any:
     return key
 
 
-def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Callable[..., Any] | None:
+def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken | None:
     image, operator = args[0], aten_operators()[op]
     if 0 in image.shape or image.dtype not in operator.dtypes or operator.rank not in (None, image.dim()):
         return None
@@ -119,26 +139,28 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Calla
     if isinstance(sampling, WarpOf):
         if sampling.coordinates.dtype not in COORDINATES[image.dtype]:
             return None
-        call = binding.bound(warp_program(image.dtype, sampling.sampler), _on(device, image, sampling.coordinates))
-        return None if call.by_torch else call.fresh
+        program = warp_program(image.dtype, sampling.sampler)
+        call = binding.bound(program, _on(device, image, sampling.coordinates))
+        return None if call.by_torch else Taken(call.fresh, program.moves_only)
     maps = tuple(AxisMap(() if step is None else (step,)) for step in sampling.steps)
     program = maps_program(image.dtype, maps, sampling.adjoint_of, sampling.border)
     if sampling.adjoint_of:
         before = next((one for one in args[1:] if isinstance(one, Tensor)), image)  # resizes have only its sizes
         program = replace(program, order=gradient_order(maps, is_channels_last(before.shape, before.stride())))
     call = binding.bound(program, _on(device, image))
-    return None if call.by_torch else lambda image, *others: call.fresh(image)
+    return None if call.by_torch else Taken(lambda image, *others: call.fresh(image), program.moves_only)
 
 
 def _on(device: torch.device, *tensors: Tensor) -> tuple[Facts, ...]:
     return tuple(facts(one)._replace(device=device) for one in tensors)
 
 
-def _warp_gradients(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Callable[..., Any] | None:
+def _warp_gradients(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken | None:
     gradient, image, grid, mode, padding, align_corners, needed = args
     if image.dtype not in COORDINATES or grid.dtype not in COORDINATES[image.dtype]:
         return None
     if not devices.has_kernels(device.type, devices.WARPS):
         return None
     sampler = Warp("grid", MODES[mode], PADDINGS[padding], align_corners)
-    return binding.bound_gradients(sampler, *_on(device, gradient, image, grid), (needed[0], needed[1]))
+    run = binding.bound_gradients(sampler, *_on(device, gradient, image, grid), (needed[0], needed[1]))
+    return Taken(run, moves=False)
