@@ -87,7 +87,8 @@ def resize_maps(
         sizes = tuple(_scaled(n, scale) for n, scale in zip(shape[2:], scales, strict=True))
         if recompute_scale_factor or mode == "area":
             scales = None
-    maps = _resize_maps(mode, axes, dtype, sizes, scales, align_corners, antialias)
+    maps_of = _remembered_resize_maps if are_known(*sizes) else _resize_maps
+    maps = maps_of(mode, axes, dtype, sizes, scales, align_corners, antialias)
     if 0 in shape:
         _check_not_empty(shape, mode)
     return maps
@@ -134,7 +135,8 @@ def _resize_map(size: Size, scale: float | None, mode: str, align_corners: bool,
     return AxisMap((step,))
 
 
-#: Images of many sizes are resized to one, and sizes recur, though not together.
+#: Images of many sizes are resized to one: their maps are the same. Else sizes recur, though not together.
+_remembered_resize_maps = lru_cache(maxsize=256)(_resize_maps)
 _remembered_resize_map = lru_cache(maxsize=1024)(_resize_map)
 
 

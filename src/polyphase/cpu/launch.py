@@ -43,6 +43,7 @@ def bind(record: CallRecord) -> BoundCall:
 _parts: dict[tuple[object, ...], records.MapsPart] = {}
 
 
+@functools.lru_cache(maxsize=256)  # images of many sizes are resized to one
 def _maps_part(program: Program) -> bytes:
     axes = program.sampler
     assert isinstance(axes, Axes), "warps have coordinates"
@@ -68,6 +69,7 @@ def _warp_part(program: Program, coordinates: torch.dtype, rank: int) -> bytes:
 def forget() -> None:
     """So that kernels are asked for anew."""
     _parts.clear()
+    _maps_part.cache_clear()
     _warp_part.cache_clear()
 
 
