@@ -135,7 +135,7 @@ def _is_our_mode(asked: Asked) -> bool:
 
 
 def _is_a_mean_or_nothing(asked: Asked) -> bool:
-    return set(output_size(asked)) == {1} or (asked.image.is_complex() and asked.image.shape[0] == 0)
+    return set(output_size(asked)) == {1} or 0 in (*asked.image.shape[:2], *output_size(asked))
 
 
 def _crops_everything(asked: Asked) -> bool:
@@ -177,7 +177,7 @@ OTHER_OUTCOMES = {
         OtherOutcome(
             "refuses it",
             "area to one pixel is a mean in eager, of complex numbers too, and NaN where there are no pixels; an empty "
-            "batch of complex numbers goes to any size there",
+            "result is of any dtype there",
             lambda asked: asked.mode == "area" and _is_a_mean_or_nothing(asked),
         ),
         OtherOutcome(

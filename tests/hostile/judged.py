@@ -63,6 +63,8 @@ def _against_eager(call: Drawn) -> list[str]:
     ours, eager = (outcome(one, *call.tensors, **call.options) for one in (function, theirs))
     with accelerate():
         accelerated = outcome(theirs, *call.tensors, **call.options)
+    if isinstance(eager, Exception) and "INTERNAL ASSERT FAILED" in str(eager):
+        return []  # a fault of eager's: docs/where-eager-is-wrong.md
     found = [_accelerated_otherwise(call, accelerated, ours, eager)]
     if isinstance(ours, Exception) and not isinstance(ours, PolyphaseError) and repr(ours) != repr(eager):
         found.append(f"an error that is not ours: {ours!r}")
@@ -115,16 +117,16 @@ def _compared(call: Drawn) -> list[str | None]:
     if case.dtype in (torch.float32, torch.float64) and pair.ours.numel() > 0 and case.tensors[0].numel() < 10**6:
         for one in gradients(case):
             found += [gradient_strides_failure(one)]
-            found += [_coordinates_failure(one)] if one.seen.place else gradient_failures(one)
+            found += [_warp_gradient_failure(one)] if call.function == "grid_sample" else gradient_failures(one)
     return found
 
 
-def _coordinates_failure(pair: Pair) -> str | None:
+def _warp_gradient_failure(pair: Pair) -> str | None:
     """A coordinate's gradient is a difference of neighbours, times the image's size, summed over channels: what is left
-    of it where they are equal is rounding."""
+    of it where they are equal is rounding. A pixel's is a sum over any number of outputs, in any order."""
     _, channels, *sizes = pair.case.tensors[0].shape
-    rounding = 8 * torch.finfo(pair.ours.dtype).eps * channels * max(sizes)
-    return close(pair.ours, pair.eager, rtol=1e-5, atol=rounding)
+    terms = 8 * channels * max(sizes) if pair.seen.place else 256 * max(greatest(pair.eager), 1)
+    return close(pair.ours, pair.eager, rtol=1e-5, atol=terms * torch.finfo(pair.ours.dtype).eps)
 
 
 def _gives_other_values(call: Drawn) -> bool:
