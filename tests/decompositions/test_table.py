@@ -21,14 +21,14 @@ FORWARD = [
 ]
 FORWARD = [name for name in FORWARD if name in dir(torch.ops.aten) or "lanczos" not in name]  # newer than torch 2.11
 OTHERS = [
-    *("flip", "grid_sampler_2d", "grid_sampler_3d", "affine_grid_generator"),
+    *("flip", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "affine_grid_generator"),
     *(f"{kind}_pad{axes}d" for kind in ("reflection", "replication") for axes in (1, 2, 3)),
 ]
 
 
 def test_the_overloads() -> None:
     expected = {f"aten::{name}{rest}" for name in FORWARD for rest in ("", ".vec", "_backward")}
-    expected |= {f"aten::{name}" for name in OTHERS}
+    expected |= {f"aten::{name}" for name in OTHERS} | {"polyphase::resample", "polyphase::warp"}
     assert {op.name() for op in table()} == expected
 
 

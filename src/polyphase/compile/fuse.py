@@ -322,7 +322,7 @@ def _replace_warp_backward(graph: Graph, node: Node) -> None:
         return
     tensors = [call.given(name) for name in ("grad_output", "input", "grid")]
     mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]
-    args = (*tensors, [], mode, padding, bool(call["align_corners"]), call["output_mask"])
+    args = (*tensors, None, mode, padding, bool(call["align_corners"]), call["output_mask"])
     with graph.inserting_before(node):
         node.replace_all_uses_with(_call(graph, warp_backward, args, tensors[1], node))
     graph.erase_node(node)

@@ -255,7 +255,7 @@ def _grid_sampler(call: AtenCall, new_slot: NewSlot) -> WarpOf:
 
 
 def _warp(call: AtenCall, new_slot: NewSlot) -> WarpOf:
-    size = tuple(map(new_slot, call["size"]))
+    size = tuple(map(new_slot, call["size"] or ()))
     sampler = Warp("affine" if size else "grid", call["mode"], call["padding"], call["align_corners"], size)
     return WarpOf(call.given("image"), call.given("coordinates"), sampler)
 

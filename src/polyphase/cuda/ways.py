@@ -247,14 +247,14 @@ def _by_words(facts: Facts) -> bool:
 
 
 def _moved(facts: Facts) -> Way:
-    columns = max(1, 16 // max(facts.from_bytes, facts.to_bytes)) if facts.output_is_dense else 1
+    columns = max(1, min(8, 16 // max(facts.from_bytes, facts.to_bytes))) if facts.output_is_dense else 1
     while columns > 1 and not (facts.length % columns == 0 and _stores_at_once(facts, columns)):
         columns //= 2
     at_once = facts.output_is_dense
     runs = facts.from_bytes == 1 and columns >= 4 and facts.row_is_dense
     moved = 0 if facts.plan.source is not None else facts.from_bytes
     constants = (columns, at_once, runs, facts.bordered, 256)
-    strip, resident = (16, 4) if facts.from_bytes >= 4 else (32, 1)
+    strip, resident = (32, 1) if facts.from_bytes == 2 else (16, 4)
     return Way("moved", "Moved", constants, 256, resident, sums=False, moved_bytes=moved, strip=strip)
 
 

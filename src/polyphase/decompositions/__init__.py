@@ -10,12 +10,19 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from polyphase.decompositions import index_only, upsample, warp
+import torch
+
+from polyphase.decompositions import index_only, own, upsample, warp
 from polyphase.torch_private import OpOverload
 
 
 def table() -> dict[OpOverload, Callable[..., Any]]:
-    """ATen overload -> decomposition, for the operators this version of torch has. A new dict at every call."""
+    """Overload -> decomposition, of ATen's operators that this version of torch has, and of our own. A new dict at
+    every call."""
+    return {**_of_aten(), **own.table()}
+
+
+def _of_aten() -> dict[OpOverload, Callable[..., Any]]:
     return {**upsample.table(), **index_only.table(), **warp.table()}
 
 
@@ -26,7 +33,9 @@ def preferred() -> AbstractContextManager[None]:
     """
     from polyphase.decompositions.precedence import built_ins_replaced  # it needs private names of torch
 
-    return built_ins_replaced({**dict.fromkeys(table()), **upsample.vectors_as_default()})
+    whole = dict.fromkeys(_of_aten())
+    del whole[torch.ops.aten.grid_sampler.default]  # is one of the others, by its image
+    return built_ins_replaced({**whole, **upsample.vectors_as_default()})
 
 
 __all__ = ["preferred", "table"]

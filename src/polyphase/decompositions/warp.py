@@ -1,4 +1,4 @@
-"""Decompositions of grid_sampler_2d, grid_sampler_3d and affine_grid_generator."""
+"""Decompositions of grid_sampler and its overloads for 2 and 3 axes, and of affine_grid_generator."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _HALF = (torch.float16, torch.bfloat16)
 def table() -> dict[OpOverload, Callable[..., Tensor]]:
     aten = torch.ops.aten
     return {
+        aten.grid_sampler.default: grid_sampler,
         aten.grid_sampler_2d.default: grid_sampler,
         aten.grid_sampler_3d.default: grid_sampler,
         aten.affine_grid_generator.default: affine_grid_generator,

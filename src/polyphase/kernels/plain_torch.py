@@ -92,7 +92,7 @@ def warp(image: Tensor, coordinates: Tensor, sampler: Warp, *, settled: bool = F
         wide = warps.affine_grid(wide, sampler.size, sampler.align_corners)
     result = warps.sample(image, wide, sampler.mode, sampler.padding, sampler.align_corners, settled=settled)
     if image.dtype == torch.uint8 and sampler.mode != "nearest":
-        result = torch.clamp(torch.round(result), 0, 255).nan_to_num(0.0)
+        result = torch.where(result.isnan(), 0.0, torch.clamp(torch.round(result), 0, 255))
     return result.to(image.dtype).contiguous()
 
 

@@ -54,7 +54,7 @@ class RecordedMaps:
             return latest.call(given)
         gradient = in_order(given, self._order)
         if not is_plain(gradient):
-            return resample(gradient, maps_to_text(self._maps), (), self._in_size, True, 0)  # type: ignore[no-any-return]
+            return resample(gradient, maps_to_text(self._maps), None, self._in_size, True, 0)  # type: ignore[no-any-return]
         call = bound(self._adjoint, (facts(gradient),)).fresh
         if gradient is given:
             self._latest = latest.followed_by(b"gradient", call, (gradient,))

@@ -21,28 +21,29 @@ from polyphase.plain import forward_mode_is_on
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import adjoint_by_moving, forward_order
 from polyphase.sampling.steps import Size
-from polyphase.sampling.templates import fill_maps
+from polyphase.sampling.templates import filled_maps
 from polyphase.sampling.text import maps_from_text
 from polyphase.torch_private import SingleLevelFunction, suggest_memory_format
 
 # maps: what `text.maps_to_text` writes; `sizes` fill their slots, so that one graph serves every size. transposed: from
-# the sizes of the maps' output to `in_size`, else left empty. border: the value of a constant pad. The tag makes
+# the sizes of the maps' output to `in_size`. What is not needed is None: AOTInductor loses empty lists. border: the
+# value of a constant pad. The tag makes
 # Inductor keep the image's strides, which the output's follow; asked for their order alone, torch 2.13 fails at those
 # of a padded image of symbolic size.
 LIBRARY.define(
-    "resample(Tensor image, str maps, SymInt[] sizes, SymInt[] in_size, bool transposed, Scalar border) -> Tensor",
+    "resample(Tensor image, str maps, SymInt[]? sizes, SymInt[]? in_size, bool transposed, Scalar border) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides),
 )
 resample = torch.ops.polyphase.resample.default
 
 
 def _on_device(
-    image: Tensor, maps: str, sizes: Sequence[int], in_size: Sequence[int], transposed: bool, border: Any
+    image: Tensor, maps: str, sizes: Sequence[int] | None, in_size: Sequence[int] | None, transposed: bool, border: Any
 ) -> Tensor:
-    axis_maps = _remembered_maps(maps, tuple(sizes))
+    axis_maps, before = maps_of(maps, tuple(sizes or ())), tuple(in_size or ())
     if transposed and image.is_complex():
-        return _transposed_complex(image, axis_maps, tuple(in_size))
-    return binding.resample(image, axis_maps, transposed=transposed, in_size=tuple(in_size), border=border)
+        return _transposed_complex(image, axis_maps, before)
+    return binding.resample(image, axis_maps, transposed=transposed, in_size=before, border=border)
 
 
 def _transposed_complex(image: Tensor, maps: tuple[AxisMap, ...], in_size: tuple[int, ...]) -> Tensor:
@@ -54,21 +55,23 @@ def _transposed_complex(image: Tensor, maps: tuple[AxisMap, ...], in_size: tuple
     )
 
 
-def _maps(maps: str, sizes: Sequence[Size]) -> tuple[AxisMap, ...]:
-    axis_maps = maps_from_text(maps)
-    return fill_maps(axis_maps, sizes) if sizes else axis_maps
-
-
-_remembered_maps = lru_cache(maxsize=1024)(_maps)
+@lru_cache(maxsize=1024)
+def maps_of(maps: str, sizes: tuple[int, ...]) -> tuple[AxisMap, ...]:
+    return filled_maps(maps, sizes)
 
 
 def _without_data(
-    image: Tensor, maps: str, sizes: Sequence[Size], in_size: Sequence[Size], transposed: bool, border: Any
+    image: Tensor,
+    maps: str,
+    sizes: Sequence[Size] | None,
+    in_size: Sequence[Size] | None,
+    transposed: bool,
+    border: Any,
 ) -> Tensor:
-    axis_maps = _maps(maps, sizes)
+    axis_maps = filled_maps(maps, sizes)
     leading = image.dim() - len(axis_maps)
     before = image.shape[leading:]
-    after = in_size if transposed else [one.output_size(n) for one, n in zip(axis_maps, before, strict=True)]
+    after = in_size or [one.output_size(n) for one, n in zip(axis_maps, before, strict=True)]
     moved = adjoint_by_moving(axis_maps) if transposed else axis_maps
     contiguous = not transposed and forward_order(maps_from_text(maps)) == "contiguous"
     return _empty_output(image, moved, (*image.shape[:leading], *after), contiguous)
@@ -113,7 +116,7 @@ class _Differentiable(SingleLevelFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        in_size = () if ctx.transposed else ctx.image_size
+        in_size = None if ctx.transposed else ctx.image_size
         gradient = in_order(gradient, ctx.order)
         return resample(gradient, ctx.maps, ctx.sizes, in_size, not ctx.transposed, 0), None, None, None, None, None
 
@@ -136,15 +139,12 @@ def _batched(
     in_dims: tuple[int | None, ...],
     image: Tensor,
     maps: str,
-    sizes: Sequence[Size],
-    in_size: Sequence[Size],
-    transposed: bool,
-    border: Any,
+    *given: Any,
 ) -> tuple[Tensor, int]:
     """Leading dimensions are free: vmap's is one more."""
     batch = in_dims[0]
     assert batch is not None, "the image is the only tensor"
-    return resample(image.movedim(batch, 0), maps, sizes, in_size, transposed, border), 0
+    return resample(image.movedim(batch, 0), maps, *given), 0
 
 
 for _key in KERNEL_KEYS:

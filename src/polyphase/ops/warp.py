@@ -25,7 +25,7 @@ Pair: TypeAlias = tuple[Tensor, Tensor]
 # coordinates: a grid (N, out..., axes), or matrices (N, axes, axes + 1) and in `size` the output's, which is spatial.
 # needed: which gradients, of the image and of the coordinates; an empty tensor stands for the other. The tag makes
 # Inductor keep the tensors' strides as they are: kernels take any.
-_SAMPLER = "SymInt[] size, str mode, str padding, bool align_corners"
+_SAMPLER = "SymInt[]? size, str mode, str padding, bool align_corners"
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
 LIBRARY.define(f"warp(Tensor image, Tensor coordinates, {_SAMPLER}) -> Tensor", tags=_TAGS)
 LIBRARY.define(
@@ -36,13 +36,13 @@ warp = torch.ops.polyphase.warp.default
 warp_backward = torch.ops.polyphase.warp_backward.default
 
 
-def options(sampler: Warp) -> tuple[tuple[Size, ...], str, str, bool]:
-    """A sampler as the operators take it."""
-    return sampler.size, sampler.mode, sampler.padding, sampler.align_corners
+def options(sampler: Warp) -> tuple[tuple[Size, ...] | None, str, str, bool]:
+    """A sampler as the operators take it. A grid has no size: AOTInductor loses empty lists."""
+    return sampler.size or None, sampler.mode, sampler.padding, sampler.align_corners
 
 
-def _sampler(size: Sequence[Size], mode: str, padding: str, align_corners: bool) -> Warp:
-    return Warp("affine" if size else "grid", mode, padding, align_corners, tuple(size))
+def _sampler(size: Sequence[Size] | None, mode: str, padding: str, align_corners: bool) -> Warp:
+    return Warp("affine" if size else "grid", mode, padding, align_corners, tuple(size or ()))
 
 
 def _on_device(image: Tensor, coordinates: Tensor, *given: Any) -> Tensor:
@@ -50,7 +50,7 @@ def _on_device(image: Tensor, coordinates: Tensor, *given: Any) -> Tensor:
 
 
 def _without_data(
-    image: Tensor, coordinates: Tensor, size: Sequence[Size], mode: str, padding: str, align_corners: bool
+    image: Tensor, coordinates: Tensor, size: Sequence[Size] | None, mode: str, padding: str, align_corners: bool
 ) -> Tensor:
     return image.new_empty((*image.shape[:2], *(size or coordinates.shape[1:-1])))
 
@@ -183,7 +183,7 @@ def _backward_with_derivatives(gradient: Tensor, image: Tensor, coordinates: Ten
 
 
 def _batched(
-    info: Any, in_dims: tuple[int | None, ...], image: Tensor, coordinates: Tensor, size: Sequence[Size], *given: Any
+    info: Any, in_dims: tuple[int | None, ...], image: Tensor, coordinates: Tensor, size: Any, *given: Any
 ) -> tuple[Tensor, int]:
     """Images alone become channels of one, and grids alone rows of one: nothing is repeated. Else all is one batch."""
     of_image, of_coordinates = in_dims[:2]

@@ -115,7 +115,7 @@ def _resample(image: Tensor, maps: arguments.Maps, border: float = 0) -> Tensor:
     if _tangents_would_be_lost():
         return plain_torch.run(maps_program(image.dtype, maps, border=border), image)
     maps, sizes = symbolic_to_slots(maps)
-    result: Tensor = resample(image, maps_to_text(maps), sizes, (), False, border)
+    result: Tensor = resample(image, maps_to_text(maps), sizes or None, None, False, border)
     return result
 
 

@@ -26,6 +26,7 @@ from polyphase.sampling.steps import (
     output_size,
     size_slot,
 )
+from polyphase.sampling.text import maps_from_text
 
 
 def fill(program: Program, sizes: Sequence[int], in_size: Sequence[int]) -> Program:
@@ -84,6 +85,11 @@ def _with_sizes(step: Step, function: Callable[[Size], Size]) -> Step:
 def fill_maps(maps: Sequence[AxisMap], sizes: Sequence[Size]) -> tuple[AxisMap, ...]:
     """Of slices, the bounds lie within the image."""
     return with_sizes(maps, lambda size: _size(size, sizes))
+
+
+def filled_maps(text: str, sizes: Sequence[Size] | None) -> tuple[AxisMap, ...]:
+    maps = maps_from_text(text)
+    return fill_maps(maps, sizes) if sizes else maps
 
 
 def with_slots_in_order(program: Program) -> tuple[Program, list[int]]:
