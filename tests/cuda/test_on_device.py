@@ -1,0 +1,128 @@
+"""CUDA kernels on a GPU, against the CPU's and against eager's. `pytest tests/cuda` on a machine that has one."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import polyphase
+import polyphase.functional as P
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+AA: dict[str, Any] = {"mode": "bilinear", "antialias": True}
+MODES: list[dict[str, Any]] = [
+    AA,
+    {"mode": "bicubic", "antialias": True},
+    {"mode": "bilinear", "align_corners": True},
+    {"mode": "bicubic", "align_corners": False},
+    {"mode": "nearest"},
+    {"mode": "nearest-exact"},
+    {"mode": "area"},
+]
+MOST = {torch.float32: 2e-3, torch.float64: 1e-10, torch.float16: 0.6, torch.bfloat16: 3.0}  # of values up to 255
+
+
+def images(seed: int, count: int) -> list[tuple[Tensor, tuple[int, int], dict[str, Any]]]:
+    rng, found = random.Random(seed), []
+    for _ in range(count):
+        dtype = rng.choice([torch.uint8, *MOST])
+        shape = (rng.randint(1, 3), rng.choice([1, 2, 3, 4, 8, 17]), rng.randint(1, 70), rng.randint(1, 90))
+        x = (torch.rand(shape, generator=torch.Generator().manual_seed(rng.getrandbits(30))) * 255).to(dtype)
+        layout = rng.randrange(4)
+        if layout == 1:
+            x = x.contiguous(memory_format=torch.channels_last)
+        elif layout == 2:
+            x = x[:, :, rng.randrange(shape[2]) :, rng.randrange(shape[3]) :]
+        elif layout == 3:
+            x = x.transpose(2, 3)
+        found.append((x, (rng.randint(1, 100), rng.randint(1, 100)), rng.choice(MODES)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_as_the_cpu(seed: int) -> None:
+    for x, size, options in images(seed, 60):
+        if x.dtype == torch.uint8 and options["mode"] == "area":
+            continue
+        on_device = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cuda").copy_(x)
+        expected, got = P.interpolate(x, size=size, **options), P.interpolate(on_device, size=size, **options)
+        assert got.stride() == expected.stride()
+        if x.dtype == torch.uint8:
+            assert torch.equal(got.cpu(), expected), (x.shape, size, options)
+        elif not (x.dtype == torch.float64 and "nearest" in options["mode"]):  # whose ratio is another on CUDA
+            assert (got.cpu().double() - expected.double()).abs().max() <= MOST[x.dtype], (x.shape, size, options)
+
+
+@pytest.mark.parametrize("options", MODES, ids=str)
+def test_accelerated_code_agrees_with_eager(options: dict[str, Any]) -> None:
+    x = torch.rand(2, 3, 64, 96, device="cuda")
+    before = polyphase.stats()["kernels_launched"]
+    with polyphase.accelerate(check=True):
+        for image in (x, x.half(), x.double(), x.contiguous(memory_format=torch.channels_last)):
+            leaf = image.clone().requires_grad_()
+            F.interpolate(leaf, size=(31, 47), **options).sum().backward()
+        torch.flip(x, (-1, 0))
+        F.pad(x, (1, 2, 3, 4), mode="reflect")
+        F.grid_sample(x, torch.rand(2, 5, 5, 2, device="cuda"), align_corners=True)  # which is ATen's
+    assert polyphase.stats()["kernels_launched"] > before
+
+
+def test_gradients_are_the_same_bits_every_time() -> None:
+    x = torch.rand(2, 8, 40, 50, device="cuda", requires_grad=True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        result = P.interpolate(x, size=(90, 33), **AA)
+        upward = torch.rand_like(result)
+        first, *others = [torch.autograd.grad(result, x, upward, retain_graph=True)[0] for _ in range(5)]
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.equal(first, one) for one in others)
+
+
+def test_a_size_first_met_while_a_graph_is_captured() -> None:
+    x = torch.rand(2, 3, 64, 96, device="cuda")
+    P.interpolate(x, size=(50, 60), **AA)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = P.interpolate(x, size=(51, 61), **AA)
+    polyphase.kernels.binding.forget()
+    x.uniform_()
+    graph.replay()
+    torch.testing.assert_close(result, F.interpolate(x, size=(51, 61), **AA))
+
+
+def test_other_streams_and_threads() -> None:
+    x, found = torch.rand(2, 3, 64, 96, device="cuda"), []
+
+    def call() -> None:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.default_stream())
+        with torch.cuda.stream(stream):
+            found.append(P.interpolate(x, size=(52, 62), **AA))
+        stream.synchronize()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    torch.testing.assert_close(found[0], F.interpolate(x, size=(52, 62), **AA))
+
+
+def test_what_eager_refuses() -> None:
+    assert P.interpolate(torch.rand(1, 3, 4096, 4096, device="cuda"), size=(16, 16), **AA).shape == (1, 3, 16, 16)
+    many = torch.rand(70_000, 1, 3, 3, device="cuda")
+    expected = F.interpolate(many.cpu(), size=(6, 6), mode="bilinear")
+    torch.testing.assert_close(P.interpolate(many, size=(6, 6), mode="bilinear").cpu(), expected)
+
+
+def test_what_is_not_aligned() -> None:
+    whole = torch.randint(0, 255, (3 * 50 * 64 + 5,), dtype=torch.uint8, device="cuda")
+    x = whole[5:].view(1, 3, 50, 64)
+    assert torch.equal(P.interpolate(x, size=(20, 30), **AA).cpu(), P.interpolate(x.cpu(), size=(20, 30), **AA))
+    assert torch.equal(P.flip(x, (-1,)).cpu(), P.flip(x.cpu(), (-1,)))
