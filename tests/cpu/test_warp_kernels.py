@@ -630,11 +630,11 @@ def test_the_nearest_pixel_has_no_slope(instruction_set: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["CF", "CL", "transposed", "sliced", "expanded"])
-def test_the_gradient_lies_like_the_image(layout: str) -> None:
+def test_the_gradient_is_contiguous_as_eagers_is(layout: str) -> None:
     case = Case(torch.float32, (2, 3, 9, 7), layout, (3, 40), Warp("grid"), "around", "CF", 1)
     of_image = our_gradients(case)[0]
     assert of_image is not None
-    assert of_image.stride() == torch.empty_like(case.picture()).stride()
+    assert of_image.is_contiguous()
 
 
 @pytest.mark.parametrize("mode", GRID_MODES[2])

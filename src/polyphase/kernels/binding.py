@@ -98,7 +98,10 @@ def bound_gradients(sampler: Warp, gradient: Facts, image: Facts, coordinates: F
     _check_coordinates(image.dtype, coordinates.dtype, sampler.mode)
     wing = devices.wing_of(image.device)
     dense = elements(image.shape[1:])  # as the image's gradient is
-    plain: BoundGradients = functools.partial(plain_torch.warp_gradients, sampler=sampler, needed=needed)
+
+    def plain(gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:
+        return plain_torch.warp_gradients(gradient, image, coordinates, sampler, needed)
+
     if not _is_near(image, wing.most_warped) or dense > wing.most_warped:
         return plain
     attempt = functools.partial(wing.bind_gradients, GradientRecord(sampler, gradient, image, coordinates, needed))
