@@ -102,14 +102,15 @@ def bound_gradients(sampler: Warp, gradient: Facts, image: Facts, coordinates: F
     def plain(gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:
         return plain_torch.warp_gradients(gradient, image, coordinates, sampler, needed)
 
+    instead: BoundGradients = plain
     if not _is_near(image, wing.most_warped) or dense > wing.most_warped:
-        return plain
+        return instead
     attempt = functools.partial(wing.bind_gradients, GradientRecord(sampler, gradient, image, coordinates, needed))
     try:
         return attempt()
     except NOT_BUILT as error:
         _warn_once(error)
-        latest = _tried_again(attempt, plain)
+        latest = _tried_again(attempt, instead)
         return lambda *tensors: latest()(*tensors)
 
 
