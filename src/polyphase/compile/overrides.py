@@ -22,6 +22,7 @@ from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.layout import gradient_order, is_channels_last
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import maps_program, warp_program
+from polyphase.sampling.steps import Pad, Step
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
 from polyphase.torch_private import OpOverload
 
@@ -142,6 +143,8 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken
         program = warp_program(image.dtype, sampling.sampler)
         call = binding.bound(program, _on(device, image, sampling.coordinates))
         return None if call.by_torch else Taken(call.fresh, program.moves_only)
+    if any(_leaves_nothing(step, n) for step, n in zip(reversed(sampling.steps), reversed(image.shape), strict=False)):
+        return None
     maps = tuple(AxisMap(() if step is None else (step,)) for step in sampling.steps)
     program = maps_program(image.dtype, maps, sampling.adjoint_of, sampling.border)
     if sampling.adjoint_of:
@@ -149,6 +152,11 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken
         program = replace(program, order=gradient_order(maps, is_channels_last(before.shape, before.stride())))
     call = binding.bound(program, _on(device, image))
     return None if call.by_torch else Taken(lambda image, *others: call.fresh(image), program.moves_only)
+
+
+def _leaves_nothing(step: Step | None, n: int) -> bool:
+    """Where a pad crops all there is, eager has a result or an error by mode."""
+    return isinstance(step, Pad) and n + min(step.before, 0) + min(step.after, 0) < 1
 
 
 def _on(device: torch.device, *tensors: Tensor) -> tuple[Facts, ...]:
