@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyphase import torch_private
 from polyphase.kernels.layout import is_channels_last
-from polyphase.torch_private import OpOverload, schema_of
+from polyphase.torch_private import OpOverload
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,7 @@ class Call:
     @property
     def name(self) -> str:
         """`upsample_nearest2d_backward` for `aten::upsample_nearest2d_backward`."""
-        return str(schema_of(self.overload).name).partition("::")[2]
+        return str(torch_private.schema_of(self.overload).name).partition("::")[2]
 
     @property
     def is_backward(self) -> bool:
