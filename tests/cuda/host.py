@@ -17,7 +17,6 @@ from torch import Tensor
 
 from polyphase import settings
 from polyphase.cuda import build, emit, launch
-from polyphase.cuda.calls import TENSORS_AT, VECTORS_AT, packed
 from polyphase.kernels import binding
 from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.records import CallRecord
@@ -52,15 +51,15 @@ def run(program: Program, *inputs: Tensor, backwards: bool = False, aligned: boo
     record = record_for(program, inputs)
     call = launch.prepared(record, aligned, ARCHITECTURE)
     fields, _kept = call.fields(_on_host)
-    data = bytearray(packed(fields))
+    data = bytearray(call.shape.packed(fields))
     out = torch.empty_strided(record.out.shape, record.out.strides, dtype=record.out.dtype)
     out.view(torch.uint8).fill_(0xA5) if out.is_contiguous() and out.ndim else out.zero_()
     addresses = [out.data_ptr(), *[one.data_ptr() for one in (inputs[0], *record.operands.dense(inputs[1:]))]]
-    vectors = len(record.operands.vectors)
+    vectors, places = len(record.operands.vectors), call.shape.places()
     for at, some in (
         (0, addresses[:2]),
-        (VECTORS_AT, addresses[2 : 2 + vectors]),
-        (TENSORS_AT, addresses[2 + vectors :]),
+        (places["vectors"], addresses[2 : 2 + vectors]),
+        (places["tensors"], addresses[2 + vectors :]),
     ):
         for i, address in enumerate(some):
             data[at + 8 * i : at + 8 * i + 8] = address.to_bytes(8, "little")

@@ -22,7 +22,7 @@ CASES: dict[str, tuple[torch.dtype, tuple[int, ...], tuple[int, ...], dict[str, 
     "ring": (torch.float16, (1, 3, 40, 60), (20, 30), AA, 0),
     "shrink": (torch.float32, (1, 3, 40, 60), (4, 5), CUBIC_AA, 0),
     "byte ring": (torch.uint8, (1, 3, 40, 60), (10, 15), CUBIC_AA, 0),
-    "byte shrink": (torch.uint8, (1, 3, 40, 60), (4, 5), CUBIC_AA, 0),
+    "byte walk": (torch.uint8, (1, 3, 40, 60), (20, 30), AA, 0),
     "moved": (torch.uint8, (1, 3, 40, 60), (50, 64), {"mode": "nearest", "antialias": False}, 0),
     "general": (torch.bfloat16, (1, 3, 9, 10, 11), (4, 5, 6), {"mode": "trilinear", "antialias": False}, 0),
 }

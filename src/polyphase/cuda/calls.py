@@ -2,68 +2,75 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from polyphase.kernels.records import MOST_OPERANDS
+_AXIS = ("in_size", "out_size", "in_stride", "out_stride", "first", "index", "weight", "border", "taps", "precision")
 
+#: Axes that are merely walked along, beside those of rows and planes.
 MOST_OUTER = 6
 
-_AXIS = ("in_size", "out_size", "in_stride", "out_stride", "first", "index", "weight", "border", "taps", "precision")
-_TENSOR = ("origin", *[f"outer{a}" for a in range(MOST_OUTER)], "z", "y", "x", "channel")
 
-#: The fields of `MapsCall`, in order, and how many numbers of eight bytes each is.
-FIELDS = {
-    "target": 1,
-    "source": 1,
-    "vectors": MOST_OPERANDS,
-    "tensors": MOST_OPERANDS,
-    "outer": MOST_OUTER * len(_AXIS),
-    "z": len(_AXIS),
-    "y": len(_AXIS),
-    "x": len(_AXIS),
-    "outer_count": 1,
-    "planes": 1,
-    "channels": 1,
-    "in_channel_stride": 1,
-    "out_channel_stride": 1,
-    "target_origin": 1,
-    "channel_axis": 1,
-    "tensor_strides": MOST_OPERANDS * len(_TENSOR),
-    "borders": 1,
-    "border_stride": 1,
-    "first_stored": 1,
-    "offsets": 1,
-    "tiles": 1,
-    "strips": 1,
-    "tile": 1,
-    "strip": 1,
-    "span": 1,
-    "staged_rows": 1,
-}
+@dataclass(frozen=True)
+class CallShape:
+    """How many outer axes, at least 1, and how many operands the calls of a kernel have."""
 
+    outer: int
+    vectors: int
+    tensors: int
 
-def _places() -> Iterator[tuple[str, int]]:
-    place = 0
-    for name, count in FIELDS.items():
-        yield name, place
-        place += count
+    def definitions(self) -> str:
+        """What `call.h` is compiled with."""
+        numbers = {"OUTER": self.outer, "VECTORS": self.vectors, "TENSORS": self.tensors}
+        return "".join(f"#define POLYPHASE_{name} {number}\n" for name, number in numbers.items())
 
+    def fields(self) -> dict[str, int]:
+        """Those of `MapsCall`, in order, and how many numbers of eight bytes each is."""
+        vectors, tensors, axis = max(self.vectors, 1), max(self.tensors, 1), len(_AXIS)
+        return {
+            **dict.fromkeys(("target", "source", "planes", "channels", "in_channel_stride", "out_channel_stride"), 1),
+            **dict.fromkeys(("target_origin", "channel_axis"), 1),
+            **dict.fromkeys(("tiles", "strips", "tile", "strip", "span", "staged_rows"), 1),
+            "x": axis,
+            "y": axis,
+            "outer": self.outer * axis,
+            "offsets": 1,
+            "z": axis,
+            **dict.fromkeys(("borders", "border_stride", "first_stored"), 1),
+            "vectors": vectors,
+            "tensors": tensors,
+            "tensor_strides": tensors * (self.outer + 5),
+        }
 
-_PLACES = dict(_places())
-_NUMBERS = struct.Struct(f"={sum(FIELDS.values())}q")
-#: Where a launch writes the addresses of operands.
-VECTORS_AT, TENSORS_AT = 8 * _PLACES["vectors"], 8 * _PLACES["tensors"]
+    @functools.cache  # noqa: B019 there are few shapes
+    def places(self) -> dict[str, int]:
+        """Of fields, in bytes."""
+        counts = self.fields()
+        ends = itertools.accumulate(counts.values())
+        return {name: 8 * (end - count) for (name, count), end in zip(counts.items(), ends, strict=True)}
 
+    @property
+    def size(self) -> int:
+        return 8 * sum(self.fields().values())
 
-def assertions() -> str:
-    """C++ that compiles only where `MapsCall` is what `FIELDS` says; older NVRTCs do not know where a field is."""
-    size = f"static_assert(sizeof(polyphase::MapsCall) == {_NUMBERS.size});"
-    places = [
-        f"static_assert(__builtin_offsetof(polyphase::MapsCall, {name}) == {8 * place});" for name, place in _places()
-    ]
-    return "\n".join([size, "#ifndef __CUDACC__", *places, "#endif", ""])
+    def assertions(self) -> str:
+        """C++ that compiles only where `MapsCall` is just this; older NVRTCs do not know where a field is."""
+        size = f"static_assert(sizeof(polyphase::MapsCall) == {self.size});"
+        places = [
+            f"static_assert(__builtin_offsetof(polyphase::MapsCall, {name}) == {place});"
+            for name, place in self.places().items()
+        ]
+        return "\n".join([size, "#ifndef __CUDACC__", *places, "#endif", ""])
+
+    def packed(self, fields: Mapping[str, int | Sequence[int]]) -> bytes:
+        data = bytearray(self.size)
+        for name, value in fields.items():
+            numbers = [value] if isinstance(value, int) else value
+            struct.pack_into(f"={len(numbers)}q", data, self.places()[name], *numbers)
+        return bytes(data)
 
 
 @dataclass(frozen=True)
@@ -97,16 +104,4 @@ class TensorFields:
     channel: int
 
     def numbers(self) -> list[int]:
-        outer = [*self.outer, *[0] * (MOST_OUTER - len(self.outer))]
-        return [self.origin, *outer, self.z, self.y, self.x, self.channel]
-
-
-def packed(fields: Mapping[str, int | Sequence[int]]) -> bytes:
-    numbers = [0] * sum(FIELDS.values())
-    for name, value in fields.items():
-        place = _PLACES[name]
-        if isinstance(value, int):
-            numbers[place] = value
-        else:
-            numbers[place : place + len(value)] = value
-    return _NUMBERS.pack(*numbers)
+        return [self.origin, *self.outer, self.z, self.y, self.x, self.channel]

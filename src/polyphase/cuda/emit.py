@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from polyphase.cuda.calls import assertions
+from polyphase.cuda import ways
+from polyphase.cuda.calls import CallShape
 from polyphase.cuda.ways import Way
 from polyphase.kernels.expressions import CPP_TYPES, ROUNDED, cpp_expression
 from polyphase.kernels.operands import leaves, slots
@@ -14,7 +15,7 @@ from polyphase.sampling.pointwise import Channel, Expression, Operand
 KERNEL_SYMBOL = "polyphase_kernel"
 
 _KERNEL = """\
-#include "polyphase/cuda/{header}.h"
+{definitions}#include "polyphase/cuda/{header}.h"
 
 namespace polyphase {{
 
@@ -41,6 +42,7 @@ struct Load {{
   using From = {stored};
   using To = {target};
   static constexpr bool kReadsChannel = {reads_channel};
+  static constexpr bool kIsIdentity = {is_identity};
 
   static To apply(From value, const MapsCall& call, int64_t channel) {{
 {lines}
@@ -53,7 +55,7 @@ struct Store {{
   using From = {stored};
   using To = {target};
   static constexpr bool kReadsChannel = {reads_channel};
-  static constexpr int kTensors = {tensors};
+  static constexpr bool kIsIdentity = {is_identity};
 
   static To apply(From sum, const MapsCall& call, int64_t channel, const int64_t* offsets) {{
 {lines}
@@ -65,16 +67,23 @@ struct Store {{
 _MOVED = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "Bytes16"}
 
 
+def call_shape(plan: MapsPlan, way: Way) -> CallShape:
+    vectors, tensors = (len(slots(kind, plan.prologue, plan.epilogue)) for kind in (Channel, Operand))
+    return CallShape(way.outer, vectors, tensors)
+
+
 def kernel_source(plan: MapsPlan, way: Way) -> str:
+    shape = call_shape(plan, way)
     template = ", ".join(["Load", "Store", *_sum(plan, way), *map(_constant, way.constants)])
     return _KERNEL.format(
+        definitions=shape.definitions(),
         header=way.header,
         functions=_load(plan, way) + "\n" + _store(plan, way),
         run=f"{way.template}<{template}>",
         threads=way.threads,
         blocks=way.resident,
         symbol=KERNEL_SYMBOL,
-        assertions=assertions(),
+        assertions=shape.assertions(),
     )
 
 
@@ -90,27 +99,30 @@ def _constant(value: bool | int) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _load(plan: Plan, way: Way) -> str:
+def _load(plan: MapsPlan, way: Way) -> str:
     if plan.source is None:
         moved = _MOVED[way.moved_bytes]
-        return _LOAD.format(stored=moved, target=moved, reads_channel="false", lines="    return value;")
+        identity = {"reads_channel": "false", "is_identity": "true", "lines": "    return value;"}
+        return _LOAD.format(stored=moved, target=moved, **identity)
     value = cpp_expression(plan.prologue, plan.source).text
     lines = [*_operands(plan, plan.prologue), f"return To({value});"]
     types = {"stored": CPP_TYPES[plan.source], "target": CPP_TYPES[plan.work]}
-    return _LOAD.format(**types, reads_channel=_reads_channel(plan.prologue), lines=_indented(lines))
+    facts = {"reads_channel": _reads_channel(plan.prologue), "is_identity": _constant(ways.loads_as_is(plan))}
+    return _LOAD.format(**types, **facts, lines=_indented(lines))
 
 
-def _store(plan: Plan, way: Way) -> str:
+def _store(plan: MapsPlan, way: Way) -> str:
     """Sums are rounded to what is sampled before anything else."""
     if plan.source is None:
         moved = _MOVED[way.moved_bytes]
-        return _STORE.format(stored=moved, target=moved, reads_channel="false", tensors=0, lines="    return sum;")
+        identity = {"reads_channel": "false", "is_identity": "true", "lines": "    return sum;"}
+        return _STORE.format(stored=moved, target=moved, **identity)
     value = f"rounded<{CPP_TYPES[plan.sampled]}>(sum)" if plan.sampled in ROUNDED else "sum"
     stored = cpp_expression(plan.epilogue, plan.sampled).text
     lines = [*_operands(plan, plan.epilogue), f"const auto value = {value};", f"return To({stored});"]
     types = {"stored": CPP_TYPES[plan.work], "target": CPP_TYPES[plan.target]}
-    tensors = len(slots(Operand, plan.prologue, plan.epilogue))
-    return _STORE.format(**types, reads_channel=_reads_channel(plan.epilogue), tensors=tensors, lines=_indented(lines))
+    facts = {"reads_channel": _reads_channel(plan.epilogue), "is_identity": "false"}
+    return _STORE.format(**types, **facts, lines=_indented(lines))
 
 
 def _operands(plan: Plan, expression: Expression) -> list[str]:

@@ -33,7 +33,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Geometry:
-    """pixel: what lies within a pixel, never mapped."""
+    """pixel: what lies within a pixel, never mapped. outer: one at least."""
 
     x: Dimension
     y: Dimension
@@ -69,7 +69,7 @@ def arrange(record: CallRecord) -> Geometry:
     z = _take(rest, lambda one: one.summed) or none
     if len(rest) > MOST_OUTER or any(one.summed for one in rest):
         raise TooManyDimensionsError("more dimensions, or more that are summed over, than a kernel walks along")
-    return Geometry(x, y, z, pixel, tuple(rest))
+    return Geometry(x, y, z, pixel, tuple(rest) or (none,))
 
 
 def wider(geometry: Geometry, element_bytes: int, most: int) -> tuple[Geometry, int]:

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from polyphase import settings, torch_private
 from polyphase.cuda import build, driver, emit, launcher, ways
-from polyphase.cuda.calls import MOST_OUTER, AxisFields, TensorFields, packed
+from polyphase.cuda.calls import AxisFields, CallShape, TensorFields
 from polyphase.cuda.geometry import Dimension, Geometry, arrange, wider
 from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.memory import DeviceMemory
 from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, uploaded
-from polyphase.cuda.ways import Cut, Facts, Way
+from polyphase.cuda.ways import Case, Cut, Way
 from polyphase.errors import TooManyDimensionsError
 from polyphase.kernels import records
 from polyphase.kernels.binding import BoundCall
@@ -101,17 +101,17 @@ class _Lazy:
         return self._made
 
 
-def _launch_of(record: CallRecord, aligned: bool, choose: Callable[[Facts], Way] = ways.choose) -> Launch:
+def _launch_of(record: CallRecord, aligned: bool, choose: Callable[[Case], Way] = ways.choose) -> Launch:
     device = record.image.device.index
     call = prepared(record, aligned, architecture(device), choose)
     with torch.cuda.device(device):
         fields, kept = call.fields(functools.partial(uploaded, device))
         function = _function(call.plan, call.way, device)
-    operands, cut = record.operands, call.cut
-    plan = LaunchPlan(
-        device, function, cut.blocks, call.way.threads, cut.shared_bytes, len(operands.vectors), len(operands.tensors)
-    )
-    bound = launcher.bind(plan, packed(fields))
+    cut, shape = call.cut, call.shape
+    places = shape.places()
+    operands = (shape.vectors, shape.tensors, places["vectors"], places["tensors"])
+    plan = LaunchPlan(device, function, cut.blocks, call.way.threads, cut.shared_bytes, *operands)
+    bound = launcher.bind(plan, shape.packed(fields))
 
     def launch(*stream_and_addresses: int) -> None:
         if bound(*stream_and_addresses):  # a graph will read the tables whenever it is replayed
@@ -164,6 +164,10 @@ class PreparedCall:
     borders: records.Borders
     row_offsets: Tensor | None
 
+    @property
+    def shape(self) -> CallShape:
+        return emit.call_shape(self.plan, self.way)
+
     def fields(self, upload: Upload) -> tuple[dict[str, int | list[int]], list[object]]:
         """With tables where kernels read them, and what keeps them there."""
         kept: list[object] = []
@@ -195,13 +199,11 @@ class PreparedCall:
         ]
         channel = [i for i, one in enumerate(geometry.outer) if one.channels]
         outer = [axis(one, table) for one, table in zip(geometry.outer, self.outer, strict=True)]
-        outer += [AxisFields().numbers()] * (MOST_OUTER - len(outer))
         return {
             "outer": [*itertools.chain(*outer)],
             "z": axis(geometry.z, self.z),
             "y": axis(geometry.y, self.y),
             "x": axis(geometry.x, self.x),
-            "outer_count": len(geometry.outer),
             "planes": geometry.planes,
             "channels": geometry.pixel.out_size,
             "in_channel_stride": geometry.pixel.in_stride,
@@ -223,7 +225,7 @@ class PreparedCall:
 
 
 def prepared(
-    record: CallRecord, aligned: bool, architecture: str, choose: Callable[[Facts], Way] = ways.choose
+    record: CallRecord, aligned: bool, architecture: str, choose: Callable[[Case], Way] = ways.choose
 ) -> PreparedCall:
     axes = record.program.sampler
     assert isinstance(axes, Axes), "warps have calls of their own"
@@ -239,7 +241,7 @@ def prepared(
         return host_table(one.map, one.out_size if axes.transposed else one.in_size, sampled, axes.transposed)
 
     x, y, z = table(geometry.x), table(geometry.y), table(geometry.z)
-    facts = Facts(
+    case = Case(
         geometry,
         plan,
         x,
@@ -251,8 +253,8 @@ def prepared(
         ALIGNMENT if aligned else record.image.dtype.itemsize,
         ALIGNMENT if aligned else record.out.dtype.itemsize,
     )
-    way = choose(facts)
-    cut = ways.cut(facts, way)
+    way = replace(choose(case), outer=len(geometry.outer))
+    cut = ways.cut(case, way)
     row_offsets, origins = None, [0, *[0] * len(record.operands.tensors)]
     if way.template == "Moved":
         row_offsets, x = _row_offsets(geometry, x), None

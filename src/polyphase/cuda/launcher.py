@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from polyphase.cpu import build, isa  # the launcher is a library for the CPU
 from polyphase.cuda import driver
-from polyphase.cuda.calls import TENSORS_AT, VECTORS_AT
 from polyphase.errors import BuildFailedError, CompilerMissingError
 
 SOURCE = Path(__file__).parent / "launcher.cpp"
@@ -24,7 +23,7 @@ _slow_launches = 0
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """`Plan` of launcher.cpp: how a kernel is launched on a device, and how many operands its call has."""
+    """`Plan` of launcher.cpp: how a kernel is launched on a device, how many operands its call has, and where."""
 
     device: int
     function: int
@@ -33,9 +32,12 @@ class LaunchPlan:
     shared_bytes: int
     vectors: int
     tensors: int
+    vectors_at: int
+    tensors_at: int
 
     def packed(self) -> bytes:
-        sizes = (*self.blocks, self.threads, self.shared_bytes, self.vectors, self.tensors, VECTORS_AT, TENSORS_AT)
+        operands = (self.vectors, self.tensors, self.vectors_at, self.tensors_at)
+        sizes = (*self.blocks, self.threads, self.shared_bytes, *operands)
         return struct.pack("=11q", self.function, driver.context_address(self.device), *sizes)
 
 
@@ -82,8 +84,8 @@ def _launch_slowly(plan: LaunchPlan, call: bytes, stream: int, *addresses: int) 
     parameters = bytearray(call)
     target_and_source, operands = addresses[:2], addresses[2:]
     struct.pack_into("=2q", parameters, 0, *target_and_source)
-    struct.pack_into(f"={plan.vectors}q", parameters, VECTORS_AT, *operands[: plan.vectors])
-    struct.pack_into(f"={plan.tensors}q", parameters, TENSORS_AT, *operands[plan.vectors :])
+    struct.pack_into(f"={plan.vectors}q", parameters, plan.vectors_at, *operands[: plan.vectors])
+    struct.pack_into(f"={plan.tensors}q", parameters, plan.tensors_at, *operands[plan.vectors :])
     driver.launch(plan.device, plan.function, plan.blocks, plan.threads, plan.shared_bytes, stream, parameters)
     _slow_launches += 1
     return driver.is_capturing(plan.device, stream)

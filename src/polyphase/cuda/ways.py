@@ -12,26 +12,29 @@ import torch
 from polyphase.cuda.geometry import Dimension, Geometry
 from polyphase.cuda.tables import HostTable
 from polyphase.kernels.plans import MapsPlan
+from polyphase.sampling.pointwise import Value
 
 #: Elements that a row may extend over where a kernel counts them in 32 bits.
 MOST_IN_ROW = 2**31 - 1
-#: Shared memory of a block that lets a few blocks be resident.
+#: Shared memory of a block that lets a few blocks be resident, and what every GPU has.
 SHARED = 48 * 1024
-#: Fewer outputs have too few columns to walk down: each gets a thread of its own.
+MOST_SHARED = 64 * 1024
+#: Fewer outputs have too few columns to walk down: a thread makes just a few of them.
 FEW_OUTPUTS = 1 << 20
 #: Most taps, of both axes together, that one thread fetches at once.
 MOST_AT_ONCE = 64
 MOST_IN_RING = 8
-MOST_IN_BYTE_RING = 21
-#: Registers that a thread of the ring has for inputs that are fetched ahead.
+MOST_IN_BYTE_RING = 64
+#: Registers that a thread has for inputs that are fetched ahead.
 RING_REGISTERS = 56
+WALK_REGISTERS = 40
 
 
 @dataclass(frozen=True)
 class Way:
     """A kernel: its header and template, the constants behind the types, the threads of a block, and how many blocks a
     multiprocessor should hold. moved_bytes: of an element that is only moved. sums: it has a type of sums. tile and
-    strip: pixels and rows that a block makes, where it has room for them."""
+    strip: pixels and rows that a block makes, where it has room for them. outer: the outer axes of its calls."""
 
     header: str
     template: str
@@ -42,6 +45,7 @@ class Way:
     moved_bytes: int = 0
     tile: int = 0
     strip: int = 0
+    outer: int = 1
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Case:
     """What is chosen by: of the call, its tables (None of an axis that is not mapped) and the elements' bytes."""
 
     geometry: Geometry
@@ -80,6 +84,11 @@ class Facts:
         return self.geometry.x.out_size * self.geometry.pixel.out_size
 
     @property
+    def channels(self) -> int:
+        """Elements of a pixel."""
+        return self.geometry.pixel.in_size
+
+    @property
     def row_is_dense(self) -> bool:
         return _is_dense(self.geometry.pixel.in_stride, self.geometry.x.in_stride, self.geometry.pixel.in_size)
 
@@ -93,97 +102,101 @@ def _is_dense(within: int, between: int, count: int) -> bool:
     return (within == 1 or count == 1) and between == count
 
 
-def choose(facts: Facts) -> Way:
+def loads_as_is(plan: MapsPlan) -> bool:
+    """Whether what is sampled is what lies in memory."""
+    return plan.source is None or (plan.source == plan.work and isinstance(plan.prologue, Value))
+
+
+def choose(case: Case) -> Way:
     """The kernel for a call."""
-    tables = [one for one in (facts.x, facts.y, facts.z) if one is not None]
-    if not facts.plan.weighted:
-        if facts.z is None and _fits_in_row(facts):
-            return _moved(facts)
-        return _general(facts)
-    by_windows = all(one.index is None for one in tables) and facts.z is None
-    if not by_windows or not _fits_in_row(facts):
-        return _general(facts)
-    kx, ky = (1 if one is None else one.taps for one in (facts.x, facts.y))
-    few_taps = kx <= MOST_IN_RING and ky <= MOST_IN_RING
-    outputs = facts.length * facts.geometry.y.out_size * facts.geometry.planes
+    tables = [one for one in (case.x, case.y, case.z) if one is not None]
+    if not case.plan.weighted:
+        return _moved(case) if case.z is None and _fits_in_row(case) else _general(case)
+    by_windows = all(one.index is None for one in tables) and case.z is None
+    rows_in_order = case.y is None or case.y.ascends or case.y.descends
+    if not by_windows or not rows_in_order or not _fits_in_row(case):
+        return _general(case)
+    kx, ky = (1 if one is None else one.taps for one in (case.x, case.y))
+    outputs = case.length * case.geometry.y.out_size * case.geometry.planes
     if kx * ky <= MOST_AT_ONCE and outputs < FEW_OUTPUTS:
-        return _direct(facts, kx, ky)
-    rows_ascend = facts.y is None or facts.y.ascends or facts.y.descends
-    columns_ascend = facts.x is None or facts.x.ascends or facts.x.descends
-    bytes_in_order = facts.plan.work == torch.uint8 and rows_ascend and columns_ascend and facts.x is not None
-    if bytes_in_order and max(kx, ky) <= MOST_IN_BYTE_RING and not few_taps and facts.geometry.pixel.in_size <= 4:
-        return _byte_ring(facts, kx, ky)
-    if few_taps and rows_ascend:
-        return _ring(facts, kx, ky)
-    if rows_ascend and columns_ascend and facts.x is not None and facts.y is not None:
-        way = _byte_shrink(facts) if facts.plan.work == torch.uint8 else _shrink(facts)
-        dense = facts.plan.work == torch.uint8 or facts.row_is_dense
-        if dense and cut(facts, way).shared_bytes <= SHARED * 2:
-            return way
-    return _general(facts)
+        return _direct(case, kx, ky)
+    if max(kx, ky) <= MOST_IN_RING:
+        return _byte_walk(case, kx, ky) if _can_walk_bytes(case) else _ring(case, kx, ky)
+    if case.x is None or case.y is None or not (case.x.ascends or case.x.descends):
+        return _general(case)
+    way = _general(case)
+    if case.plan.work != torch.uint8:
+        way = _shrink(case) if case.row_is_dense else way
+    elif max(kx, ky) <= MOST_IN_BYTE_RING and case.geometry.pixel.in_size <= 4:
+        way = _byte_ring(case, ky)
+    return way if cut(case, way).shared_bytes <= MOST_SHARED else _general(case)
 
 
-def _fits_in_row(facts: Facts) -> bool:
-    geometry = facts.geometry
+def _fits_in_row(case: Case) -> bool:
+    geometry = case.geometry
     extent = geometry.x.in_size * abs(geometry.x.in_stride) + geometry.pixel.in_size * geometry.pixel.in_stride
-    return max(extent, facts.length) * max(facts.from_bytes, facts.to_bytes) < MOST_IN_ROW
+    return max(extent, case.length) * max(case.from_bytes, case.to_bytes) < MOST_IN_ROW
 
 
 # ---- kernels
 
 
-def _general(facts: Facts) -> Way:
-    moved = 0 if facts.plan.source is not None else facts.from_bytes
-    return Way("general", "General", (facts.bordered, 128), 128, sums=True, moved_bytes=moved)
+def _general(case: Case) -> Way:
+    moved = 0 if case.plan.source is not None else case.from_bytes
+    return Way("general", "General", (case.bordered, 128), 128, moved_bytes=moved)
 
 
-def _direct(facts: Facts, kx: int, ky: int) -> Way:
+def _direct(case: Case, kx: int, ky: int) -> Way:
     rows = max(1, min(4, 64 // (kx * ky)))
-    threads = 64 if facts.geometry.pixel.in_size == 1 else 128
-    return Way("direct", "Direct", (kx, ky, _step(facts), rows, facts.bordered, threads), threads, 512 // threads)
+    threads = 64 if case.geometry.pixel.in_size == 1 else 128
+    return Way("direct", "Direct", (kx, ky, _step(case), rows, case.bordered, threads), threads, 512 // threads)
 
 
-def _step(facts: Facts) -> int:
+def _step(case: Case) -> int:
     """Small ones are known to the kernel, so that they are parts of addresses."""
-    step = facts.geometry.x.in_stride
+    step = case.geometry.x.in_stride
     return step if 1 <= step <= 4 else 0
 
 
-def _ring(facts: Facts, kx: int, ky: int) -> Way:
+def _ring(case: Case, kx: int, ky: int) -> Way:
     columns = 8
-    while columns > 1 and not _fits_pixels(facts, columns):
+    while columns > 1 and not _fits_pixels(case, columns):
         columns //= 2
     pixel = columns > 1
     if not pixel:
-        columns = max(1, min(4, 16 // max(facts.from_bytes, facts.to_bytes)))
-    size = 2 if facts.plan.work.itemsize == 8 else 1
-    while columns > 1 and columns * kx * ky * size > RING_REGISTERS:
+        columns = max(1, min(4, 16 // max(case.from_bytes, case.to_bytes)))
+    size = 2 if case.plan.work.itemsize == 8 else 1
+
+    def fits(rows: int) -> bool:
+        return columns * kx * rows * size <= RING_REGISTERS
+
+    while columns > 1 and not fits(ky):
         columns //= 2
     pixel = pixel and columns > 1
-    deep = columns * kx * ky * size <= RING_REGISTERS
-    at_once = facts.output_is_dense and facts.length % columns == 0 and _stores_at_once(facts, columns)
-    groups = _parts(facts.length, columns)
+    ahead = max((rows for rows in range(2, ky + 1) if ky % rows == 0 and fits(rows)), default=1)
+    stores = _stores(case, columns)
+    groups = _parts(case.length, columns)
     threads = 64 if 10 * groups < 9 * 128 * _parts(groups, 128) else 128
     strip = 64 if columns * kx > 8 else 32
-    constants = (kx, ky, columns, pixel, _step(facts), at_once, deep, facts.bordered, strip, threads)
+    constants = (kx, ky, columns, pixel, _step(case), stores, ahead, case.bordered, strip, threads)
     return Way("ring", "Ring", constants, threads, 512 // threads)
 
 
-def _fits_pixels(facts: Facts, columns: int) -> bool:
+def _fits_pixels(case: Case, columns: int) -> bool:
     """Whether so many channels of a pixel can be read at once."""
-    pixel = facts.geometry.pixel
+    pixel = case.geometry.pixel
     return (
-        columns * facts.from_bytes <= 16
+        columns * case.from_bytes <= 16
         and pixel.in_size % columns == 0
         and pixel.in_stride == 1
-        and _all_multiples(facts, columns, source=True)
-        and facts.source_alignment % (columns * facts.from_bytes) == 0
+        and _all_multiples(case, columns, source=True)
+        and case.source_alignment % (columns * case.from_bytes) == 0
     )
 
 
-def _all_multiples(facts: Facts, count: int, *, source: bool) -> bool:
+def _all_multiples(case: Case, count: int, *, source: bool) -> bool:
     """Whether every row begins at a multiple of so many elements."""
-    geometry = facts.geometry
+    geometry = case.geometry
     others = [geometry.y, geometry.z, *geometry.outer] + ([geometry.x] if source else [])
     return all((one.in_stride if source else one.out_stride) % count == 0 for one in others if _walked(one, source))
 
@@ -192,34 +205,54 @@ def _walked(one: Dimension, source: bool) -> bool:
     return (one.in_size if source else one.out_size) > 1
 
 
-def _stores_at_once(facts: Facts, columns: int) -> bool:
-    return _all_multiples(facts, columns, source=False) and facts.target_alignment % (columns * facts.to_bytes) == 0
+def _stores(case: Case, columns: int) -> int:
+    """How a thread's outputs lie: `Stores` of vectors.h."""
+    apart, beside, at_once = range(3)
+    if not case.output_is_dense:
+        return apart
+    aligned = _all_multiples(case, columns, source=False) and case.target_alignment % (columns * case.to_bytes) == 0
+    fits = columns * case.to_bytes in (1, 2, 4, 8, 16) and case.length % columns == 0
+    return at_once if fits and aligned else beside
 
 
-def _shrink(facts: Facts) -> Way:
-    row = facts.geometry.x.in_size * facts.geometry.pixel.in_size
-    rows = replace(facts.geometry.x, in_stride=0)
-    geometry = replace(facts.geometry, x=rows)
+def _shrink(case: Case) -> Way:
+    row = case.geometry.x.in_size * case.geometry.pixel.in_size
+    rows = replace(case.geometry.x, in_stride=0)
+    geometry = replace(case.geometry, x=rows)
     at_once = (
         row % 4 == 0
-        and _all_multiples(replace(facts, geometry=geometry), 4, source=True)
-        and facts.source_alignment % (4 * facts.from_bytes) == 0
+        and _all_multiples(replace(case, geometry=geometry), 4, source=True)
+        and case.source_alignment % (4 * case.from_bytes) == 0
     )
     return Way(
         "shrink",
         "Shrink",
-        (at_once, facts.bordered, 128),
+        (at_once, case.bordered, 128),
         128,
-        tile=max(1, 112 // facts.geometry.pixel.in_size),
+        tile=max(1, 112 // case.geometry.pixel.in_size),
         strip=32,
     )
 
 
-def _byte_ring(facts: Facts, kx: int, ky: int) -> Way:
-    assert facts.x is not None, "what is summed along x has a table"
-    words, threads = _words(facts.x), 128
-    constants = (words, ky, facts.geometry.pixel.in_size, _by_words(facts), facts.bordered, 16, threads)
-    return Way("byte_ring", "ByteRing", constants, threads, 8, sums=False, strip=16)
+def _can_walk_bytes(case: Case) -> bool:
+    return case.plan.work == torch.uint8 and loads_as_is(case.plan) and case.row_is_dense and case.channels <= 4
+
+
+def _byte_walk(case: Case, kx: int, ky: int) -> Way:
+    pixels, threads, strip = {1: 4, 2: 2}.get(case.channels, 1), 128, 32
+    columns = pixels * case.channels
+    aligned = _by_words(case) and case.geometry.x.in_size * case.channels % 4 == 0
+    words = (kx * case.channels + 6) // 4
+    ahead = max(1, min(4, WALK_REGISTERS // (words * pixels)))
+    constants = (kx, ky, case.channels, pixels, aligned, _stores(case, columns), ahead, case.bordered, strip, threads)
+    return Way("byte_walk", "ByteWalk", constants, threads, 640 // threads, sums=False)
+
+
+def _byte_ring(case: Case, ky: int) -> Way:
+    assert case.x is not None, "what is summed along x has a table"
+    words, threads, rows, strip = _words(case.x), 128, 16, 16
+    constants = (words, ky, case.channels, _by_words(case), case.bordered, rows, strip, threads)
+    return Way("byte_ring", "ByteRing", constants, threads, 8, sums=False)
 
 
 def _words(table: HostTable) -> int:
@@ -227,126 +260,113 @@ def _words(table: HostTable) -> int:
     return (int((table.first % 4).max()) + table.taps + 3) // 4
 
 
-def _byte_shrink(facts: Facts) -> Way:
-    channels = facts.geometry.pixel.in_size
-    known = channels if channels <= 4 else 0
-    return Way(
-        "byte_shrink", "ByteShrink", (known, _by_words(facts), facts.bordered, 256), 256, sums=False, tile=112, strip=16
-    )
-
-
-def _by_words(facts: Facts) -> bool:
+def _by_words(case: Case) -> bool:
     """Whether bytes can be read four at a time."""
-    rows = replace(facts.geometry, x=replace(facts.geometry.x, in_stride=0))
+    rows = replace(case.geometry, x=replace(case.geometry.x, in_stride=0))
     return (
-        facts.row_is_dense
-        and facts.from_bytes == 1
-        and _all_multiples(replace(facts, geometry=rows), 4, source=True)
-        and facts.source_alignment % 4 == 0
+        case.row_is_dense
+        and case.from_bytes == 1
+        and _all_multiples(replace(case, geometry=rows), 4, source=True)
+        and case.source_alignment % 4 == 0
     )
 
 
-def _moved(facts: Facts) -> Way:
-    columns = max(1, min(8, 16 // max(facts.from_bytes, facts.to_bytes))) if facts.output_is_dense else 1
-    while columns > 1 and not (facts.length % columns == 0 and _stores_at_once(facts, columns)):
+def _moved(case: Case) -> Way:
+    columns = max(1, min(8, 16 // max(case.from_bytes, case.to_bytes))) if case.output_is_dense else 1
+    while columns > 1 and _stores(case, columns) != 2:
         columns //= 2
-    at_once = facts.output_is_dense
-    runs = facts.from_bytes == 1 and columns >= 4 and facts.row_is_dense
-    moved = 0 if facts.plan.source is not None else facts.from_bytes
-    constants = (columns, at_once, runs, facts.bordered, 256)
-    strip, resident = (32, 1) if facts.from_bytes == 2 else (16, 4)
+    together = case.output_is_dense
+    runs = case.from_bytes == 1 and columns >= 4 and case.row_is_dense
+    moved = 0 if case.plan.source is not None else case.from_bytes
+    rows = 2 if case.from_bytes == 1 else 4
+    constants = (columns, together, runs, rows, case.bordered, 256)
+    strip, resident = (32, 1) if case.from_bytes == 2 else (16, 4)
     return Way("moved", "Moved", constants, 256, resident, sums=False, moved_bytes=moved, strip=strip)
 
 
 # ---- how the work is cut
 
 
-def cut(facts: Facts, way: Way) -> Cut:
-    return _CUTS[way.template](facts, way)
+def cut(case: Case, way: Way) -> Cut:
+    return _CUTS[way.template](case, way)
 
 
-def _cut_rows(facts: Facts, way: Way) -> Cut:
-    geometry = facts.geometry
-    tiles = _parts(facts.length, way.threads)
+def _cut_rows(case: Case, way: Way) -> Cut:
+    geometry = case.geometry
+    tiles = _parts(case.length, way.threads)
     rows = geometry.y.out_size * geometry.z.out_size
     return Cut(_blocks(tiles, rows, geometry.planes), tiles=tiles)
 
 
-def _cut_direct(facts: Facts, way: Way) -> Cut:
+def _cut_direct(case: Case, way: Way) -> Cut:
     rows = int(way.constants[3])
-    tiles = _parts(facts.length, way.threads)
-    return Cut(_blocks(tiles, _parts(facts.geometry.y.out_size, rows), facts.geometry.planes), tiles=tiles)
+    tiles = _parts(case.length, way.threads)
+    return Cut(_blocks(tiles, _parts(case.geometry.y.out_size, rows), case.geometry.planes), tiles=tiles)
 
 
-def _cut_ring(facts: Facts, way: Way) -> Cut:
+def _cut_ring(case: Case, way: Way) -> Cut:
     _, ky, columns, *_, strip, _ = way.constants
-    tiles = _parts(facts.length, way.threads * columns)
-    strips = _parts(facts.geometry.y.out_size, strip)
-    weight = 8 if facts.plan.work.itemsize == 8 else 4
-    shared = strip * ky * weight + strip * 8
-    return Cut(_blocks(tiles, strips, facts.geometry.planes), shared, tiles, strips, strip=strip)
+    tiles = _parts(case.length, way.threads * columns)
+    strips = _parts(case.geometry.y.out_size, strip)
+    shared = (strip + 1) * _row_bytes(ky * (8 if case.plan.work.itemsize == 8 else 4))
+    return Cut(_blocks(tiles, strips, case.geometry.planes), shared, tiles, strips, strip=strip)
 
 
-def _cut_shrink(facts: Facts, way: Way) -> Cut:
-    assert facts.x is not None, "a shrink along x has a table"
-    assert facts.y is not None, "and one along y"
-    channels, work = facts.geometry.pixel.in_size, max(facts.plan.work.itemsize, 4)
+def _cut_byte_walk(case: Case, way: Way) -> Cut:
+    _, ky, _, pixels, *_, strip, _ = way.constants
+    tiles, strips = _parts(case.geometry.x.out_size, way.threads * pixels), _parts(case.geometry.y.out_size, strip)
+    shared = (strip + 1) * _row_bytes(_parts(ky, 4) * 8)
+    return Cut(_blocks(tiles, strips, case.geometry.planes), shared, tiles, strips, strip=strip)
+
+
+def _row_bytes(weight_bytes: int) -> int:
+    """`OutputRow` of rows.h."""
+    return _parts(weight_bytes + 8, 16) * 16
+
+
+def _cut_shrink(case: Case, way: Way) -> Cut:
+    assert case.x is not None, "a shrink along x has a table"
+    assert case.y is not None, "and one along y"
+    channels, work = case.geometry.pixel.in_size, max(case.plan.work.itemsize, 4)
     strip, tile = way.strip, way.tile
-    rows = _reach(facts.y, 4)
+    rows = _reach(case.y, 4)
     while True:
-        span = (_reach(facts.x, tile) * channels + 3 + 3) // 4 * 4
-        shared = work * (4 * span + 4 * rows + facts.x.taps * tile) + 4 * tile
+        span = (_reach(case.x, tile) * channels + 3 + 3) // 4 * 4
+        shared = work * (4 * span + 4 * rows + case.x.taps * tile) + 4 * tile
         if shared <= SHARED or tile == 1:
             break
         tile //= 2
-    tiles, strips = _parts(facts.geometry.x.out_size, tile), _parts(facts.geometry.y.out_size, strip)
-    blocks = _blocks(tiles, strips, facts.geometry.planes)
+    tiles, strips = _parts(case.geometry.x.out_size, tile), _parts(case.geometry.y.out_size, strip)
+    blocks = _blocks(tiles, strips, case.geometry.planes)
     return Cut(blocks, shared, tiles, strips, tile, strip, span, rows)
 
 
-def _cut_byte_shrink(facts: Facts, way: Way) -> Cut:
-    assert facts.x is not None, "a shrink along x has a table"
-    assert facts.y is not None, "and one along y"
-    channels, taps = facts.geometry.pixel.in_size, (facts.x.taps + 3 + 3) // 4 * 4
-    rows = _reach(facts.y, 4)
-    strip, tile = way.strip, way.tile
-    while True:
-        span = (_reach(facts.x, tile) + taps + 7) // 4 * 4
-        shared = taps * 2 * tile + 4 * tile + 8 * channels * span + rows * channels * tile
-        if shared <= SHARED or tile == 1:
-            break
-        tile //= 2
-    tiles, strips = _parts(facts.geometry.x.out_size, tile), _parts(facts.geometry.y.out_size, strip)
-    blocks = _blocks(tiles, strips, facts.geometry.planes)
-    return Cut(blocks, (shared + 15) // 16 * 16, tiles, strips, tile, strip, span, rows)
-
-
-def _cut_byte_ring(facts: Facts, way: Way) -> Cut:
-    assert facts.x is not None, "what is summed along x has a table"
-    _, ky, channels, _, _, rows, _ = way.constants
+def _cut_byte_ring(case: Case, way: Way) -> Cut:
+    assert case.x is not None, "what is summed along x has a table"
+    _, ky, channels, *_, rows, strip, _ = way.constants
     pixels = way.threads // channels
-    span = (_reach(facts.x, pixels) + 3 + 3) // 4 * 4 + 4
-    shared = 4 * way.strip * (ky + 1) + rows * channels * span
-    tiles, strips = _parts(facts.geometry.x.out_size, pixels), _parts(facts.geometry.y.out_size, way.strip)
-    return Cut(_blocks(tiles, strips, facts.geometry.planes), shared, tiles, strips, pixels, way.strip, span)
+    span = (_reach(case.x, pixels) + 3 + 3) // 4 * 4 + 4
+    shared = strip * _row_bytes(_parts(ky, 4) * 8) + rows * channels * span
+    tiles, strips = _parts(case.geometry.x.out_size, pixels), _parts(case.geometry.y.out_size, strip)
+    return Cut(_blocks(tiles, strips, case.geometry.planes), shared, tiles, strips, pixels, strip, span)
 
 
-def _cut_moved(facts: Facts, way: Way) -> Cut:
+def _cut_moved(case: Case, way: Way) -> Cut:
     columns = int(way.constants[0])
-    groups = _parts(facts.length, columns)
+    groups = _parts(case.length, columns)
     tile = min(groups, way.threads)
     strip = way.strip
-    tiles, strips = _parts(groups, tile), _parts(facts.geometry.y.out_size, strip)
+    tiles, strips = _parts(groups, tile), _parts(case.geometry.y.out_size, strip)
     together = way.threads // tile
     bands = _parts(strips, together)
     return Cut(
-        _blocks(tiles, bands, facts.geometry.planes),
+        _blocks(tiles, bands, case.geometry.planes),
         0,
         tiles,
         strips,
         tile,
         strip,
-        span=facts.geometry.x.in_size * facts.geometry.pixel.in_size,
+        span=case.geometry.x.in_size * case.geometry.pixel.in_size,
     )
 
 
@@ -355,15 +375,15 @@ _CUTS = {
     "Direct": _cut_direct,
     "Ring": _cut_ring,
     "Shrink": _cut_shrink,
-    "ByteShrink": _cut_byte_shrink,
+    "ByteWalk": _cut_byte_walk,
     "ByteRing": _cut_byte_ring,
     "Moved": _cut_moved,
 }
 
 
 #: Kernels that read windows along x from left to right, and those of them that read them by words.
-COLUMNS_ASCEND = ("Shrink", "ByteShrink", "ByteRing")
-IN_FOURS = ("ByteShrink", "ByteRing")
+COLUMNS_ASCEND = ("Shrink", "ByteRing")
+IN_FOURS = ("ByteRing",)
 
 
 def _reach(table: HostTable, count: int) -> int:

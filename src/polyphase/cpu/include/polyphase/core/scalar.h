@@ -37,13 +37,35 @@ inline float half_rounding_term(int32_t exponent) {
   return float_of(exponent + exponent_field(13));
 }
 
+// As the lower of a pair: a GPU converts two at once sooner than one.
+#ifdef __CUDA_ARCH__
+#if __CUDA_ARCH__ >= 800
+inline uint32_t half_pair(float x) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, 0f00000000, %1;" : "=r"(pair) : "f"(x));
+  return pair;
+}
+inline uint32_t bfloat16_pair(float x) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, 0f00000000, %1;" : "=r"(pair) : "f"(x));
+  return pair;
+}
+#else
+inline uint32_t half_pair(float x) {
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+#endif
+#endif
+
 struct half {
   uint16_t bits;
 
   half() = default;
 
 #ifdef __CUDA_ARCH__
-  half(float x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }
+  half(float x) : bits(static_cast<uint16_t>(half_pair(x))) {}
 
   operator float() const {
     float x;
@@ -79,7 +101,7 @@ struct bfloat16 {
   bfloat16() = default;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  bfloat16(float x) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }
+  bfloat16(float x) : bits(static_cast<uint16_t>(bfloat16_pair(x))) {}
 #else
   bfloat16(float x) {
     const uint32_t wide = __builtin_bit_cast(uint32_t, x);

@@ -1,10 +1,9 @@
-// Bytes staged in shared memory, and their products with pairs of 16 bit weights.
-//
-// Windows that are read so begin at multiples of 4 pixels, as `tables.in_fours` makes them, and may reach over the end of
-// a row, with weights of 0.
+// Bytes four to a word, and their products with pairs of 16 bit weights.
 #pragma once
 
-#include "polyphase/cuda/places.h"
+#include "polyphase/cuda/rows.h"
+#include "polyphase/cuda/sums.h"
+#include "polyphase/cuda/vectors.h"
 
 namespace polyphase {
 
@@ -26,77 +25,61 @@ inline int32_t add_pair(int32_t sum, uint32_t weights, uint32_t bytes) {
 #endif
 }
 
-// Rows of the source as planes of bytes: [row][channel][call.span]. kChannels: of a pixel, 0 where only the call knows.
-// kByWords: rows begin at multiples of 4 bytes, and pixels lie side by side.
-template <class Load, int kTensors, int kChannels, bool kByWords, int kThreads>
-struct StagedRows {
-  using From = typename Load::From;
-  static constexpr int kRead = kChannels > 0 ? kChannels : 1;
-  static constexpr int kAtOnce = 4;
+// Four bytes of two words, low then high, of numbers 0 to 7.
+template <int kA, int kB, int kC, int kD>
+inline uint32_t four_of(uint32_t low, uint32_t high) {
+#ifdef __CUDACC__
+  return __byte_perm(low, high, kA | kB << 4 | kC << 8 | kD << 12);
+#else
+  const uint64_t both = uint64_t(high) << 32 | low;
+  const auto byte = [&](int i) { return static_cast<uint32_t>(both >> (8 * i) & 255); };
+  return byte(kA) | byte(kB) << 8 | byte(kC) << 16 | byte(kD) << 24;
+#endif
+}
 
-  static int channels(const MapsCall& call) { return kChannels > 0 ? kChannels : static_cast<int>(call.channels); }
+inline uint32_t pair_of(int32_t low, int32_t high) {
+  return (static_cast<uint32_t>(low) & 0xffff) | static_cast<uint32_t>(high) << 16;
+}
 
-  // Rows [row, row + count), kRows at most, from pixel `origin` on; what lies behind a row's end is 0.
-  template <int kRows>
-  static void stage(const MapsCall& call, const Place<kTensors>& plane, uint8_t* staged, int row, int count, int origin,
-                    int thread) {
-    const int quads = static_cast<int>(call.span / 4);
-    const From* source = static_cast<const From*>(call.source) + plane.source + row * call.y.in_stride;
-    for (int quad = thread; quad < quads; quad += kThreads) {
-      const int x = origin + quad * 4;
-      uint8_t* target = staged + quad * 4;
-      if (kByWords && kChannels > 0 && call.x.in_size - x >= 4) {
-        uint32_t words[kRows][kRead];
+// The latest kY values of a column as bytes, the last one uppermost, and output rows that are summed over them.
+template <int kY>
+struct ByteColumn {
+  static constexpr int kWords = (kY + 3) / 4;
+  static constexpr int kLead = 4 * kWords - kY;  // bytes before the first of the latest kY
+  using Row = OutputRow<uint32_t, 2 * kWords>;
+
+  uint32_t words[kWords];
+
+  void push(int32_t value) {
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-          for (int w = 0; w < kRead; ++w) {
-            const From* from = source + (r < count ? r : count - 1) * call.y.in_stride + int64_t(x) * kChannels;
-            words[r][w] = reinterpret_cast<const uint32_t*>(from)[w];
-          }
-        }
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          spread(call, plane, words[r], target + r * kRead * call.span);
-        }
-      } else {
-#pragma unroll 1
-        for (int r = 0; r < count; ++r) {
-          one_by_one(call, plane, source + r * call.y.in_stride, x, target + r * channels(call) * call.span);
-        }
-      }
-    }
+    for (int w = 0; w + 1 < kWords; ++w) words[w] = from_byte(words[w], words[w + 1], 8);
+    words[kWords - 1] = from_byte(words[kWords - 1], static_cast<uint32_t>(value), 8);
   }
 
- private:
-  // Four pixels: of every channel a word.
-  static void spread(const MapsCall& call, const Place<kTensors>& plane, const uint32_t (&words)[kRead],
-                     uint8_t* staged) {
+  int32_t sum(const Row& row, int64_t precision) const {
+    int32_t sum = ByteSum::start(precision);
 #pragma unroll
-    for (int c = 0; c < kRead; ++c) {
-      const int64_t channel = channel_of(call, plane.channel, c);
-      uint32_t word = 0;
-#pragma unroll
-      for (int p = 0; p < 4; ++p) {
-        const int byte = p * kRead + c;
-        const auto value = static_cast<From>(words[byte / 4] >> (8 * (byte % 4)));
-        word |= uint32_t(Load::apply(value, call, channel)) << (8 * p);
-      }
-      *reinterpret_cast<uint32_t*>(staged + c * call.span) = word;
+    for (int w = 0; w < kWords; ++w) {
+      sum = add_pair<false>(sum, row.words[2 * w], words[w]);
+      sum = add_pair<true>(sum, row.words[2 * w + 1], words[w]);
     }
+    return ByteSum::rounded(sum, precision);
   }
 
-  static void one_by_one(const MapsCall& call, const Place<kTensors>& plane, const From* row, int x, uint8_t* staged) {
-    for (int c = 0; c < channels(call); ++c) {
-      const int64_t channel = channel_of(call, plane.channel, c);
-      uint32_t word = 0;
-      for (int p = 0; p < 4 && x + p < call.x.in_size; ++p) {
-        const From value = row[(x + p) * call.x.in_stride + c * call.in_channel_stride];
-        word |= uint32_t(Load::apply(value, call, channel)) << (8 * p);
-      }
-      *reinterpret_cast<uint32_t*>(staged + c * call.span) = word;
+  static void weigh(Row& row, const int32_t* weight) {
+    for (int pair = 0; pair < 2 * kWords; ++pair) {
+      const int low = 2 * pair - kLead, high = low + 1;
+      row.words[pair] = pair_of(low < 0 ? 0 : weight[low], high < 0 ? 0 : weight[high]);
     }
   }
 };
+
+// What is stored for a sum over a column. of_row: the border of the output's row.
+template <class Store, bool kBordered>
+inline typename Store::To byte_output(const MapsCall& call, const Place& place, Column at, int32_t of_row, int32_t sum) {
+  int32_t border = 0;
+  if (kBordered) border = greater(greater(place.border, of_row), border_at(call.x, at.x));
+  return finished<Store, kBordered>(call, place, at.x, at.c, border, ByteSum::stored(sum));
+}
 
 }  // namespace polyphase

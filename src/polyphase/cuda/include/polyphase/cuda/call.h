@@ -1,13 +1,16 @@
 // What a launch hands to a kernel of axis maps. `cuda/calls.py` packs it and describes every field; where the two
 // differ, no kernel compiles.
+//
+// A kernel's source says first how many axes and operands its calls have: parameters are no longer than they need to be,
+// and what most kernels read comes first, in few lines of the cache.
 #pragma once
 
 #include <cstdint>
 
 namespace polyphase {
 
-constexpr int kMaxOuter = 6;
-constexpr int kMaxOperands = 8;
+constexpr int kOuter = POLYPHASE_OUTER;  // at least 1
+constexpr int kVectors = POLYPHASE_VECTORS, kTensors = POLYPHASE_TENSORS;
 
 // One axis. Strides are in elements of the source and of the target. Tables lie on the device.
 struct Axis {
@@ -29,9 +32,12 @@ struct Axis {
 // Where a tensor of the output's shape has the element that belongs to an output.
 struct TensorStrides {
   int64_t origin;
-  int64_t outer[kMaxOuter];
+  int64_t outer[kOuter];
   int64_t z, y, x, channel;
 };
+
+// An array needs an element, also where nothing is read from it.
+constexpr int at_least_one(int count) { return count > 0 ? count : 1; }
 
 // A row is x.out_size pixels of `channels` elements each; y and z are the other axes that may be weighted; every other
 // axis is outer, its map index-only or the identity.
@@ -39,25 +45,13 @@ struct MapsCall {
   // Filled in by a launch.
   void* target;
   const void* source;
-  const void* vectors[kMaxOperands];
-  const void* tensors[kMaxOperands];
 
-  Axis outer[kMaxOuter];
-  Axis z, y, x;
-  int64_t outer_count;
   int64_t planes;  // the product of the outer sizes
   int64_t channels;
   int64_t in_channel_stride;
   int64_t out_channel_stride;
   int64_t target_origin;  // of the first output, in elements: an axis that is walked backwards has a negative stride
   int64_t channel_axis;   // the outer axis that vectors go along; -1: the channels of a pixel
-  TensorStrides tensor_strides[kMaxOperands];
-
-  const uint8_t* borders;  // border n, from 1: from (n - 1) * border_stride on
-  int64_t border_stride;
-  int64_t first_stored;    // borders from this number on are in the target's dtype and go around the epilogue
-
-  const int32_t* offsets;  // of moved values: for every element of a row, where the source's row has it
 
   // How the work is cut: as each kernel says.
   int64_t tiles;        // along a row
@@ -66,6 +60,21 @@ struct MapsCall {
   int64_t strip;        // rows in a strip
   int64_t span;         // elements of a staged row
   int64_t staged_rows;
+
+  Axis x, y;
+  Axis outer[kOuter];
+  const int32_t* offsets;  // of moved values: for every element of a row, where the source's row has it
+  Axis z;
+
+  const uint8_t* borders;  // border n, from 1: from (n - 1) * border_stride on
+  int64_t border_stride;
+  int64_t first_stored;    // borders from this number on are in the target's dtype and go around the epilogue
+
+  // Filled in by a launch.
+  const void* vectors[at_least_one(kVectors)];
+  const void* tensors[at_least_one(kTensors)];
+
+  TensorStrides tensor_strides[at_least_one(kTensors)];
 };
 
 }  // namespace polyphase

@@ -10,14 +10,13 @@ namespace polyphase {
 // Rows are walked along with z between y and the planes.
 template <class Load, class Store, class Sum, bool kBordered, int kThreads>
 struct General {
-  static constexpr int kTensors = Store::kTensors;
 
   static void run(const MapsCall& call, const Block& block) {
     const int64_t length = call.x.out_size * call.channels;
     each_part(block, call.z.out_size * call.y.out_size, call.planes, [&](int64_t row, int64_t plane) {
       const Divided by_row = divided(row, call.y.out_size);
       const int64_t y = by_row.remainder, z = by_row.quotient;
-      Place<kTensors> place = row_place<kTensors>(call, plane_place<kTensors>(call, plane), y);
+      Place place = row_place(call, plane_place(call, plane), y);
       place.target += z * call.z.out_stride;
       for (int t = 0; t < kTensors; ++t) place.tensors[t] += z * call.tensor_strides[t].z;
       place.border = greater(place.border, greater(border_at(call.y, y), border_at(call.z, z)));
@@ -30,7 +29,7 @@ struct General {
   }
 
  private:
-  static void output(const MapsCall& call, const Place<kTensors>& row, int64_t z, int64_t y, int64_t x, int64_t c) {
+  static void output(const MapsCall& call, const Place& row, int64_t z, int64_t y, int64_t x, int64_t c) {
     const int32_t border = kBordered ? greater(row.border, border_at(call.x, x)) : 0;
     typename Sum::Value sum{};
     if (border == 0) {

@@ -11,23 +11,24 @@ namespace polyphase {
 // How a thread's elements lie in the source.
 enum class Direction { kApart, kForwards, kBackwards };
 
-// kColumns: elements that a thread owns. kAtOnce: they are stored at once. call.offsets has, for every element of a row,
+// kColumns: elements that a thread owns. kTogether: they are stored at once. kRows: rows that are read before any is stored.
+// call.offsets has, for every element of a row,
 // its place in the source's row; -n for border n. kRuns: elements of bytes that lie side by side in the source, forwards
 // or backwards, are read four at a time where such a word is inside the row.
-template <class Load, class Store, int kColumns, bool kAtOnce, bool kRuns, bool kBordered, int kThreads>
+template <class Load, class Store, int kColumns, bool kTogether, bool kRuns, int kRows, bool kBordered, int kThreads>
 struct Moved {
-  static constexpr int kTensors = Store::kTensors;
-  static constexpr int kRowsAtOnce = sizeof(typename Load::From) > 1 ? 4 : 2;
   using From = typename Load::From;
   using To = typename Store::To;
-  using Read = Vector<From, kColumns>;
+  using Elements = Vector<From, kColumns>;
+  // What is read by words is kept in words.
+  using Read = typename Chosen<kRuns, Vector<uint32_t, kRuns ? kColumns / 4 : 1>, Elements>::Type;
 
   // Threads of a block own `across` groups of columns in each of several strips.
   static void run(const MapsCall& call, const Block& block) {
     const int64_t groups = (call.x.out_size * call.channels + kColumns - 1) / kColumns;
     const int across = static_cast<int>(call.tile), together = kThreads / across;
     each_part(block, (call.strips + together - 1) / together, call.planes, [&](int64_t band, int64_t plane) {
-      const Place<kTensors> place = plane_place<kTensors>(call, plane);
+      const Place place = plane_place(call, plane);
       block.each_thread([&](int thread) {
         const int below = thread / across;
         const int64_t group = int64_t(block.place().x) * across + (thread - below * across);
@@ -40,24 +41,24 @@ struct Moved {
   }
 
  private:
-  static void walk(const MapsCall& call, const Place<kTensors>& plane, int32_t element, int64_t y) {
+  static void walk(const MapsCall& call, const Place& plane, int32_t element, int64_t y) {
     const auto length = static_cast<int32_t>(call.x.out_size * call.channels);
-    const int owned = length - element < kColumns ? length - element : kColumns;
+    const int owned = kTogether || length - element >= kColumns ? kColumns : length - element;
     const int64_t stop = y + call.strip < call.y.out_size ? y + call.strip : call.y.out_size;
-    Place<kTensors> place = row_place<kTensors>(call, plane, y);
+    Place place = row_place(call, plane, y);
     int32_t offsets[kColumns];
 #pragma unroll
     for (int a = 0; a < kColumns; ++a) offsets[a] = call.offsets[element + (a < owned ? a : owned - 1)];
     const Direction run = kRuns && owned == kColumns ? run_of(offsets) : Direction::kApart;
-    for (int64_t row = y; row < stop; row += kRowsAtOnce) {
-      Read read[kRowsAtOnce];
+    for (int64_t row = y; row < stop; row += kRows) {
+      Read read[kRows];
 #pragma unroll
-      for (int r = 0; r < kRowsAtOnce; ++r) {
+      for (int r = 0; r < kRows; ++r) {
         const int64_t in_strip = row + r < stop ? row + r : stop - 1;
         fetch(call, place.source + index_at(call.y, in_strip) * call.y.in_stride, offsets, run, read[r]);
       }
 #pragma unroll
-      for (int r = 0; r < kRowsAtOnce; ++r) {
+      for (int r = 0; r < kRows; ++r) {
         if (row + r < stop) {
           store(call, place, row + r, element, owned, offsets, read[r]);
           place.target += call.y.out_stride;
@@ -83,10 +84,12 @@ struct Moved {
     if (kRuns && run != Direction::kApart) {
       if (fetch_run(call, source, run == Direction::kForwards ? offsets[0] : offsets[kColumns - 1], run, read)) return;
     }
+    Elements elements{};
 #pragma unroll
     for (int a = 0; a < kColumns; ++a) {
-      if (offsets[a] >= 0 || !kBordered) read.items[a] = source[offsets[a]];
+      if (offsets[a] >= 0 || !kBordered) elements.items[a] = source[offsets[a]];
     }
+    read = __builtin_bit_cast(Read, elements);
   }
 
   // Words as they are, or their bytes from the last to the first.
@@ -99,7 +102,7 @@ struct Moved {
       const uint32_t back = word << 24 | (word & 0xff00) << 8 | (word >> 8 & 0xff00) | word >> 24;
       turned.items[i] = run == Direction::kForwards ? word : back;
     }
-    read = __builtin_bit_cast(Read, turned);
+    read = turned;
   }
 
   // Bytes from source[first] on, by words. False where a word would reach beyond what the row has.
@@ -120,10 +123,7 @@ struct Moved {
       for (int i = 0; i <= kWords; ++i) words[i] = i < kWords || shift > 0 ? aligned[i] : 0;
       uint32_t joined[kWords];
 #pragma unroll
-      for (int i = 0; i < kWords; ++i) {
-        const uint64_t both = uint64_t(words[i + 1]) << 32 | words[i];
-        joined[i] = static_cast<uint32_t>(both >> (8 * shift));
-      }
+      for (int i = 0; i < kWords; ++i) joined[i] = from_byte(words[i], words[i + 1], 8 * shift);
       turn(joined, run, read);
       return true;
     } else {
@@ -131,21 +131,26 @@ struct Moved {
     }
   }
 
-  static void store(const MapsCall& call, const Place<kTensors>& place, int64_t y, int32_t element, int owned,
+  static void store(const MapsCall& call, const Place& place, int64_t y, int32_t element, int owned,
                     const int32_t (&offsets)[kColumns], const Read& read) {
     const int32_t of_row = kBordered ? greater(place.border, border_at(call.y, y)) : 0;
     To* target = static_cast<To*>(call.target) + place.target;
+    if constexpr (kTogether && !kBordered && Load::kIsIdentity && Store::kIsIdentity) {
+      *reinterpret_cast<Read*>(target + element) = read;
+      return;
+    }
+    const Elements elements = __builtin_bit_cast(Elements, read);
     Vector<To, kColumns> out;
 #pragma unroll
     for (int a = 0; a < kColumns; ++a) {
-      const Column at = needs_columns() || !kAtOnce ? column_at(call, element + a) : Column{0, 0};
+      const Column at = needs_columns() || !kTogether ? column_at(call, element + a) : Column{0, 0};
       const int32_t border = kBordered ? greater(of_row, offsets[a] < 0 ? -offsets[a] : 0) : 0;
       typename Load::To value{};
-      if (border == 0) value = Load::apply(read.items[a], call, channel_of(call, place.channel, at.c));
+      if (border == 0) value = Load::apply(elements.items[a], call, channel_of(call, place.channel, at.c));
       if (a < owned) out.items[a] = finished<Store, kBordered>(call, place, at.x, at.c, border, value);
-      if (!kAtOnce && a < owned) target[at.x * call.x.out_stride + at.c * call.out_channel_stride] = out.items[a];
+      if (!kTogether && a < owned) target[at.x * call.x.out_stride + at.c * call.out_channel_stride] = out.items[a];
     }
-    if (kAtOnce) *reinterpret_cast<Vector<To, kColumns>*>(target + element) = out;
+    if (kTogether) *reinterpret_cast<Vector<To, kColumns>*>(target + element) = out;
   }
 
   static constexpr bool needs_columns() { return Load::kReadsChannel || Store::kReadsChannel || kTensors > 0; }

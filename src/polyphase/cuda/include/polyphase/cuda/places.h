@@ -26,14 +26,13 @@ POLYPHASE_SELDOM Divided divided(int64_t number, int64_t by) {
   return {number / by, number % by};
 }
 
-// The place of a row, or of a plane. kTensors: how many tensors the epilogue reads.
-template <int kTensors>
+// The place of a row, or of a plane.
 struct Place {
   int64_t source = 0;
   int64_t target = 0;
   int64_t channel = 0;
   int32_t border = 0;
-  int64_t tensors[kTensors > 0 ? kTensors : 1] = {};
+  int64_t tensors[at_least_one(kTensors)] = {};
 };
 
 inline int32_t greater(int32_t a, int32_t b) { return a > b ? a : b; }
@@ -42,14 +41,12 @@ inline int32_t greater(int32_t a, int32_t b) { return a > b ? a : b; }
 inline int64_t index_at(const Axis& axis, int64_t i) { return axis.first == nullptr ? i : axis.first[i]; }
 inline int32_t border_at(const Axis& axis, int64_t i) { return axis.border == nullptr ? 0 : axis.border[i]; }
 
-template <int kTensors>
-inline Place<kTensors> plane_place(const MapsCall& call, int64_t plane) {
-  Place<kTensors> place;
+inline Place plane_place(const MapsCall& call, int64_t plane) {
+  Place place;
   place.target = call.target_origin;
   for (int t = 0; t < kTensors; ++t) place.tensors[t] = call.tensor_strides[t].origin;
 #pragma unroll
-  for (int a = kMaxOuter - 1; a >= 0; --a) {
-    if (a >= call.outer_count) continue;
+  for (int a = kOuter - 1; a >= 0; --a) {
     const Axis& axis = call.outer[a];
     int64_t i = plane;
     if (a > 0) {
@@ -67,8 +64,7 @@ inline Place<kTensors> plane_place(const MapsCall& call, int64_t plane) {
 }
 
 // Of row y in a plane; what it is read from is left to the kernel.
-template <int kTensors>
-inline Place<kTensors> row_place(const MapsCall& call, Place<kTensors> place, int64_t y) {
+inline Place row_place(const MapsCall& call, Place place, int64_t y) {
   place.target += y * call.y.out_stride;
   for (int t = 0; t < kTensors; ++t) place.tensors[t] += y * call.tensor_strides[t].y;
   return place;
@@ -91,15 +87,15 @@ inline int64_t channel_of(const MapsCall& call, int64_t of_plane, int64_t c) {
 }
 
 // What is stored for a sum. kBordered: the program has constant borders; `border` is the output's, 0 for none.
-template <class Store, bool kBordered, int kTensors>
-inline typename Store::To finished(const MapsCall& call, const Place<kTensors>& row, int64_t x, int64_t c,
+template <class Store, bool kBordered>
+inline typename Store::To finished(const MapsCall& call, const Place& row, int64_t x, int64_t c,
                                    int32_t border, typename Store::From sum) {
   if (kBordered && border != 0) {
     const uint8_t* value = call.borders + (border - 1) * call.border_stride;
     if (border >= call.first_stored) return *reinterpret_cast<const typename Store::To*>(value);
     sum = *reinterpret_cast<const typename Store::From*>(value);
   }
-  int64_t offsets[kTensors > 0 ? kTensors : 1];
+  int64_t offsets[at_least_one(kTensors)];
   for (int t = 0; t < kTensors; ++t) {
     offsets[t] = row.tensors[t] + x * call.tensor_strides[t].x + c * call.tensor_strides[t].channel;
   }

@@ -4,71 +4,61 @@
 #pragma once
 
 #include "polyphase/cuda/block.h"
+#include "polyphase/cuda/rows.h"
 #include "polyphase/cuda/sums.h"
 #include "polyphase/cuda/vectors.h"
 
 namespace polyphase {
 
 // kColumns: elements of a row that a thread owns. kPixel: they are channels of one pixel, which share their taps and are
-// read at once. kStep: elements from one pixel of a row to the next, 0 where only the call knows. kAtOnce: they are
-// stored at once. kDeep: as many rows are fetched ahead as the ring has, else one. kStrip: rows that a block makes. Rows
-// of y's table begin at inputs that do not descend.
-template <class Load, class Store, class Sum, int kX, int kY, int kColumns, bool kPixel, int kStep, bool kAtOnce,
-          bool kDeep, bool kBordered, int kStrip, int kThreads>
+// read at once. kStep: elements from one pixel of a row to the next, 0 where only the call knows. kStores: of `Stores`, how
+// their outputs lie. kAhead: rows that are fetched ahead, a divisor of kY. kStrip: rows that a block makes. Rows of y's table
+// begin at inputs that do not descend.
+template <class Load, class Store, class Sum, int kX, int kY, int kColumns, bool kPixel, int kStep, int kStores,
+          int kAhead, bool kBordered, int kStrip, int kThreads>
 struct Ring {
-  static constexpr int kTensors = Store::kTensors;
   static constexpr int kWindows = kPixel ? 1 : kColumns;
-  static constexpr int kAhead = kDeep ? kY : 1;
+  static_assert(kY % kAhead == 0, "a slot of what is fetched has its place in the loop over the ring");
   using From = typename Load::From;
   using To = typename Store::To;
   using Value = typename Sum::Value;
   using Weight = typename Sum::Weight;
 
-  struct Shared {
-    Weight weight[kStrip * kY];
-    int32_t first[kStrip];
-    int32_t border[kStrip];
-  };
+  using Row = OutputRow<Weight, kY>;
 
   static void run(const MapsCall& call, const Block& block) {
-    Shared& shared = *reinterpret_cast<Shared*>(block.shared());
+    Row* const staged = reinterpret_cast<Row*>(block.shared());  // kStrip, and one that is read but not used
     const auto length = static_cast<int32_t>(call.x.out_size * call.channels);
     each_part(block, call.strips, call.planes, [&](int64_t strip, int64_t plane) {
       const int64_t y = strip * kStrip;
       const int rows = static_cast<int>(call.y.out_size - y < kStrip ? call.y.out_size - y : kStrip);
-      const Place<kTensors> place = row_place<kTensors>(call, plane_place<kTensors>(call, plane), y);
-      block.each_thread([&](int thread) { stage(call, shared, y, rows, thread); });
+      const Place place = row_place(call, plane_place(call, plane), y);
+      block.each_thread([&](int thread) {
+        stage_rows<kY, kBordered, kThreads, Weight>(call, staged, y, rows, thread, [](Row& row, const Weight* weight) {
+#pragma unroll
+          for (int k = 0; k < kY; ++k) row.words[k] = weight[k];
+        });
+      });
       block.each_thread([&](int thread) {
         const int32_t element = (block.place().x * kThreads + thread) * kColumns;
         if (element < length) {
           const int owned = length - element < kColumns ? length - element : kColumns;
-          const Value spoilt = Walk(call, shared, place, element, owned).down(rows);
-          if (spoilt != 0) repair(call, shared, place, element, owned, y, rows);
+          const Value spoilt = Walk(call, staged, place, element, owned).down(rows);
+          if (spoilt != 0) repair(call, staged, place, element, owned, y, rows);
         }
       });
     });
   }
 
  private:
-  static void stage(const MapsCall& call, Shared& shared, int64_t y, int rows, int thread) {
-    const Weight* weight = static_cast<const Weight*>(call.y.weight) + y * kY;
-#pragma unroll 1
-    for (int i = thread; i < rows * kY; i += kThreads) shared.weight[i] = weight[i];
-#pragma unroll 1
-    for (int i = thread; i < rows; i += kThreads) {
-      shared.first[i] = call.y.first[y + i];
-      if (kBordered) shared.border[i] = border_at(call.y, y + i);
-    }
-  }
-
-  static To output(const MapsCall& call, const Shared& shared, const Place<kTensors>& row, Column at, int i, Value sum) {
+  static To output(const MapsCall& call, const Place& row, Column at, int32_t of_row, Value sum) {
     int32_t border = 0;
-    if (kBordered) border = greater(greater(row.border, shared.border[i]), border_at(call.x, at.x));
+    if (kBordered) border = greater(greater(row.border, of_row), border_at(call.x, at.x));
     return finished<Store, kBordered>(call, row, at.x, at.c, border, Sum::stored(sum));
   }
 
   // The outputs of a thread, one of which is spoilt, made again.
-  static void repair(const MapsCall& call, const Shared& shared, Place<kTensors> place, int32_t element, int owned,
+  static void repair(const MapsCall& call, const Row* staged, Place place, int32_t element, int owned,
                      int64_t y, int rows) {
 #pragma unroll 1
     for (int i = 0; i < rows; ++i) {
@@ -79,7 +69,7 @@ struct Ring {
         const int64_t origin = place.source + at.c * call.in_channel_stride;
         const Value sum = whole_sum<Load, Sum>(call, origin, channel, 0, y + i, at.x);
         To* row = static_cast<To*>(call.target) + place.target;
-        row[at.x * call.x.out_stride + at.c * call.out_channel_stride] = output(call, shared, place, at, i, sum);
+        row[at.x * call.x.out_stride + at.c * call.out_channel_stride] = output(call, place, at, staged[i].border, sum);
       }
       place.target += call.y.out_stride;
       for (int t = 0; t < kTensors; ++t) place.tensors[t] += call.tensor_strides[t].y;
@@ -89,8 +79,8 @@ struct Ring {
   // A thread's way down a strip.
   struct Walk {
     const MapsCall& call;
-    const Shared& shared;
-    Place<kTensors> place;
+    const Row* staged;
+    Place place;
     int owned;  // columns inside the row
     Column columns[kColumns];
     const From* source;
@@ -102,10 +92,11 @@ struct Ring {
     int left;                                 // rows from the one that is fetched next to the last
     Value spoilt = 0;
 
-    Walk(const MapsCall& of, const Shared& of_block, const Place<kTensors>& row, int32_t element, int count)
-        : call(of), shared(of_block), place(row), owned(count) {
-      source = static_cast<const From*>(call.source) + place.source + int64_t(shared.first[0]) * call.y.in_stride;
-      target = static_cast<To*>(call.target) + place.target + (kAtOnce ? element : 0);
+    Walk(const MapsCall& of, const Row* rows, const Place& row, int32_t element, int count)
+        : call(of), staged(rows), place(row), owned(kStores == kAtOnce ? kColumns : count) {
+      const int first = staged[0].until - kY;
+      source = static_cast<const From*>(call.source) + place.source + int64_t(first) * call.y.in_stride;
+      target = static_cast<To*>(call.target) + place.target + (kStores == kApart ? 0 : element);
 #pragma unroll
       for (int a = 0; a < kColumns; ++a) columns[a] = column_at(call, element + (a < owned ? a : owned - 1));
 #pragma unroll
@@ -117,7 +108,7 @@ struct Ring {
           weight[a][k] = static_cast<const Weight*>(call.x.weight)[columns[a].x * kX + k];
         }
       }
-      left = static_cast<int>(call.y.in_size) - shared.first[0];
+      left = static_cast<int>(call.y.in_size) - first;
     }
 
     // What shows whether an output is spoilt. The row that was read last lies in slot p of the ring, the one before it in
@@ -125,19 +116,22 @@ struct Ring {
     Value down(int rows) {
 #pragma unroll
       for (int p = 0; p < kAhead; ++p) fetch(p);
-      int have = shared.first[0], i = 0;
+      Row row = staged[0];
+      int have = row.until - kY, i = 0;
       while (true) {
 #pragma unroll
         for (int p = 0; p < kY; ++p) {
           push(p);
-          fetch(kDeep ? p : 0);
+          fetch(p % kAhead);
           ++have;
 #pragma unroll 1
-          while (shared.first[i] + kY == have) {
-            store(i, p);
+          while (row.until == have) {
+            const Row now = row;
+            row = staged[++i];
+            store(now, p);
             target += call.y.out_stride;
             for (int t = 0; t < kTensors; ++t) place.tensors[t] += call.tensor_strides[t].y;
-            if (++i == rows) return spoilt;
+            if (i == rows) return spoilt;
           }
         }
       }
@@ -167,34 +161,34 @@ struct Ring {
 #pragma unroll
       for (int a = 0; a < kColumns; ++a) {
         const int64_t channel = channel_of(call, place.channel, columns[a].c);
-        Value sum = 0;
+        Value sum = Sum::start(call.x.precision);
 #pragma unroll
         for (int k = 0; k < kX; ++k) {
-          const From read = next[kDeep ? p : 0][k].items[a];
+          const From read = next[p % kAhead][k].items[a];
           sum = Sum::add(sum, weight[a % kWindows][k], Sum::value(Load::apply(read, call, channel)));
         }
         ring[a][p] = Sum::rounded(sum, call.x.precision);
       }
     }
 
-    void store(int i, int p) {
+    void store(const Row& row, int p) {
       Vector<To, kColumns> out;
 #pragma unroll
       for (int a = 0; a < kColumns; ++a) {
-        Value sum = 0;
+        Value sum = Sum::start(call.y.precision);
 #pragma unroll
-        for (int k = 0; k < kY; ++k) sum = Sum::add(sum, shared.weight[i * kY + k], ring[a][(p + 1 + k) % kY]);
+        for (int k = 0; k < kY; ++k) sum = Sum::add(sum, row.words[k], ring[a][(p + 1 + k) % kY]);
         sum = Sum::rounded(sum, call.y.precision);
         spoilt = Sum::spoilt(spoilt, sum);
-        out.items[a] = output(call, shared, place, columns[a], i, sum);
+        out.items[a] = output(call, place, columns[a], row.border, sum);
       }
-      if (kAtOnce) {
+      if (kStores == kAtOnce) {
         *reinterpret_cast<Vector<To, kColumns>*>(target) = out;
       } else {
 #pragma unroll
         for (int a = 0; a < kColumns; ++a) {
-          const int64_t at = columns[a].x * call.x.out_stride + columns[a].c * call.out_channel_stride;
-          if (a < owned) target[at] = out.items[a];
+          const int64_t apart = columns[a].x * call.x.out_stride + columns[a].c * call.out_channel_stride;
+          if (a < owned) target[kStores == kApart ? apart : a] = out.items[a];
         }
       }
     }

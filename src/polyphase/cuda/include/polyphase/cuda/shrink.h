@@ -8,11 +8,10 @@
 
 namespace polyphase {
 
-// kAtOnce: rows of the source begin at multiples of kWidth elements and are such multiples long. A block makes call.tile
+// kAligned: rows of the source begin at multiples of kWidth elements and are such multiples long. A block makes call.tile
 // pixels of call.strip rows, from at most call.span elements of call.staged_rows rows for kRows output rows.
-template <class Load, class Store, class Sum, bool kAtOnce, bool kBordered, int kThreads>
+template <class Load, class Store, class Sum, bool kAligned, bool kBordered, int kThreads>
 struct Shrink {
-  static constexpr int kTensors = Store::kTensors;
   static constexpr int kRows = 4;
   static constexpr int kWidth = 4;
   using From = typename Load::From;
@@ -39,7 +38,7 @@ struct Shrink {
     each_part(block, call.strips, call.planes, [&](int64_t strip, int64_t of_plane) {
       const int64_t x = block.place().x * call.tile;
       const int pixels = static_cast<int>(call.x.out_size - x < call.tile ? call.x.out_size - x : call.tile);
-      const Place<kTensors> plane = plane_place<kTensors>(call, of_plane);
+      const Place plane = plane_place(call, of_plane);
       const int64_t origin = call.x.first[x] * call.channels / kWidth * kWidth;  // the first element that is staged
       const int64_t end = (call.x.first[x + pixels - 1] + call.x.taps) * call.channels;
       block.each_thread([&](int thread) {
@@ -65,7 +64,7 @@ struct Shrink {
           const int per_row = pixels * static_cast<int>(call.channels);
           for (int i = thread; i < per_row * rows; i += kThreads) {
             const int row = i / per_row;
-            output(call, shared, row_place<kTensors>(call, plane, y + row), y + row, row, x, i - row * per_row);
+            output(call, shared, row_place(call, plane, y + row), y + row, row, x, i - row * per_row);
           }
         });
       }
@@ -83,7 +82,7 @@ struct Shrink {
     }
   }
 
-  static void sum_along_y(const MapsCall& call, const Shared& shared, const Place<kTensors>& plane, int64_t element,
+  static void sum_along_y(const MapsCall& call, const Shared& shared, const Place& plane, int64_t element,
                           int64_t place, int64_t top, int64_t staged) {
     const int64_t left = call.x.in_size * call.channels - element;
     const From* source =
@@ -97,7 +96,7 @@ struct Shrink {
     }
 #pragma unroll 8
     for (int row = 0; row < staged; ++row, source += call.y.in_stride) {
-      const Vector<From, kWidth> read = polyphase::read<kAtOnce, kWidth>(source, left);
+      const Vector<From, kWidth> read = polyphase::read<kAligned, kWidth>(source, left);
       const Vector<Weight, kRows> weight = *reinterpret_cast<const Vector<Weight, kRows>*>(shared.along_y + row * kRows);
 #pragma unroll
       for (int e = 0; e < kWidth; ++e) {
@@ -113,7 +112,7 @@ struct Shrink {
     }
   }
 
-  static void output(const MapsCall& call, const Shared& shared, const Place<kTensors>& place, int64_t y, int row,
+  static void output(const MapsCall& call, const Shared& shared, const Place& place, int64_t y, int row,
                      int64_t x, int element) {
     const Column in_tile = column_at(call, element), at = {static_cast<int32_t>(x) + in_tile.x, in_tile.c};
     const Value* window = shared.rows + row * call.span + shared.first[in_tile.x] + at.c;

@@ -11,6 +11,8 @@ struct FloatSum {
   using Value = Float;
   using Weight = Float;
 
+  // A sum begins with what rounds it, and is rounded by its axis's precision.
+  static Value start(int64_t) { return 0; }
   static Value add(Value sum, Weight weight, Value value) { return fused(weight, value, sum); }
   static Value rounded(Value sum, int64_t) { return sum; }
   static Value value(Float x) { return x; }
@@ -28,12 +30,18 @@ struct ByteSum {
   using Value = int32_t;
   using Weight = int32_t;
 
+  static Value start(int64_t precision) { return (1 << static_cast<int>(precision)) >> 1; }
   static Value add(Value sum, Weight weight, Value value) { return sum + weight * value; }
   static Value rounded(Value sum, int64_t precision) {
-    const int32_t half = precision > 0 ? 1 << (precision - 1) : 0;
-    const int32_t nearest = (sum + half) >> precision;
+    const int32_t nearest = sum >> static_cast<int>(precision);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    int32_t bounded;
+    asm("min.relu.s32 %0, %1, 255;" : "=r"(bounded) : "r"(nearest));
+    return bounded;
+#else
     const int32_t least = nearest > 0 ? nearest : 0;
     return least < 255 ? least : 255;
+#endif
   }
   static Value value(uint8_t x) { return x; }
   static uint8_t stored(Value x) { return static_cast<uint8_t>(x); }
@@ -46,6 +54,7 @@ struct OneTap {
   using Value = T;
   using Weight = int32_t;
 
+  static Value start(int64_t) { return {}; }
   static Value add(const Value&, Weight, const Value& value) { return value; }
   static Value rounded(const Value& sum, int64_t) { return sum; }
   static Value value(const T& x) { return x; }
@@ -82,17 +91,17 @@ POLYPHASE_SELDOM typename Sum::Value whole_sum(const MapsCall& call, int64_t sou
   using Weight = typename Sum::Weight;
   using Value = typename Sum::Value;
   const TapsOf<Weight> along_z(call.z, z), along_y(call.y, y), along_x(call.x, x);
-  Value sum{};
+  Value sum = Sum::start(call.z.precision);
   for (int64_t kz = 0; kz < along_z.count; ++kz) {
     const Weight wz = along_z.weight(kz);
     if (wz == 0) continue;
-    Value of_plane{};
+    Value of_plane = Sum::start(call.y.precision);
     for (int64_t ky = 0; ky < along_y.count; ++ky) {
       const Weight wy = along_y.weight(ky);
       if (wy == 0) continue;
       const auto* row = static_cast<const typename Load::From*>(call.source) + source +
                         along_z.input(kz) * call.z.in_stride + along_y.input(ky) * call.y.in_stride;
-      Value of_row{};
+      Value of_row = Sum::start(call.x.precision);
       for (int64_t kx = 0; kx < along_x.count; ++kx) {
         const Weight wx = along_x.weight(kx);
         if (wx == 0) continue;

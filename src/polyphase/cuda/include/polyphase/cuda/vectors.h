@@ -5,25 +5,48 @@
 
 namespace polyphase {
 
+template <bool kFirst, class First, class Second>
+struct Chosen {
+  using Type = First;
+};
+template <class First, class Second>
+struct Chosen<false, First, Second> {
+  using Type = Second;
+};
+
 // A value of 16 bytes that is only moved.
 struct alignas(16) Bytes16 {
   uint64_t items[2];
 };
 
+constexpr bool is_power_of_two(int count) { return (count & (count - 1)) == 0; }
+
 template <class T, int kCount>
-struct alignas(sizeof(T) * kCount) Vector {
+struct alignas(is_power_of_two(kCount) ? sizeof(T) * kCount : sizeof(T)) Vector {
   T items[kCount];
 };
 
-// kAtOnce: `from` is a multiple of the vector's size, and all elements are there. Else the first `count` are read, and the
+// How a thread's outputs lie in memory: apart, side by side, or so that they can be stored at once.
+enum Stores { kApart, kBeside, kAtOnce };
+
+// kAligned: `from` is a multiple of the vector's size, and all elements are there. Else the first `count` are read, and the
 // last of them stands for the others.
-template <bool kAtOnce, int kCount, class T>
+template <bool kAligned, int kCount, class T>
 inline Vector<T, kCount> read(const T* from, int64_t count) {
-  if (kAtOnce) return *reinterpret_cast<const Vector<T, kCount>*>(from);
+  if (kAligned) return *reinterpret_cast<const Vector<T, kCount>*>(from);
   Vector<T, kCount> values;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) values.items[i] = from[i < count ? i : count - 1];
   return values;
+}
+
+// Bytes of two words, low then high, from byte `shift` / 8 on; shift is a multiple of 8 below 32.
+inline uint32_t from_byte(uint32_t low, uint32_t high, int shift) {
+#ifdef __CUDACC__
+  return __funnelshift_r(low, high, shift);
+#else
+  return static_cast<uint32_t>((uint64_t(high) << 32 | low) >> shift);
+#endif
 }
 
 }  // namespace polyphase

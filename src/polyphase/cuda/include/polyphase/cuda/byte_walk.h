@@ -1,0 +1,192 @@
+// Bytes through windows of few taps: a thread owns neighbouring pixels and walks down a strip of rows. Of each input row it
+// reads the words that its windows lie in, some rows ahead; a window is summed by pairs of weights, rounded, and kept as
+// a byte. An output row is a sum over the bytes kept.
+#pragma once
+
+#include "polyphase/cuda/block.h"
+#include "polyphase/cuda/byte_pairs.h"
+
+namespace polyphase {
+
+// kChannels: of a pixel, side by side, as pixels are. kPixels: that a thread owns. kAligned: rows begin at multiples of 4
+// bytes and are such multiples long. kStores: of `Stores`, how a thread's outputs lie. kAhead: rows that are fetched ahead.
+// kStrip: rows that a block makes. Rows of y's table begin at inputs that do not descend.
+template <class Load, class Store, int kX, int kY, int kChannels, int kPixels, bool kAligned, int kStores, int kAhead,
+          bool kBordered, int kStrip, int kThreads>
+struct ByteWalk {
+  static_assert(Load::kIsIdentity, "bytes are summed as they lie in memory");
+  static constexpr int kBytes = kX * kChannels;         // of a window
+  static constexpr int kWords = (kBytes + 3) / 4;       // from its first byte on
+  static constexpr int kRead = (kBytes + 3 + 3) / 4;    // wherever it begins in a word
+  static constexpr int kColumns = kPixels * kChannels;  // elements that a thread owns
+  using To = typename Store::To;
+  using Kept = ByteColumn<kY>;
+  using Row = typename Kept::Row;
+
+  static void run(const MapsCall& call, const Block& block) {
+    Row* const staged = reinterpret_cast<Row*>(block.shared());  // kStrip, and one that is read but not used
+    const auto pixels = static_cast<int32_t>(call.x.out_size);
+    each_part(block, call.strips, call.planes, [&](int64_t strip, int64_t plane) {
+      const int64_t y = strip * kStrip;
+      const int rows = static_cast<int>(call.y.out_size - y < kStrip ? call.y.out_size - y : kStrip);
+      const Place place = row_place(call, plane_place(call, plane), y);
+      block.each_thread([&](int thread) {
+        stage_rows<kY, kBordered, kThreads, int32_t>(call, staged, y, rows, thread, Kept::weigh);
+      });
+      block.each_thread([&](int thread) {
+        const int32_t pixel = (block.place().x * kThreads + thread) * kPixels;
+        if (pixel < pixels) Walk(call, staged, place, pixel, pixels - pixel).down(rows);
+      });
+    });
+  }
+
+ private:
+  struct Window {
+    uint32_t words[kRead];
+  };
+
+  // A word of which a row has only some bytes, or none.
+  static POLYPHASE_SELDOM uint32_t edge_word(const uint8_t* row, int at, int length) {
+    uint32_t word = 0;
+    for (int i = 0; i < 4; ++i) {
+      if (at + i >= 0 && at + i < length) word |= uint32_t(row[at + i]) << (8 * i);
+    }
+    return word;
+  }
+
+  // A thread's way down a strip.
+  struct Walk {
+    const MapsCall& call;
+    const Row* staged;
+    Place place;
+    int x, owned;  // the first pixel, and how many are inside the row
+    const uint8_t* source;
+    To* target;
+    int length;                              // of an input row, in bytes
+    int first[kPixels];                      // bytes of windows
+    uint32_t pairs[kPixels][kChannels][2 * kWords];
+    Window next[kAhead][kPixels];
+    Kept kept[kColumns];
+    int left;  // rows from the one that is fetched next to the last
+
+    Walk(const MapsCall& of, const Row* rows, const Place& row, int pixel, int count)
+        : call(of), staged(rows), place(row), x(pixel), owned(kStores == kAtOnce || count > kPixels ? kPixels : count) {
+      const int top = staged[0].until - kY;
+      source = static_cast<const uint8_t*>(call.source) + place.source + int64_t(top) * call.y.in_stride;
+      target = static_cast<To*>(call.target) + place.target + (kStores == kApart ? 0 : x * kChannels);
+      length = static_cast<int>(call.x.in_size) * kChannels;
+      left = static_cast<int>(call.y.in_size) - top;
+#pragma unroll
+      for (int p = 0; p < kPixels; ++p) {
+        const int at = x + (p < owned ? p : owned - 1);
+        first[p] = call.x.first[at] * kChannels;
+        weigh(pairs[p], static_cast<const int32_t*>(call.x.weight) + int64_t(at) * kX);
+      }
+#pragma unroll
+      for (int a = 0; a < kColumns; ++a) kept[a] = {};
+    }
+
+    // Byte n of a window belongs to channel n % kChannels of tap n / kChannels.
+    static void weigh(uint32_t (&pairs)[kChannels][2 * kWords], const int32_t* weight) {
+#pragma unroll
+      for (int c = 0; c < kChannels; ++c) {
+#pragma unroll
+        for (int pair = 0; pair < 2 * kWords; ++pair) {
+          pairs[c][pair] = pair_of(reads(2 * pair, c) ? weight[2 * pair / kChannels] : 0,
+                                   reads(2 * pair + 1, c) ? weight[(2 * pair + 1) / kChannels] : 0);
+        }
+      }
+    }
+    static constexpr bool reads(int byte, int c) { return byte < kBytes && byte % kChannels == c; }
+
+    void down(int rows) {
+#pragma unroll
+      for (int slot = 0; slot < kAhead; ++slot) fetch(slot);
+      Row row = staged[0];
+      int have = row.until - kY, i = 0;
+      while (true) {
+#pragma unroll
+        for (int slot = 0; slot < kAhead; ++slot) {
+          push(slot);
+          fetch(slot);
+          ++have;
+#pragma unroll 1
+          while (row.until == have) {
+            const Row now = row;
+            row = staged[++i];
+            store(now);
+            if (i == rows) return;
+            place.target += call.y.out_stride;
+            target += call.y.out_stride;
+            for (int t = 0; t < kTensors; ++t) place.tensors[t] += call.tensor_strides[t].y;
+          }
+        }
+      }
+    }
+
+    // Bits that a window lies above the beginning of a word.
+    int shift(int p, const uint8_t* row) const {
+      return 8 * static_cast<int>((kAligned ? first[p] : reinterpret_cast<uintptr_t>(row) + first[p]) & 3);
+    }
+
+    void fetch(int slot) {
+      if (left > 0) {
+#pragma unroll
+        for (int p = 0; p < kPixels; ++p) {
+          const int at = first[p] - shift(p, source) / 8;
+          uint32_t(&words)[kRead] = next[slot][p].words;
+          if (at >= 0 && at + 4 * kRead <= length) {
+#pragma unroll
+            for (int w = 0; w < kRead; ++w) words[w] = reinterpret_cast<const uint32_t*>(source + at)[w];
+          } else {
+#pragma unroll
+            for (int w = 0; w < kRead; ++w) words[w] = edge_word(source, at + 4 * w, length);
+          }
+        }
+      }
+      source += call.y.in_stride;
+      --left;
+    }
+
+    // The row that was fetched kAhead rows ago.
+    void push(int slot) {
+      const uint8_t* const row = source - kAhead * call.y.in_stride;
+#pragma unroll
+      for (int p = 0; p < kPixels; ++p) {
+        const uint32_t(&words)[kRead] = next[slot][p].words;
+        uint32_t bytes[kWords];
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) {
+          bytes[w] = from_byte(words[w], w + 1 < kRead ? words[w + 1] : 0, shift(p, row));
+        }
+#pragma unroll
+        for (int c = 0; c < kChannels; ++c) {
+          int32_t sum = ByteSum::start(call.x.precision);
+#pragma unroll
+          for (int w = 0; w < kWords; ++w) {
+            if (reads(4 * w, c) || reads(4 * w + 1, c)) sum = add_pair<false>(sum, pairs[p][c][2 * w], bytes[w]);
+            if (reads(4 * w + 2, c) || reads(4 * w + 3, c)) sum = add_pair<true>(sum, pairs[p][c][2 * w + 1], bytes[w]);
+          }
+          kept[p * kChannels + c].push(ByteSum::rounded(sum, call.x.precision));
+        }
+      }
+    }
+
+    void store(const Row& row) {
+      Vector<To, kColumns> out;
+#pragma unroll
+      for (int a = 0; a < kColumns; ++a) {
+        const Column at = {x + a / kChannels, a % kChannels};
+        const int32_t sum = kept[a].sum(row, call.y.precision);
+        if (a / kChannels < owned) {
+          out.items[a] = byte_output<Store, kBordered>(call, place, at, row.border, sum);
+          const int64_t apart = at.x * call.x.out_stride + at.c * call.out_channel_stride;
+          if (kStores != kAtOnce) target[kStores == kApart ? apart : a] = out.items[a];
+        }
+      }
+      if (kStores == kAtOnce) *reinterpret_cast<Vector<To, kColumns>*>(target) = out;
+    }
+  };
+};
+
+}  // namespace polyphase
