@@ -47,8 +47,10 @@ def record_for(program: Program, inputs: Sequence[Tensor]) -> CallRecord:
 
 
 def run(program: Program, *inputs: Tensor, backwards: bool = False, aligned: bool = True) -> Tensor:
-    """As a launch does, block after block. The output's memory begins as a pattern that shows what was not written."""
+    """As a launch does, block after block; `aligned` where the image is. The output's memory begins as a pattern that
+    shows what was not written."""
     record = record_for(program, inputs)
+    aligned = aligned and inputs[0].data_ptr() % launch.ALIGNMENT == 0
     call = launch.prepared(record, aligned, ARCHITECTURE)
     fields, _kept = call.fields(_on_host)
     data = bytearray(call.shape.packed(fields))
@@ -89,7 +91,7 @@ def library(source: str, *options: str) -> ctypes.CDLL:
     """Built once in a test session."""
     folder = Path(tempfile.gettempdir()) / f"polyphase-cuda-host-{os.getuid()}"
     folder.mkdir(exist_ok=True)
-    text = repr((source, sorted(build.headers().items()), options))
+    text = repr((source, sorted(build.headers().items()), options, settings.compiler()))
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.so"
     if not path.exists():
         shared = build.INCLUDE.parents[1] / "cpu" / "include"

@@ -80,6 +80,19 @@ def test_large_images(dtype: torch.dtype, last: bool) -> None:
 
 
 @pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_bytes(channels: int) -> None:
+    """Windows begin anywhere in a word, and end where rows end."""
+    for width, height in ((37, 9), (40, 9)):
+        x = image(torch.uint8, 2, channels, height, width, last=True)
+        for size, way in (((6, 19), "ByteWalk"), ((17, 55), "ByteWalk"), ((3, 4), "ByteRing")):
+            assert check(resized(x, size, **AA), x) == way
+            assert check(resized(x[..., 1:, 1:-1], size, **AA), x[..., 1:, 1:-1]) == way
+    apart = image(torch.uint8, 1, channels, 9, 80, last=True)[..., ::2]
+    assert check(resized(apart, (6, 19), **AA), apart) == "Ring"
+
+
+@pytest.mark.usefixtures("large")
 def test_wide_pixels() -> None:
     x = image(torch.float32, 1, 16, 9, 11, last=True)
     assert check(resized(x, (17, 20), **CUBIC), x) == "Ring"

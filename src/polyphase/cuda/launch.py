@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,7 +21,6 @@ from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.memory import DeviceMemory
 from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, uploaded
 from polyphase.cuda.ways import Case, Cut, Way
-from polyphase.errors import TooManyDimensionsError
 from polyphase.kernels import records
 from polyphase.kernels.binding import BoundCall
 from polyphase.kernels.plans import MapsPlan, plan_maps, purpose
@@ -37,9 +36,16 @@ counts: Counter[str] = Counter()
 #: The kernels in use.
 loaded: set[tuple[MapsPlan, Way]] = set()
 
-Launch: TypeAlias = Callable[..., None]
 #: Puts tensors where kernels can read them: their addresses, 0 for None, and what keeps them there.
 Upload: TypeAlias = "Callable[..., tuple[list[int], object]]"
+
+
+class Launch(NamedTuple):
+    """run: with a stream and addresses; whether a graph is being captured. It will read the tables whenever it is
+    replayed, so they are then to be kept."""
+
+    run: launcher.Run
+    keep: Callable[[], None]
 
 
 def architecture(device: int | None = None) -> str:
@@ -51,19 +57,17 @@ def architecture(device: int | None = None) -> str:
 
 def bind(record: CallRecord) -> BoundCall:
     device = record.image.device.index
-    if 0 in record.image.shape:
-        raise TooManyDimensionsError("an empty image, which has nothing to read")
-    launches = [_Lazy(functools.partial(_launch_of, record, aligned)) for aligned in (True, False)]
-    launches[0].made()  # what cannot be built says so now
+    aligned, unaligned = (_Lazy(functools.partial(_launch_of, record, whether)) for whether in (True, False))
     dtype, shape, strides, _ = record.out
-    operands, aligned_launch = record.operands, launches[0].made()
+    operands, (launch, keep_tables) = record.operands, aligned.made()  # what cannot be built says so now
     current_raw_stream, empty_strided_cuda = torch_private.current_raw_stream, torch_private.empty_strided_cuda
 
     def into(out: Tensor, *inputs: Tensor) -> None:
         given = (inputs[0], *operands.dense(inputs[1:])) if operands.copied else inputs
         target, source = out.data_ptr(), inputs[0].data_ptr()
-        launch = aligned_launch if not (target | source) % ALIGNMENT else launches[1].made()
-        launch(current_raw_stream(device), target, source, *[one.data_ptr() for one in given[1:]])
+        run, keep = aligned.made() if not (target | source) % ALIGNMENT else unaligned.made()
+        if run(current_raw_stream(device), target, source, *[one.data_ptr() for one in given[1:]]):
+            keep()
 
     def fresh(*inputs: Tensor) -> Tensor:
         out = empty_strided_cuda(shape, strides, dtype)
@@ -71,10 +75,13 @@ def bind(record: CallRecord) -> BoundCall:
         return out
 
     def fresh_of_image(image: Tensor) -> Tensor:
-        out = empty_strided_cuda(shape, strides, dtype)
+        """The shortest way: most calls have no operands, and an image that torch allocated."""
         source = image.data_ptr()
-        launch = aligned_launch if not source % ALIGNMENT else launches[1].made()
-        launch(current_raw_stream(device), out.data_ptr(), source)
+        if source % ALIGNMENT:
+            return fresh(image)
+        out = empty_strided_cuda(shape, strides, dtype)
+        if launch(current_raw_stream(device), out.data_ptr(), source):
+            keep_tables()
         return out
 
     made = fresh if operands.vectors or operands.tensors else fresh_of_image
@@ -111,15 +118,13 @@ def _launch_of(record: CallRecord, aligned: bool, choose: Callable[[Case], Way] 
     places = shape.places()
     operands = (shape.vectors, shape.tensors, places["vectors"], places["tensors"])
     plan = LaunchPlan(device, function, cut.blocks, call.way.threads, cut.shared_bytes, *operands)
-    bound = launcher.bind(plan, shape.packed(fields))
 
-    def launch(*stream_and_addresses: int) -> None:
-        if bound(*stream_and_addresses):  # a graph will read the tables whenever it is replayed
-            for memory in kept:
-                assert isinstance(memory, DeviceMemory), "tables are on the device"
-                memory.keep_forever()
+    def keep() -> None:
+        for memory in kept:
+            assert isinstance(memory, DeviceMemory), "tables are on the device"
+            memory.keep_forever()
 
-    return launch
+    return Launch(launcher.bind(plan, shape.packed(fields)), keep)
 
 
 @functools.lru_cache(maxsize=1024)

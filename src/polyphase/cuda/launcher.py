@@ -42,10 +42,10 @@ class LaunchPlan:
 
 
 #: With a stream, and the addresses of target, source, vectors and tensors; whether a graph is being captured.
-Launch = Callable[..., int]
+Run = Callable[..., int]
 
 
-def bind(plan: LaunchPlan, call: bytes) -> Launch:
+def bind(plan: LaunchPlan, call: bytes) -> Run:
     """`call`: what the kernel is given, addresses of tensors aside."""
     functions = _functions()
     if functions is None:
@@ -60,7 +60,7 @@ def launched() -> int:
 
 class _Functions(NamedTuple):
     bind: Callable[[bytes, bytes], object]
-    launch: Launch
+    launch: Run
     launches: Callable[[], int]
 
 

@@ -70,7 +70,8 @@ def bind(program: Program, inputs: Sequence[Facts], out: Facts | None = None) ->
         return _bound_to_nothing(record.out)
     _check_that_it_can_be_allocated(record.out)
     wing = devices.wing_of(image.device)
-    if not (_is_near(image, wing.most_warped) if record.coordinates else _is_short(record, wing)):
+    fits = _is_near(image, wing.most_warped) if record.coordinates else _is_short(record, wing)
+    if not fits or 0 in image.shape:  # of an image without pixels, only borders are seen
         return _bound_to_plain_torch(record)
     attempt = functools.partial(wing.bind, record)
     try:
