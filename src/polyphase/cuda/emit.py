@@ -10,7 +10,7 @@ from polyphase.cuda.ways import Way
 from polyphase.kernels.expressions import CPP_TYPES, ROUNDED, cpp_expression
 from polyphase.kernels.operands import leaves, slots
 from polyphase.kernels.plans import MapsPlan, Plan
-from polyphase.sampling.pointwise import Channel, Expression, Operand
+from polyphase.sampling.pointwise import Channel, Expression, Operand, Value
 
 KERNEL_SYMBOL = "polyphase_kernel"
 
@@ -56,6 +56,7 @@ struct Store {{
   using To = {target};
   static constexpr bool kReadsChannel = {reads_channel};
   static constexpr bool kIsIdentity = {is_identity};
+  static constexpr bool kOnlyRounds = {only_rounds};  // to 16 bits
 
   static To apply(From sum, const MapsCall& call, int64_t channel, const int64_t* offsets) {{
 {lines}
@@ -115,13 +116,15 @@ def _store(plan: MapsPlan, way: Way) -> str:
     """Sums are rounded to what is sampled before anything else."""
     if plan.source is None:
         moved = _MOVED[way.moved_bytes]
-        identity = {"reads_channel": "false", "is_identity": "true", "lines": "    return sum;"}
+        identity = {"reads_channel": "false", "is_identity": "true", "only_rounds": "false", "lines": "    return sum;"}
         return _STORE.format(stored=moved, target=moved, **identity)
     value = f"rounded<{CPP_TYPES[plan.sampled]}>(sum)" if plan.sampled in ROUNDED else "sum"
     stored = cpp_expression(plan.epilogue, plan.sampled).text
     lines = [*_operands(plan, plan.epilogue), f"const auto value = {value};", f"return To({stored});"]
     types = {"stored": CPP_TYPES[plan.work], "target": CPP_TYPES[plan.target]}
+    only_rounds = plan.sampled in ROUNDED and plan.target == plan.sampled and isinstance(plan.epilogue, Value)
     facts = {"reads_channel": _reads_channel(plan.epilogue), "is_identity": "false"}
+    facts["only_rounds"] = _constant(only_rounds)
     return _STORE.format(**types, **facts, lines=_indented(lines))
 
 

@@ -262,7 +262,10 @@ def prepared(
     cut = ways.cut(case, way)
     row_offsets, origins = None, [0, *[0] * len(record.operands.tensors)]
     if way.template == "Moved":
+        columns, _, by_runs, *_ = way.constants
         row_offsets, x = _row_offsets(geometry, x), None
+        if by_runs:
+            row_offsets = _with_runs(row_offsets, int(columns))
     elif way.template != "General":
         x = _as_windows(x, geometry.x, sampled)
         y = _as_windows(y, geometry.y, sampled)
@@ -305,3 +308,12 @@ def _row_offsets(geometry: Geometry, table: HostTable | None) -> Tensor:
     if table is not None and table.border is not None:
         offsets = torch.where(table.border[:, None] > 0, -table.border.long()[:, None], offsets)
     return offsets.reshape(-1).to(torch.int32)
+
+
+def _with_runs(offsets: Tensor, columns: int) -> Tensor:
+    """Behind the offsets, how each group of columns lies in the source: `Group` of moved.h."""
+    groups = offsets.view(-1, columns)
+    steps, inside = groups.diff(dim=1), (groups >= 0).all(1)
+    forwards, backwards = ((steps == step).all(1) & inside for step in (1, -1))
+    lowest = groups.amin(1)
+    return torch.cat((offsets, torch.where(forwards | backwards, 4 * lowest + forwards + 2 * backwards, 0).int()))

@@ -25,6 +25,8 @@ FEW_OUTPUTS = 1 << 20
 MOST_AT_ONCE = 64
 MOST_IN_RING = 8
 MOST_IN_BYTE_RING = 64
+#: How a thread's outputs lie: `Stores` of vectors.h.
+APART, BESIDE, AT_ONCE = range(3)
 #: Registers that a thread has for inputs that are fetched ahead.
 RING_REGISTERS = 56
 WALK_REGISTERS = 40
@@ -133,9 +135,13 @@ def choose(case: Case) -> Way:
 
 
 def _fits_in_row(case: Case) -> bool:
-    geometry = case.geometry
-    extent = geometry.x.in_size * abs(geometry.x.in_stride) + geometry.pixel.in_size * geometry.pixel.in_stride
-    return max(extent, case.length) * max(case.from_bytes, case.to_bytes) < MOST_IN_ROW
+    return max(_row_bytes_in(case), case.length * max(case.from_bytes, case.to_bytes)) < MOST_IN_ROW
+
+
+def _row_bytes_in(case: Case) -> int:
+    """That an input row extends over."""
+    x, pixel = case.geometry.x, case.geometry.pixel
+    return (x.in_size * x.in_stride + pixel.in_size * pixel.in_stride) * max(case.from_bytes, case.to_bytes)
 
 
 # ---- kernels
@@ -147,9 +153,8 @@ def _general(case: Case) -> Way:
 
 
 def _direct(case: Case, kx: int, ky: int) -> Way:
-    rows = max(1, min(4, 64 // (kx * ky)))
-    threads = 64 if case.geometry.pixel.in_size == 1 else 128
-    return Way("direct", "Direct", (kx, ky, _step(case), rows, case.bordered, threads), threads, 512 // threads)
+    rows, threads = max(1, min(4, 64 // (kx * ky))), 64
+    return Way("direct", "Direct", (kx, ky, _step(case), rows, case.bordered, threads), threads, 640 // threads)
 
 
 def _step(case: Case) -> int:
@@ -170,16 +175,15 @@ def _ring(case: Case, kx: int, ky: int) -> Way:
     def fits(rows: int) -> bool:
         return columns * kx * rows * size <= RING_REGISTERS
 
-    while columns > 1 and not fits(ky):
+    # Where images grow, there are more outputs to store than rows to wait for.
+    grows = case.geometry.y.out_size >= case.geometry.y.in_size
+    while columns > 1 and not fits(2 if grows and ky % 2 == 0 else ky):
         columns //= 2
     pixel = pixel and columns > 1
     ahead = max((rows for rows in range(2, ky + 1) if ky % rows == 0 and fits(rows)), default=1)
-    stores = _stores(case, columns)
-    groups = _parts(case.length, columns)
-    threads = 64 if 10 * groups < 9 * 128 * _parts(groups, 128) else 128
-    strip = 64 if columns * kx > 8 else 32
-    constants = (kx, ky, columns, pixel, _step(case), stores, ahead, case.bordered, strip, threads)
-    return Way("ring", "Ring", constants, threads, 512 // threads)
+    threads, strip = (128, 64) if pixel else (64, 32)
+    constants = (kx, ky, columns, pixel, _step(case), _stores(case, columns), ahead, case.bordered, strip, threads)
+    return Way("ring", "Ring", constants, threads, (640 if kx * ky <= 4 and not pixel else 512) // threads)
 
 
 def _fits_pixels(case: Case, columns: int) -> bool:
@@ -206,13 +210,12 @@ def _walked(one: Dimension, source: bool) -> bool:
 
 
 def _stores(case: Case, columns: int) -> int:
-    """How a thread's outputs lie: `Stores` of vectors.h."""
-    apart, beside, at_once = range(3)
+    """How a thread's outputs lie."""
     if not case.output_is_dense:
-        return apart
+        return APART
     aligned = _all_multiples(case, columns, source=False) and case.target_alignment % (columns * case.to_bytes) == 0
     fits = columns * case.to_bytes in (1, 2, 4, 8, 16) and case.length % columns == 0
-    return at_once if fits and aligned else beside
+    return AT_ONCE if fits and aligned else BESIDE
 
 
 def _shrink(case: Case) -> Way:
@@ -230,7 +233,7 @@ def _shrink(case: Case) -> Way:
         (at_once, case.bordered, 128),
         128,
         tile=max(1, 112 // case.geometry.pixel.in_size),
-        strip=32,
+        strip=8,
     )
 
 
@@ -239,20 +242,21 @@ def _can_walk_bytes(case: Case) -> bool:
 
 
 def _byte_walk(case: Case, kx: int, ky: int) -> Way:
-    pixels, threads, strip = {1: 4, 2: 2}.get(case.channels, 1), 128, 32
+    pixels, threads, strip = 2 if case.channels == 1 else 1, 128, 32
     columns = pixels * case.channels
     aligned = _by_words(case) and case.geometry.x.in_size * case.channels % 4 == 0
     words = (kx * case.channels + 6) // 4
     ahead = max(1, min(4, WALK_REGISTERS // (words * pixels)))
     constants = (kx, ky, case.channels, pixels, aligned, _stores(case, columns), ahead, case.bordered, strip, threads)
-    return Way("byte_walk", "ByteWalk", constants, threads, 640 // threads, sums=False)
+    return Way("byte_walk", "ByteWalk", constants, threads, 1024 // threads, sums=False)
 
 
 def _byte_ring(case: Case, ky: int) -> Way:
     assert case.x is not None, "what is summed along x has a table"
-    words, threads, rows, strip = _words(case.x), 128, 16, 16
+    words, rows, strip = _words(case.x), 16, 16
+    threads, resident = (256, 4) if case.channels == 1 else (128, 6)
     constants = (words, ky, case.channels, _by_words(case), case.bordered, rows, strip, threads)
-    return Way("byte_ring", "ByteRing", constants, threads, 8, sums=False)
+    return Way("byte_ring", "ByteRing", constants, threads, resident, sums=False)
 
 
 def _words(table: HostTable) -> int:
@@ -272,15 +276,14 @@ def _by_words(case: Case) -> bool:
 
 
 def _moved(case: Case) -> Way:
-    columns = max(1, min(8, 16 // max(case.from_bytes, case.to_bytes))) if case.output_is_dense else 1
-    while columns > 1 and _stores(case, columns) != 2:
+    most = 16 if case.from_bytes == 1 else 8
+    columns = max(1, min(most, 16 // max(case.from_bytes, case.to_bytes))) if case.output_is_dense else 1
+    while columns > 1 and _stores(case, columns) != AT_ONCE:
         columns //= 2
-    together = case.output_is_dense
-    runs = case.from_bytes == 1 and columns >= 4 and case.row_is_dense
+    runs = case.from_bytes == 1 and columns >= 4 and case.row_is_dense and _row_bytes_in(case) < 2**29
     moved = 0 if case.plan.source is not None else case.from_bytes
-    rows = 2 if case.from_bytes == 1 else 4
-    constants = (columns, together, runs, rows, case.bordered, 256)
-    strip, resident = (32, 1) if case.from_bytes == 2 else (16, 4)
+    rows, strip, resident = {1: (2, 32, 4), 2: (8, 16, 2)}.get(case.from_bytes, (4, 16, 4))
+    constants = (columns, case.output_is_dense, runs, rows, case.bordered, 256)
     return Way("moved", "Moved", constants, 256, resident, sums=False, moved_bytes=moved, strip=strip)
 
 

@@ -37,26 +37,18 @@ inline float half_rounding_term(int32_t exponent) {
   return float_of(exponent + exponent_field(13));
 }
 
-// As the lower of a pair: a GPU converts two at once sooner than one.
-#ifdef __CUDA_ARCH__
-#if __CUDA_ARCH__ >= 800
-inline uint32_t half_pair(float x) {
+// A GPU converts two at once as soon as one, and sooner than by its instruction for one.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+inline uint32_t half_bits(float low, float high) {
   uint32_t pair;
-  asm("cvt.rn.f16x2.f32 %0, 0f00000000, %1;" : "=r"(pair) : "f"(x));
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
-inline uint32_t bfloat16_pair(float x) {
+inline uint32_t bfloat16_bits(float low, float high) {
   uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, 0f00000000, %1;" : "=r"(pair) : "f"(x));
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
-#else
-inline uint32_t half_pair(float x) {
-  uint16_t bits;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-  return bits;
-}
-#endif
 #endif
 
 struct half {
@@ -65,7 +57,11 @@ struct half {
   half() = default;
 
 #ifdef __CUDA_ARCH__
-  half(float x) : bits(static_cast<uint16_t>(half_pair(x))) {}
+#if __CUDA_ARCH__ >= 800
+  half(float x) : bits(static_cast<uint16_t>(half_bits(x, 0))) {}
+#else
+  half(float x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }
+#endif
 
   operator float() const {
     float x;
@@ -101,7 +97,7 @@ struct bfloat16 {
   bfloat16() = default;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  bfloat16(float x) : bits(static_cast<uint16_t>(bfloat16_pair(x))) {}
+  bfloat16(float x) : bits(static_cast<uint16_t>(bfloat16_bits(x, 0))) {}
 #else
   bfloat16(float x) {
     const uint32_t wide = __builtin_bit_cast(uint32_t, x);
@@ -114,6 +110,22 @@ struct bfloat16 {
     return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
   }
 };
+
+// Two of them, side by side as in memory.
+template <class Storage>
+inline uint32_t pair_bits(float low, float high) {
+  return Storage(low).bits | uint32_t(Storage(high).bits) << 16;
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <>
+inline uint32_t pair_bits<half>(float low, float high) {
+  return half_bits(low, high);
+}
+template <>
+inline uint32_t pair_bits<bfloat16>(float low, float high) {
+  return bfloat16_bits(low, high);
+}
+#endif
 
 // float(Storage(x)) without the way through 16 bits.
 template <class Storage>

@@ -35,7 +35,13 @@ struct ByteWalk {
       });
       block.each_thread([&](int thread) {
         const int32_t pixel = (block.place().x * kThreads + thread) * kPixels;
-        if (pixel < pixels) Walk(call, staged, place, pixel, pixels - pixel).down(rows);
+        if (pixel >= pixels) return;
+        const int top = staged[0].until - kY, below = staged[rows - 1].until + kAhead;
+        if (top > 0 && below < call.y.in_size) {
+          Walk<false>(call, staged, place, pixel, pixels - pixel).down(rows);
+        } else {
+          Walk<true>(call, staged, place, pixel, pixels - pixel).down(rows);
+        }
       });
     });
   }
@@ -54,7 +60,9 @@ struct ByteWalk {
     return word;
   }
 
-  // A thread's way down a strip.
+  // A thread's way down a strip. The words of a window may hold up to 3 bytes before its row or behind it: those of other
+  // rows, but for the first row and the last. kAtEdge: those may be read, so only what is in a row is.
+  template <bool kAtEdge>
   struct Walk {
     const MapsCall& call;
     const Row* staged;
@@ -135,7 +143,7 @@ struct ByteWalk {
         for (int p = 0; p < kPixels; ++p) {
           const int at = first[p] - shift(p, source) / 8;
           uint32_t(&words)[kRead] = next[slot][p].words;
-          if (at >= 0 && at + 4 * kRead <= length) {
+          if (!kAtEdge || (at >= 0 && at + 4 * kRead <= length)) {
 #pragma unroll
             for (int w = 0; w < kRead; ++w) words[w] = reinterpret_cast<const uint32_t*>(source + at)[w];
           } else {

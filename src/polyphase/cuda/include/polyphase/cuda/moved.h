@@ -8,13 +8,18 @@
 
 namespace polyphase {
 
-// How a thread's elements lie in the source.
-enum class Direction { kApart, kForwards, kBackwards };
+// How a group of elements lies in the source, as `launch.py` packs it behind the offsets: its lowest offset times 4, and
+// one of these.
+enum Direction { kScattered, kForwards, kBackwards };
 
-// kColumns: elements that a thread owns. kTogether: they are stored at once. kRows: rows that are read before any is stored.
-// call.offsets has, for every element of a row,
-// its place in the source's row; -n for border n. kRuns: elements of bytes that lie side by side in the source, forwards
-// or backwards, are read four at a time where such a word is inside the row.
+struct Group {
+  int32_t lowest;
+  Direction direction;
+};
+
+// kColumns: elements that a thread owns. kTogether: they are stored at once. kRows: rows that are read before any is
+// stored. call.offsets has, for every element of a row, its place in the source's row; -n for border n. kRuns: elements
+// are bytes, and where a thread's lie side by side in the source, forwards or backwards, they are read by words.
 template <class Load, class Store, int kColumns, bool kTogether, bool kRuns, int kRows, bool kBordered, int kThreads>
 struct Moved {
   using From = typename Load::From;
@@ -46,10 +51,13 @@ struct Moved {
     const int owned = kTogether || length - element >= kColumns ? kColumns : length - element;
     const int64_t stop = y + call.strip < call.y.out_size ? y + call.strip : call.y.out_size;
     Place place = row_place(call, plane, y);
-    int32_t offsets[kColumns];
+    const int32_t packed = kRuns ? call.offsets[length + element / kColumns] : int32_t(kScattered);
+    const Group run = {packed >> 2, static_cast<Direction>(packed & 3)};
+    int32_t offsets[kColumns] = {};
+    if (!kRuns || run.direction == kScattered) {
 #pragma unroll
-    for (int a = 0; a < kColumns; ++a) offsets[a] = call.offsets[element + (a < owned ? a : owned - 1)];
-    const Direction run = kRuns && owned == kColumns ? run_of(offsets) : Direction::kApart;
+      for (int a = 0; a < kColumns; ++a) offsets[a] = call.offsets[element + (a < owned ? a : owned - 1)];
+    }
     for (int64_t row = y; row < stop; row += kRows) {
       Read read[kRows];
 #pragma unroll
@@ -68,21 +76,13 @@ struct Moved {
     }
   }
 
-  static Direction run_of(const int32_t (&offsets)[kColumns]) {
-    bool forwards = offsets[0] >= 0, backwards = offsets[kColumns - 1] >= 0;
-#pragma unroll
-    for (int a = 1; a < kColumns; ++a) {
-      forwards = forwards && offsets[a] == offsets[0] + a;
-      backwards = backwards && offsets[a] == offsets[0] - a;
-    }
-    return forwards ? Direction::kForwards : backwards ? Direction::kBackwards : Direction::kApart;
-  }
-
-  static void fetch(const MapsCall& call, int64_t row, const int32_t (&offsets)[kColumns], Direction run,
-                    Read& read) {
+  static void fetch(const MapsCall& call, int64_t row, const int32_t (&offsets)[kColumns], Group run, Read& read) {
     const From* source = static_cast<const From*>(call.source) + row;
-    if (kRuns && run != Direction::kApart) {
-      if (fetch_run(call, source, run == Direction::kForwards ? offsets[0] : offsets[kColumns - 1], run, read)) return;
+    if constexpr (kRuns) {
+      if (run.direction != kScattered) {
+        fetch_run(call, source, run, read);
+        return;
+      }
     }
     Elements elements{};
 #pragma unroll
@@ -92,43 +92,33 @@ struct Moved {
     read = __builtin_bit_cast(Read, elements);
   }
 
-  // Words as they are, or their bytes from the last to the first.
-  template <int kWords>
-  static void turn(const uint32_t (&words)[kWords], Direction run, Read& read) {
-    Vector<uint32_t, kWords> turned;
+  static void fetch_run(const MapsCall& call, const From* source, Group run, Read& read) {
+    constexpr int kWords = kColumns / 4;
+    const From* begin = source + run.lowest;
+    const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(begin) & 3);
+    Read words;
+    if ((reinterpret_cast<uintptr_t>(begin) & (kColumns - 1)) == 0) {
+      words = *reinterpret_cast<const Read*>(begin);
+    } else if (run.lowest >= shift && run.lowest - shift + 4 * (kWords + 1) <= call.span) {
+      const auto* aligned = reinterpret_cast<const uint32_t*>(begin - shift);
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) words.items[i] = from_byte(aligned[i], aligned[i + 1], 8 * shift);
+    } else {
+      words = byte_by_byte(begin);
+    }
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
-      const uint32_t word = run == Direction::kForwards ? words[i] : words[kWords - 1 - i];
-      const uint32_t back = word << 24 | (word & 0xff00) << 8 | (word >> 8 & 0xff00) | word >> 24;
-      turned.items[i] = run == Direction::kForwards ? word : back;
+      const uint32_t word = words.items[kWords - 1 - i];
+      const uint32_t turned = word << 24 | (word & 0xff00) << 8 | (word >> 8 & 0xff00) | word >> 24;
+      read.items[i] = run.direction == kForwards ? words.items[i] : turned;
     }
-    read = turned;
   }
 
-  // Bytes from source[first] on, by words. False where a word would reach beyond what the row has.
-  static bool fetch_run(const MapsCall& call, const From* source, int32_t first, Direction run, Read& read) {
-    if constexpr (sizeof(From) == 1 && kColumns % 4 == 0) {
-      constexpr int kWords = kColumns / 4;
-      const From* begin = source + first;
-      const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(begin) & 3);
-      if ((reinterpret_cast<uintptr_t>(begin) & (kColumns - 1)) == 0) {
-        const auto whole = *reinterpret_cast<const Vector<uint32_t, kWords>*>(begin);
-        turn(whole.items, run, read);
-        return true;
-      }
-      if (first < shift || first - shift + 4 * (kWords + (shift > 0)) > call.span) return false;
-      const auto* aligned = reinterpret_cast<const uint32_t*>(begin - shift);
-      uint32_t words[kWords + 1];
-#pragma unroll
-      for (int i = 0; i <= kWords; ++i) words[i] = i < kWords || shift > 0 ? aligned[i] : 0;
-      uint32_t joined[kWords];
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) joined[i] = from_byte(words[i], words[i + 1], 8 * shift);
-      turn(joined, run, read);
-      return true;
-    } else {
-      return false;
-    }
+  // Where a word would reach over the edge of the row.
+  static POLYPHASE_SELDOM Read byte_by_byte(const From* begin) {
+    Read words{};
+    for (int i = 0; i < kColumns; ++i) words.items[i / 4] |= uint32_t(begin[i]) << (8 * (i % 4));
+    return words;
   }
 
   static void store(const MapsCall& call, const Place& place, int64_t y, int32_t element, int owned,

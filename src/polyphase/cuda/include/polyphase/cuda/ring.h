@@ -173,6 +173,7 @@ struct Ring {
 
     void store(const Row& row, int p) {
       Vector<To, kColumns> out;
+      Value sums[kColumns];
 #pragma unroll
       for (int a = 0; a < kColumns; ++a) {
         Value sum = Sum::start(call.y.precision);
@@ -180,8 +181,10 @@ struct Ring {
         for (int k = 0; k < kY; ++k) sum = Sum::add(sum, row.words[k], ring[a][(p + 1 + k) % kY]);
         sum = Sum::rounded(sum, call.y.precision);
         spoilt = Sum::spoilt(spoilt, sum);
+        sums[a] = sum;
         out.items[a] = output(call, place, columns[a], row.border, sum);
       }
+      if constexpr (Store::kOnlyRounds && !kBordered && kColumns % 2 == 0) out = rounded_pairs<To>(sums);
       if (kStores == kAtOnce) {
         *reinterpret_cast<Vector<To, kColumns>*>(target) = out;
       } else {

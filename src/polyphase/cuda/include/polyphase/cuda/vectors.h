@@ -1,7 +1,7 @@
 // Neighbouring elements, read and written at once.
 #pragma once
 
-#include <cstdint>
+#include "polyphase/core/scalar.h"
 
 namespace polyphase {
 
@@ -25,6 +25,16 @@ template <class T, int kCount>
 struct alignas(is_power_of_two(kCount) ? sizeof(T) * kCount : sizeof(T)) Vector {
   T items[kCount];
 };
+
+// Rounded to 16 bits, two at a time.
+template <class To, int kCount>
+inline Vector<To, kCount> rounded_pairs(const float (&values)[kCount]) {
+  Vector<uint32_t, kCount / 2> pairs;
+#pragma unroll
+  for (int i = 0; i < kCount / 2; ++i) pairs.items[i] = pair_bits<To>(values[2 * i], values[2 * i + 1]);
+  using Values = Vector<To, kCount>;
+  return __builtin_bit_cast(Values, pairs);
+}
 
 // How a thread's outputs lie in memory: apart, side by side, or so that they can be stored at once.
 enum Stores { kApart, kBeside, kAtOnce };
