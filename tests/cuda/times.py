@@ -1,0 +1,114 @@
+"""How long the first call of a kernel takes, once CUDA is up, and what memory calls hold.
+
+A process builds kernels into an empty cache, a second one finds them there. Bounds are those the project set itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import polyphase.functional as P
+from polyphase.cuda import launcher
+
+BUILT_SECONDS, CACHED_SECONDS = 0.6, 0.02
+AGAIN = 200
+AA: dict[str, Any] = {"mode": "bilinear", "antialias": True}
+
+FIRST = "the first of all"
+#: Each needs a kernel of its own. The first also needs what all need: the wing, NVRTC, and the launcher.
+CALLS: dict[str, tuple[tuple[int, ...], torch.dtype, Callable[[Tensor], Tensor]]] = {
+    FIRST: ((1, 3, 40, 50), torch.float32, lambda x: P.flip(x, (-1,))),
+    "small, float32": ((1, 3, 345, 456), torch.float32, lambda x: P.interpolate(x, (270, 270), **AA)),
+    "large, float32": ((8, 3, 1234, 1345), torch.float32, lambda x: P.interpolate(x, (2345, 2456), mode="bicubic")),
+    "shrunk, float32": ((4, 3, 1080, 1920), torch.float32, lambda x: P.interpolate(x, (224, 224), **AA)),
+    "shrunk, uint8": ((4, 3, 1080, 1920), torch.uint8, lambda x: P.interpolate(x, (224, 224), **AA)),
+    "volume, bfloat16": ((1, 2, 9, 10, 11), torch.bfloat16, lambda x: P.interpolate(x, (4, 5, 6), mode="trilinear")),
+}
+
+
+def main(device: str) -> int:
+    """How many figures miss their bounds."""
+    missed = 0
+    with tempfile.TemporaryDirectory() as cache:
+        for state, bound in (("built", BUILT_SECONDS), ("from the disk cache", CACHED_SECONDS)):
+            command = [sys.executable, "-m", "tests.cuda.times", device]
+            done = subprocess.run(
+                command, env={**os.environ, "POLYPHASE_CACHE_DIR": cache}, stdout=subprocess.PIPE, text=True
+            )
+            if done.returncode:
+                print(f"WRONG times: ended with status {done.returncode}")
+                return 1
+            for name, found in json.loads(done.stdout.splitlines()[-1]).items():
+                seconds, held = found["first"], found["held"]
+                judged = name != FIRST
+                late = judged and seconds > bound
+                missed += late + bool(held)
+                mark = "MISS" if late else "ok  " if judged else "    "
+                by = " by ctypes" if found["slow"] else ""
+                print(
+                    f"{mark} first call, {state}: {name:20s} {seconds * 1e3:7.1f} ms (at most {bound * 1e3:g}), then "
+                    f"{found['again'] * 1e6:.1f} us{by}; {'HOLDS' if held else 'held'} {held} bytes beyond its output"
+                )
+    return missed
+
+
+def measured(device: str) -> dict[str, dict[str, float]]:
+    on_gpu = device == "cuda"
+    more = AGAIN if on_gpu else 2
+    torch.zeros(8, device=device).add_(1).sum().item()  # CUDA is up then
+    found = {}
+    for name, (shape, dtype, call) in CALLS.items():
+        image = (torch.rand(shape, device=device) * 255).to(dtype)
+        _wait(on_gpu)
+        began = time.perf_counter()
+        output = call(image)
+        _wait(on_gpu)
+        first = time.perf_counter() - began
+        held = _held(call, image, output) if on_gpu else 0
+        began = time.perf_counter()
+        for _ in range(more):
+            output = call(image)
+        _wait(on_gpu)
+        again = (time.perf_counter() - began) / more
+        found[name] = {"first": first, "again": again, "held": held, "slow": on_gpu and launcher._functions() is None}
+    return found
+
+
+def _held(call: Callable[[Tensor], Tensor], image: Tensor, output: Tensor) -> int:
+    """Bytes that calls take beyond their output, of torch's memory at any time, or of the device's after many."""
+    size = output.untyped_storage().nbytes()
+    call(image)
+    torch.cuda.synchronize()
+    before, free = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()[0]
+    torch.cuda.reset_peak_memory_stats()
+    kept = call(image)
+    beyond = torch.cuda.max_memory_allocated() - before - _rounded(size)
+    del kept
+    for _ in range(AGAIN):
+        call(image)
+    torch.cuda.synchronize()
+    return max(0, beyond) + max(0, free - torch.cuda.mem_get_info()[0])
+
+
+def _rounded(size: int) -> int:
+    """As torch's allocator does."""
+    return -(-size // 512) * 512
+
+
+def _wait(on_gpu: bool) -> None:
+    if on_gpu:
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    print(json.dumps(measured(sys.argv[1])))
