@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from polyphase.bench import noise
 from polyphase.bench.columns import FLOOR
 from polyphase.bench.noise import Ratio, Side
-from polyphase.bench.results import Cell, Run
+from polyphase.bench.results import WALL, Cell, Run
 from polyphase.errors import NoColumnError
 
 # Of one run alone: what each of our columns is held against.
@@ -33,6 +33,7 @@ class TableRow:
     cells: tuple[Cell | None, ...]
     ratios: tuple[Ratio | None, ...]
     floor: Cell | None
+    clock: str = WALL
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,9 @@ def _table(sheet: _Sheet, pairs: Sequence[Pair], suite: str) -> Table:
         sides = sheet.rows[key]
         cells = tuple(sides[title].cell if title in sides else None for title in titles)
         rows.append(
-            TableRow(sheet.names[key], cells, tuple(ratios[pair][place] for pair in kept), sheet.floors.get(key))
+            TableRow(
+                sheet.names[key], cells, tuple(ratios[pair][place] for pair in kept), sheet.floors.get(key), key[3]
+            )
         )
     return Table(suite, titles, kept, tuple(rows))
 

@@ -88,7 +88,7 @@ def settings(threads: int, recompile_limit: int | None) -> Iterator[None]:
 
 
 def _measure_case(work: Work, columns: dict[str, Column], effort: Effort, records: Records, check: bool) -> None:
-    on_gpu = work.steps[0].inputs[0].is_cuda
+    on_gpu = gpu.has_clock(work.steps[0].inputs[0])
     wanted = checks.expected(work) if check else ()
     timers: dict[tuple[str, str], Timing] = {}
     for name, column in columns.items():
@@ -125,7 +125,7 @@ def _timing(call: Call, clock: str, work: Work, column: Column, effort: Effort) 
     """Times one block. How many calls that is is settled here. Seconds a call; of each image where there are many."""
     images = 1 if column.yardstick else work.calls
     if clock == GPU:
-        replay = gpu.replayed(call)
+        replay = gpu.replayed(call, effort.block_seconds)
         return lambda: replay() / images
     timer = Timer("call()", globals={"call": call}, num_threads=column.options.threads)
     number = max(1, int(effort.block_seconds / max(timer.timeit(1).mean, 1e-9)))

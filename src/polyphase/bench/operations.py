@@ -57,7 +57,7 @@ POLYPHASE = Functions(P.interpolate, P.flip, P.crop, P.affine_sample)
 
 @dataclass(frozen=True)
 class Source:
-    """What images are made of: they are the same at every run."""
+    """What images are made of: they are the same at every run on a device, where they are made."""
 
     dtype: str
     layout: str
@@ -65,11 +65,11 @@ class Source:
 
     def image(self, shape: Shape, seed: int = 0) -> Tensor:
         """Noise: every misplaced pixel shows."""
-        generator = torch.Generator().manual_seed(seed)
-        pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+        generator = torch.Generator(self.device).manual_seed(seed)
+        pixels = torch.randint(0, 256, shape, dtype=torch.uint8, device=self.device, generator=generator)
         if self.dtype != "u8":
             pixels = (pixels / 255).to(DTYPES[self.dtype])
-        return pixels.to(self.device).contiguous(memory_format=FORMATS[self.layout])
+        return pixels.contiguous(memory_format=FORMATS[self.layout])
 
 
 class Operation(Protocol):

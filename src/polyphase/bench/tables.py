@@ -12,7 +12,7 @@ from typing import Any
 from polyphase.bench import compare
 from polyphase.bench.compare import Table
 from polyphase.bench.noise import FASTER, NOISE, SLOWER, Ratio
-from polyphase.bench.results import Cell, Environment, Run
+from polyphase.bench.results import GPU, Cell, Environment, Run
 from polyphase.errors import UnknownNameError
 
 MARKS = {FASTER: "", SLOWER: " !", NOISE: " ~"}
@@ -55,11 +55,18 @@ def grid(table: Table, notes: _Notes | None = None) -> Grid:
             reasons.append(f"{title}: {', '.join(map(str, skipped))}")
         else:
             shown.append(place)
+    on_gpu = any(row.clock == GPU for row in table.rows)  # where it tells how much is left to gain
     rows = [
-        [row.name, *(_time(row.cells[place], notes) for place in shown), *map(speed_up, row.ratios)]
+        [
+            row.name,
+            *([_time(row.floor, notes)] if on_gpu else []),
+            *(_time(row.cells[place], notes) for place in shown),
+            *map(speed_up, row.ratios),
+        ]
         for row in table.rows
     ]
-    headers = ["", *(table.titles[place] for place in shown), *(pair.title for pair in table.pairs)]
+    floors = ["Memory floor"] if on_gpu else []
+    headers = ["", *floors, *(table.titles[place] for place in shown), *(pair.title for pair in table.pairs)]
     problems = dict.fromkeys(cell.problem for row in table.rows for cell in row.cells if cell and cell.problem)
     texts = [f"{notes.mark(problem)} {problem}" for problem in problems]
     return Grid(table.suite, headers, rows, texts + ([f"Not measured: {'; '.join(reasons)}"] if reasons else []))
@@ -158,11 +165,13 @@ def _different(runs: Sequence[Run]) -> list[Run]:
 
 def summary(environment: Environment) -> str:
     """The environment in a line."""
-    where = environment.gpu if environment.device == "cuda" else environment.cpu
     threads = f"{environment.threads} thread{'s' if environment.threads > 1 else ''}"
+    where = f"{environment.cpu}, instruction set {environment.instruction_set}, {threads}"
+    if environment.device == "cuda":
+        where = f"{environment.gpu}, beside {environment.cpu}"
     commit = f" at {environment.commit}" if environment.commit else ""
     return (
-        f"{where}, instruction set {environment.instruction_set}, {threads}; torch {environment.torch}, "
+        f"{where}; torch {environment.torch}, "
         f"polyphase {environment.polyphase}{commit}, Python {environment.python}, {environment.compiler}."
         f"{f' The machine was {environment.busy}.' if environment.busy else ''}"
     )

@@ -46,7 +46,8 @@ def prepare(case: Case, device: str) -> Work:
         if case.backward:
             for leaf in leaves(case, inputs):
                 leaf.requires_grad_()
-            noise = torch.rand(output.shape, generator=torch.Generator().manual_seed(1))
+            generator = torch.Generator(device).manual_seed(1)
+            noise = torch.rand(output.shape, device=device, generator=generator)
             step = Step(inputs, torch.empty_like(output).copy_(noise))
         moved += bytes_moved(case, inputs, output)
         steps.append(step)
