@@ -17,9 +17,11 @@ import rich.console
 import torch
 
 from polyphase import cli
-from polyphase.bench import measure, results
+from polyphase.bench import environment, measure, results
 from polyphase.bench.measure import Effort
 from polyphase.cpu import isa
+from polyphase.cuda import driver
+from polyphase.errors import NvrtcMissingError
 from polyphase.kernels import store
 from polyphase.version import __version__
 from tests.bench.conftest import Invoke, said_in_one_line
@@ -208,6 +210,41 @@ def test_env_says_what_the_processor_lacks(invoke: Invoke, monkeypatch: pytest.M
     assert "avx2, of portable, avx2; avx512 needs avx512vbmi, avx512_vnni\n" in invoke("env").stdout
 
 
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One, as far as `polyphase env` asks."""
+    facts = {"is_available": True, "device_count": 2, "get_device_name": "A GPU", "get_device_capability": (9, 0)}
+    for name, fact in facts.items():
+        monkeypatch.setattr(f"torch.cuda.{name}", lambda *device, fact=fact: fact)
+    monkeypatch.setattr("torch.version.cuda", "13.0")
+    monkeypatch.setattr(environment, "_said", lambda *words: "580.1" if words[0] == "nvidia-smi" else "")
+    monkeypatch.setattr(driver, "nvrtc_version", lambda: (13, 1))
+    monkeypatch.setattr(driver, "nvrtc_found", lambda: "/there/libnvrtc.so.13")
+    monkeypatch.delenv("POLYPHASE_CUDA_ARCH", raising=False)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_env_with_a_gpu(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = invoke("env").stdout
+    assert "A GPU and 1 more, compute capability 9.0, driver 580.1, CUDA 13.0\n" in said
+    assert "sm_90, built by NVRTC 13.1 (/there/libnvrtc.so.13); warps and graphs are torch's\n" in said
+    monkeypatch.setenv("POLYPHASE_CUDA_ARCH", "sm_80")
+    assert "sm_80 (forced by POLYPHASE_CUDA_ARCH), built by NVRTC" in invoke("env").stdout
+    monkeypatch.setenv("POLYPHASE_DEVICES", "cpu")
+    assert "switched off by POLYPHASE_DEVICES=cpu\n" in invoke("env").stdout
+
+
+@pytest.mark.usefixtures("gpu")
+def test_env_without_what_builds_cuda_kernels(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> tuple[int, int]:
+        raise NvrtcMissingError("no NVRTC, which builds CUDA kernels")
+
+    monkeypatch.setattr(driver, "nvrtc_version", nowhere)
+    assert "none: no NVRTC, which builds CUDA kernels\n" in invoke("env").stdout
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert f"none: torch {torch.__version__} sees no GPU\n" in invoke("env").stdout
+
+
 def test_version(invoke: Invoke) -> None:
     assert invoke("--version").stdout == f"polyphase {__version__}\n"
 
@@ -216,22 +253,25 @@ def test_cache(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("POLYPHASE_CACHE_DIR", str(tmp_path))
     assert invoke("cache", "path").stdout == f"{tmp_path}\n"
     sound, damaged, other = (*(f"kernel-{digit * 32}.so" for digit in "01"), "mine.txt")
+    cubin = f"cuda-{'2' * 32}.cubin"
 
     def make(scratch: Path, names: list[str]) -> list[str]:
-        (scratch / sound).write_bytes(b"x" * 2000)
+        for name in names:
+            (scratch / name).write_bytes(b"x" * 2000)
         return names
 
-    store.obtain({sound: "moves values, avx2"}, make)
+    store.obtain({sound: "moves values, avx2", cubin: "uint8 -> sums of uint8 -> uint8, ByteRing, sm_90"}, make)
     (tmp_path / damaged).write_bytes(b"x" * 12000)
     (tmp_path / other).write_text("")
-    for name in (sound, damaged):
+    for name in (sound, damaged, cubin):
         os.utime(tmp_path / name, (time.mktime((2026, 1, 2, 3, 4, 0, 0, 0, -1)),) * 2)
     assert sorted(invoke("cache", "list").stdout.splitlines()) == [
-        "2 libraries, 0.0 MB",
+        "2026-01-02 03:04       2 kB  cuda-22222222      uint8 -> sums of uint8 -> uint8, ByteRing, sm_90",
         "2026-01-02 03:04       2 kB  kernel-00000000    moves values, avx2",
         "2026-01-02 03:04      12 kB  kernel-11111111    damaged: to be built again",
+        "3 libraries, 0.0 MB",
     ]
-    assert invoke("cache", "clear").stdout == "removed 2 libraries\n"
+    assert invoke("cache", "clear").stdout == "removed 3 libraries\n"
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 

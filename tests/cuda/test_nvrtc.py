@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from polyphase.cuda import build, driver, emit, launch, ways
 from polyphase.errors import BuildFailedError, NvrtcMissingError
+from polyphase.kernels import store
 from tests.cuda import host
 from tests.cuda.test_kernels_on_host import AA, CUBIC_AA, image, resized
 
@@ -61,3 +63,13 @@ def test_an_architecture_of_the_future_gets_ptx() -> None:
 def test_what_nvrtc_says_is_passed_on() -> None:
     with pytest.raises(BuildFailedError, match="nonsense"):
         driver.compile_source("nonsense;", {}, ("--gpu-architecture=sm_75",))
+
+
+def test_what_a_built_kernel_is_for_says_its_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `polyphase cache list` has it."""
+    monkeypatch.setenv("POLYPHASE_CACHE_DIR", str(tmp_path))
+    image_of = build.image('extern "C" __global__ void f() {}', "sm_75", "moves values, Moved")
+    (entry,) = store.entries()
+    assert store.purpose(entry.path) == "moves values, Moved, sm_75"
+    assert image_of == entry.path.read_bytes()
+    assert driver.nvrtc_found().rpartition("/")[2].startswith("libnvrtc.so")

@@ -89,6 +89,14 @@ def test_a_child_may_be_the_first_to_use_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_counts_are_those_of_all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = polyphase.stats()
+    more = dict.fromkeys(before, 7)
+    both = [*devices.loaded(), replace(wing_of(CPU), device="cuda", stats=lambda: more)]
+    monkeypatch.setattr(devices, "loaded", lambda: both)
+    assert polyphase.stats() == {name: count + 7 for name, count in before.items()}
+
+
 def test_eager_has_rules_of_its_own_on_each_device() -> None:
     assert rules_of(torch.device("cuda", 1)).antialias_in_double
     assert not rules_of(CPU).antialias_in_double

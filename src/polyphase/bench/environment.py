@@ -13,8 +13,10 @@ import torch
 
 from polyphase import settings
 from polyphase.bench.columns.compiled import backend_missing
+from polyphase.bench.gpu import missing
 from polyphase.bench.results import Environment
 from polyphase.cpu import isa
+from polyphase.cuda import driver, launch
 from polyphase.errors import PolyphaseError
 from polyphase.kernels import devices, store
 from polyphase.torch_private import TESTED_TORCH
@@ -88,9 +90,36 @@ def cpu_model() -> str:
 
 
 def gpu() -> str:
+    """The current one, and what a program for it depends on."""
     if not torch.cuda.is_available():
-        return "none"
-    return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+        return f"none: {missing()}"
+    major, minor = torch.cuda.get_device_capability()
+    release = _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader") or "of unknown release"
+    others = torch.cuda.device_count() - 1
+    return (
+        f"{torch.cuda.get_device_name()}{f' and {others} more' if others else ''}, compute capability {major}.{minor}, "
+        f"driver {release}, CUDA {torch.version.cuda}"
+    )
+
+
+def cuda_kernels() -> str:
+    """What they are built for, and by what; or why there are none."""
+    if not devices.has_kernels("cuda"):
+        return f"switched off by POLYPHASE_DEVICES={os.environ.get('POLYPHASE_DEVICES')}"
+    lacking = [kind for kind in (devices.WARPS, devices.GRAPHS) if not devices.has_kernels("cuda", kind)]
+    torchs = f"; {' and '.join(lacking)} are torch's" if lacking else ""
+    forced = " (forced by POLYPHASE_CUDA_ARCH)" if os.environ.get("POLYPHASE_CUDA_ARCH") else ""
+    try:
+        if not torch.cuda.is_available() and not forced:
+            return f"none: {missing()}; {nvrtc()} is there"
+        return f"{launch.architecture()}{forced}, built by {nvrtc()}{torchs}"
+    except PolyphaseError as error:
+        return f"none: {error}"
+
+
+def nvrtc() -> str:
+    major, minor = driver.nvrtc_version()
+    return f"NVRTC {major}.{minor} ({driver.nvrtc_found()})"
 
 
 def triton() -> str:
@@ -132,6 +161,7 @@ def where_it_runs() -> dict[str, str]:
         "kernel cache": f"{settings.cache_dir()}, {len(entries)} libraries, {megabytes(one.size for one in entries)} "
         f"of at most {settings.cache_max_bytes() / 1e6:g} MB",
         "GPU": gpu(),
+        "CUDA kernels": cuda_kernels(),
         "Triton": triton(),
         "torch.compile backend": backend_missing() or "registered",
         "peers": ", ".join(f"{name} {found}" for name in PEERS if (found := installed(name))) or "none",

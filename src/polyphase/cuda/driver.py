@@ -204,6 +204,11 @@ def nvrtc_version() -> tuple[int, int]:
     return major.value, minor.value
 
 
+def nvrtc_found() -> str:
+    """The file it was loaded from; its name alone, where the system knows the place."""
+    return str(_nvrtc()._name)
+
+
 @functools.cache
 def known_architectures() -> tuple[int, ...]:
     """That NVRTC builds for, from the oldest on: 75 is sm_75."""
