@@ -291,6 +291,7 @@ EXPLAINING = {
     "GraphLowering": _explained("torch._inductor.graph:GraphLowering", "codegen"),
     "WhyNoFuse": _explained("torch._inductor.scheduler:WhyNoFuse"),
     "CppScheduling": _explained("torch._inductor.codegen.cpp:CppScheduling", "define_kernel", "codegen_node"),
+    "TritonScheduling": _explained("torch._inductor.codegen.triton:TritonScheduling", "define_kernel"),
     "Scheduler": _explained("torch._inductor.scheduler:Scheduler", "codegen_extern_call"),
     # What a node of a loop reads and writes, all over its own variables: i0, i1, ...
     "accesses_of": Private(

@@ -81,7 +81,11 @@ def fuse(graph: Graph, fusion: bool = True) -> Report:
         sampling = sampling_of(node, _slots(sizes))
         if sampling is None:
             continue
-        draft = drafts.start(node, sampling) if has_kernels(value(node).device.type, GRAPHS) else Why.ANOTHER_DEVICE
+        device = value(node).device.type
+        if has_kernels(device, GRAPHS):
+            draft = drafts.start(node, sampling)
+        else:
+            draft = Why.NOT_IN_GRAPHS if has_kernels(device) else Why.ANOTHER_DEVICE
         if isinstance(draft, Draft) and fusion:
             draft = _grown(draft, sizes)
             draft = better_left_to_inductor(draft) or draft

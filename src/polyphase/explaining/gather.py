@@ -10,7 +10,7 @@ import contextlib
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from polyphase.torch_private import (
     CppScheduling,
     GraphLowering,
     Scheduler,
+    TritonScheduling,
     V,
     WhyNoFuse,
     functorch_config,
@@ -58,6 +59,12 @@ class Gathered:
     def kernel(self, name: str, source: str) -> None:
         self._order.append(InductorKernel(name, tuple(self._loops), source))
         self._loops = []
+
+    def triton_kernel(self, name: str, source: str, nodes: Sequence[Any]) -> None:
+        """One loop nest, by blocks of elements. Among its nodes are marks, which have no body."""
+        computed = [one for one in nodes if getattr(one, "_body", None) is not None]
+        loops = (loop_of(computed, source),) if computed else ()
+        self._order.append(InductorKernel(name, loops, source))
 
     def extern(self, node: Any) -> None:
         if isinstance(node, ProgramKernel):
@@ -98,6 +105,12 @@ def gathered() -> Iterator[Gathered]:
         _wrap(undo, our_backend, "fuse", lambda report, *_, **__: found.fused(report))
         _wrap(undo, WhyNoFuse, "__call__", lambda _, why, *__: found.refused(why.name1, why.name2, _text(why)))
         _wrap(undo, CppScheduling, "define_kernel", lambda name, _, source, *__: found.kernel(name, source))
+        _wrap(
+            undo,
+            TritonScheduling,
+            "define_kernel",
+            lambda name, _, source, nodes, *__: found.triton_kernel(name, source, nodes),
+        )
         _wrap(undo, Scheduler, "codegen_extern_call", lambda _, __, scheduled: found.extern(scheduled.node))
         _wrap(undo, GraphLowering, "codegen", lambda _, lowering: found.graph(lowering))
         undo.enter_context(_loops_watched(found))

@@ -17,8 +17,8 @@ _FEW = 8
 
 
 def loop_of(nodes: Sequence[Any], code: str) -> Loop:
-    """Of one loop nest's nodes and its generated C++."""
-    vectorised = "at::vec::" in code
+    """Of one loop nest's nodes and its generated C++, or Triton, which works on blocks of elements."""
+    vectorised = "at::vec::" in code or "@triton.jit" in code
     used = list(map(accesses_of, nodes))
     elements = max(math.prod(number(V.graph, n) for n in one.var_ranges.values()) for one in used)
     return Loop(tuple(map(_step, nodes, used)), elements, vectorised, "" if vectorised else _why_scalar(nodes, used))

@@ -145,6 +145,7 @@ class Explanation:
     breaks: tuple[Break, ...]
     recompiles: tuple[str, ...]
     ran_eager: str  # why, or ""
+    torchs: tuple[str, ...] = ()  # what samples on a device whose graphs are left to torch
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2)

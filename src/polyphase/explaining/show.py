@@ -25,6 +25,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield f"    at {one.line}"
     for reason in e.recompiles:
         yield f"  recompiled, because a guard failed: {reason}"
+    yield from (f"  torch's own: {one}" for one in e.torchs)
     for graph in e.graphs:
         yield from _indented(_graph(graph))
 
