@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ CASES: dict[str, tuple[torch.dtype, tuple[int, ...], tuple[int, ...], dict[str, 
     "moved": (torch.uint8, (1, 3, 40, 60), (50, 64), {"mode": "nearest", "antialias": False}, 0),
     "general": (torch.bfloat16, (1, 3, 9, 10, 11), (4, 5, 6), {"mode": "trilinear", "antialias": False}, 0),
 }
+SWEEP = Path(__file__).parents[2] / "benchmarks" / "sweep_cuda.py"
 ARCHITECTURES = [
     pytest.param("sm_75", id="sm_75"),
     pytest.param("sm_80", marks=pytest.mark.full),
@@ -73,3 +75,15 @@ def test_what_a_built_kernel_is_for_says_its_architecture(tmp_path: Path, monkey
     assert store.purpose(entry.path) == "moves values, Moved, sm_75"
     assert image_of == entry.path.read_bytes()
     assert driver.nvrtc_found().rpartition("/")[2].startswith("libnvrtc.so")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_sweep_knows_the_numbers_of_every_kernel(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names_of = runpy.run_path(str(SWEEP))["names_of"]
+    dtype, shape, size, mode, few = CASES[case]
+    monkeypatch.setattr(ways, "FEW_OUTPUTS", few)
+    x = image(dtype, *shape)
+    way = launch.prepared(host.record_for(resized(x, size, **mode), [x]), True, "sm_90").way
+    names = names_of(way)
+    assert len(names) == len(way.constants)
+    assert way.constants[names.index("kThreads")] == way.threads
