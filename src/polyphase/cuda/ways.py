@@ -232,8 +232,8 @@ def _shrink(case: Case) -> Way:
         "Shrink",
         (at_once, case.bordered, 128),
         128,
-        tile=max(1, 112 // case.geometry.pixel.in_size),
-        strip=8,
+        tile=112 if case.channels == 1 else max(1, 224 // case.channels),
+        strip=4,
     )
 
 
@@ -242,13 +242,13 @@ def _can_walk_bytes(case: Case) -> bool:
 
 
 def _byte_walk(case: Case, kx: int, ky: int) -> Way:
-    pixels, threads, strip = 2 if case.channels == 1 else 1, 128, 32
+    pixels, threads, strip = (2, 64, 32) if case.channels == 1 else (1, 128, 32)
     columns = pixels * case.channels
     aligned = _by_words(case) and case.geometry.x.in_size * case.channels % 4 == 0
     words = (kx * case.channels + 6) // 4
-    ahead = max(1, min(4, WALK_REGISTERS // (words * pixels)))
+    ahead = max(1, min(2, WALK_REGISTERS // (words * pixels)))
     constants = (kx, ky, case.channels, pixels, aligned, _stores(case, columns), ahead, case.bordered, strip, threads)
-    return Way("byte_walk", "ByteWalk", constants, threads, 1024 // threads, sums=False)
+    return Way("byte_walk", "ByteWalk", constants, threads, 768 // threads, sums=False)
 
 
 def _byte_ring(case: Case, ky: int) -> Way:
@@ -282,7 +282,7 @@ def _moved(case: Case) -> Way:
         columns //= 2
     runs = case.from_bytes == 1 and columns >= 4 and case.row_is_dense and _row_bytes_in(case) < 2**29
     moved = 0 if case.plan.source is not None else case.from_bytes
-    rows, strip, resident = {1: (2, 32, 4), 2: (8, 16, 2)}.get(case.from_bytes, (4, 16, 4))
+    rows, strip, resident = {1: (2, 8, 4), 2: (8, 16, 2)}.get(case.from_bytes, (4, 16, 4))
     constants = (columns, case.output_is_dense, runs, rows, case.bordered, 256)
     return Way("moved", "Moved", constants, 256, resident, sums=False, moved_bytes=moved, strip=strip)
 
