@@ -136,6 +136,9 @@ KNOWN: dict[str, Callable[[], Tensor]] = {
     "half precision coordinates": lambda: F.grid_sample(
         torch.rand(1, 2, 90, 90).bfloat16(), torch.rand(1, 8, 8, 2).bfloat16(), align_corners=False
     ),
+    "positions at half a pixel": lambda: F.grid_sample(
+        torch.rand(1, 3, 512, 512), torch.rand(1, 100, 100, 2) * 2 - 1, mode="bicubic", align_corners=False
+    ),
     "a scale that keeps the size": lambda: F.interpolate(torch.rand(1, 1, 2), scale_factor=1.4),
 }
 

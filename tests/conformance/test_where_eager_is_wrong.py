@@ -145,6 +145,10 @@ def test_uint8_one_pixel_wide_transposed() -> None:
     eager_gives(lambda: function(x), [32, 160])
     ours_gives([8, 40], function, x)
     assert same(reference_of(x, Resize(2, "bilinear"), Resize(1, "bilinear")), [8, 40])
+    two_channels = torch.tensor([0, 40, 80, 160], dtype=torch.uint8).as_strided((1, 2, 2, 1), (4, 1, 2, 1))
+    function = resized((3, 1), "bilinear")
+    eager_gives(lambda: function(two_channels), [0, 20, 40, 40, 60, 80])
+    ours_gives([0, 40, 80, 40, 100, 160], function, two_channels)
 
 
 def test_half_grid_sample_beyond_32767() -> None:

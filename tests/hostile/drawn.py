@@ -93,7 +93,7 @@ def interpolate(random: Random) -> Drawn:
     options: dict[str, Any] = {"mode": mode}
     if random.random() < 0.7:
         target = shape(random, axes, MOST_ELEMENTS // max(math.prod(sizes[:2]), 1))
-        options["size"] = target if random.random() < 0.9 else target[0]
+        options["size"] = target if random.random() < 0.9 else min(target)
     else:
         factors = [random.choice((0.5, 2.0, 1.5, random.uniform(0.1, 3.0))) for _ in range(axes)]
         options["scale_factor"] = factors if random.random() < 0.7 else factors[0]

@@ -48,7 +48,9 @@ def run(seed: int, seconds: float) -> int:
                 done = int(line.split()[1]) + 1
             else:
                 found += 1
-                print(f"{line}\n  again: python -m tests.hostile.fuzz --seed {seed} --case {done - 1}", flush=True)
+                print(
+                    f"{line:.2000}\n  again: python -m tests.hostile.fuzz --seed {seed} --case {done - 1}", flush=True
+                )
     print(f"seed {seed}: {done} calls, {found} findings")
     return found
 

@@ -1,8 +1,9 @@
 """`accelerate(check=True)`: a call that our kernels took, compared with ATen's own kernel.
 
 Values that are only moved, and integers, must have the same bits, and where everything lies must be the same. Sums of
-floats may differ as `torch.testing.assert_close` allows, relative to the greatest value that was read or is there. In
-half precision eager is not one function: ours is compared with ATen's own kernel in float32.
+floats may differ as `torch.testing.assert_close` allows, relative to the greatest value that was read or is there, and
+those of warps by what the rounding of positions makes. In half precision eager is not one function: ours is compared
+with ATen's own kernel in float32.
 """
 
 from __future__ import annotations
@@ -28,6 +29,16 @@ _TOLERANCES = {
 }
 
 
+#: How steep a bicubic image of values from -1 to 1 can be, per pixel.
+_STEEPEST = 4
+
+
+def of_positions(sizes: Sequence[int], dtype: torch.dtype) -> float:
+    """What the rounding of positions makes of values from -1 to 1: our kernels take one within a unit of its axis's
+    last place of a whole or half pixel to lie there (`settled` in warp/positions.h)."""
+    return _STEEPEST * sum(sizes) * torch.finfo(dtype).eps
+
+
 def check(op: OpOverload, args: Sequence[Any], ours: Any, own: Callable[..., Any], moves: bool) -> None:
     """`own`: ATen's own kernel. `moves`: whether values are only moved. Raises where they differ."""
     call = Call(op, arguments_of(op, args, {}))
@@ -39,8 +50,7 @@ def check(op: OpOverload, args: Sequence[Any], ours: Any, own: Callable[..., Any
         if got is None or want is None:
             continue
         want = want.to(got.dtype) if moves else want
-        tensors = [one for one in args if isinstance(one, Tensor)]
-        seen = _lies_otherwise(got, want) or _differs(got, want, moves or not got.is_floating_point(), tensors)
+        seen = _lies_otherwise(got, want) or _differs(got, want, moves or not got.is_floating_point(), call)
         if seen:
             which = f"result {place} of " if isinstance(ours, tuple) else ""
             raise DiffersFromEagerError(
@@ -68,7 +78,7 @@ def _strides(tensor: Tensor) -> list[int]:
     return [stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if n > 1]
 
 
-def _differs(got: Tensor, want: Tensor, to_the_bit: bool, read: Sequence[Tensor]) -> str | None:
+def _differs(got: Tensor, want: Tensor, to_the_bit: bool, call: Call) -> str | None:
     if not got.numel() or (got.dtype == want.dtype and torch.equal(_bits(got), _bits(want))):
         return None
     if to_the_bit:
@@ -77,8 +87,11 @@ def _differs(got: Tensor, want: Tensor, to_the_bit: bool, read: Sequence[Tensor]
         distance = (got != want).double() if got.is_complex() else (got.double() - want.double()).abs()
     else:
         distance = (got.double() - want.double()).abs()
+        read = [one for one in call.arguments.values() if isinstance(one, Tensor)]
         finite = all(bool(one.isfinite().all()) for one in read)
         relative, absolute = _TOLERANCES[got.dtype]
+        if "grid" in call.arguments and not call.is_backward:
+            absolute = max(absolute, of_positions(call.image.shape[2:], torch.promote_types(got.dtype, torch.float32)))
         scale = max(1.0, *map(_greatest, (want, *read)))
         same = (got == want) | (got.isnan() & want.isnan())
         same |= want.isnan() & (not finite)  # eager multiplies NaN and infinity by a weight of 0

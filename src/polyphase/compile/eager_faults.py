@@ -103,7 +103,15 @@ def _to_one_column(call: Call) -> bool:
 
 
 def _one_column_transposed(call: Call) -> bool:
-    return _is_separable(call) and call.dtype == torch.uint8 and call.in_size[-1] == 1 and call.image.stride(-1) != 1
+    """Eager goes from pixel to pixel by the last stride, which need not be the way from row to row in one column. Three
+    or four interleaved channels it reads as they lie, and what is dense in neither memory format it copies first."""
+    image = call.image
+    if not (_is_separable(call) and call.dtype == torch.uint8 and image.shape[1] <= 4):
+        return False
+    two_interleaved = image.shape[1] == 2 and image.is_contiguous(memory_format=torch.channels_last)
+    dense = image.is_contiguous() or two_interleaved
+    height, width = call.in_size
+    return dense and width == 1 < height and image.stride(-1) != image.stride(-2)
 
 
 def _keeps_a_size(call: Call) -> bool:
