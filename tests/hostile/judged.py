@@ -91,6 +91,8 @@ def _accelerated_otherwise(
     keeps_strides = call.function == "flip" or call.options.get("mode") == "constant"
     if keeps_strides and accelerated.stride() != eager.stride():
         return f"accelerated strides {accelerated.stride()}, eager's {eager.stride()}"
+    if not eager.numel():  # and now and then of a negative size: docs/where-eager-is-wrong.md
+        return None
     if call.options.get("mode") == "circular":  # not replaced, and now and then uninitialised memory
         return None
     others = [one for one in (ours, eager) if isinstance(one, Tensor)]
