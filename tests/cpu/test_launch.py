@@ -405,6 +405,15 @@ def test_long_runs_need_no_tables(steps: Step) -> None:
     assert stats()["tables_made"] == before
 
 
+def test_long_runs_are_not_copied_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = image((2, LONG), torch.int16)
+    expected = {step: binding.resample(picture, maps_of(step)) for step in (Flip(), Slice(3, LONG - 1))}
+    monkeypatch.delattr(binding, "_empty")
+    assert torch.equal(binding.resample(picture, maps_of(Flip())), expected[Flip()])
+    with pytest.raises(NameError):  # a view is no result
+        binding.resample(picture, maps_of(Slice(3, LONG - 1)))
+
+
 def test_an_axis_longer_than_kernels_count() -> None:
     one = torch.rand(1, 1, 1).expand(1, 1, 2**31 + 2**28)
     for step in (Nearest(16), Resize(16, "bilinear")):
