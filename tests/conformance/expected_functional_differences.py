@@ -138,6 +138,11 @@ def _is_a_mean_or_nothing(asked: Asked) -> bool:
     return set(output_size(asked)) == {1} or 0 in (*asked.image.shape[:2], *output_size(asked))
 
 
+def _stays_as_it_is(asked: Asked) -> bool:
+    mixed = asked.image.dtype in (torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    return not mixed and asked.arguments["antialias"] and output_size(asked) == asked.image.shape[2:]
+
+
 def _crops_everything(asked: Asked) -> bool:
     return any(n + before + after == 0 for n, before, after in padded_axes(asked))
 
@@ -179,6 +184,11 @@ OTHER_OUTCOMES = {
             "area to one pixel is a mean in eager, of complex numbers too, and NaN where there are no pixels; an empty "
             "result is of any dtype there",
             lambda asked: asked.mode == "area" and _is_a_mean_or_nothing(asked),
+        ),
+        OtherOutcome(
+            "refuses it",
+            "an antialiased resize mixes pixels, even to the size the image has; there eager copies any dtype",
+            _stays_as_it_is,
         ),
         OtherOutcome(
             "raises another error",

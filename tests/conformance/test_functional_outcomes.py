@@ -89,6 +89,7 @@ def resizes() -> Iterator[Asked]:
             yield asked(P.interpolate, torch.zeros(shape), size, factor, mode, None, None, antialias)
     for dtype in DTYPES:
         yield asked(P.interpolate, torch.zeros(SHAPES[2]).to(dtype), 1, None, "area")
+        yield asked(P.interpolate, torch.zeros(SHAPES[2]).to(dtype), SHAPES[2][2:], None, "bicubic", None, None, True)
 
 
 def pads() -> Iterator[Asked]:
