@@ -21,7 +21,7 @@ FORWARD = [
 ]
 FORWARD = [name for name in FORWARD if name in dir(torch.ops.aten) or "lanczos" not in name]  # newer than torch 2.11
 OTHERS = [
-    *("flip", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "affine_grid_generator"),
+    *("flip", "pad", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "affine_grid_generator"),
     *(f"{kind}_pad{axes}d" for kind in ("reflection", "replication") for axes in (1, 2, 3)),
 ]
 

@@ -34,7 +34,8 @@ def preferred() -> AbstractContextManager[None]:
     from polyphase.decompositions.precedence import built_ins_replaced  # it needs private names of torch
 
     whole = dict.fromkeys(_of_aten())
-    del whole[torch.ops.aten.grid_sampler.default]  # is one of the others, by its image
+    for one_of_others in (torch.ops.aten.grid_sampler.default, torch.ops.aten.pad.default):  # by its image, or mode
+        del whole[one_of_others]
     return built_ins_replaced({**whole, **upsample.vectors_as_default()})
 
 

@@ -1,4 +1,4 @@
-"""Decompositions of flip, reflection_pad and replication_pad: every pixel moves, none changes."""
+"""Decompositions of flip and of pads: every pixel moves, none changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polyphase.torch_private import OpOverload
 
 def table() -> dict[OpOverload, Callable[..., Tensor]]:
     aten = torch.ops.aten
-    found: dict[OpOverload, Callable[..., Tensor]] = {aten.flip.default: flip}
+    found: dict[OpOverload, Callable[..., Tensor]] = {aten.flip.default: flip, aten.pad.default: pad}
     for axes in (1, 2, 3):
         found[getattr(aten, f"reflection_pad{axes}d").default] = _pad("reflect")
         found[getattr(aten, f"replication_pad{axes}d").default] = _pad("replicate")
@@ -27,6 +27,13 @@ def table() -> dict[OpOverload, Callable[..., Tensor]]:
 
 def flip(image: Tensor, dims: Sequence[int]) -> Tensor:
     return _move(image, {dim % image.dim(): Flip() for dim in dims}, stride_order(image))
+
+
+def pad(image: Tensor, pad: Sequence[Size], mode: str = "constant", value: float | None = None) -> Tensor:
+    """What torch.export leaves of every pad."""
+    if mode == "constant":
+        return torch.constant_pad_nd(image, pad, value or 0)
+    return _pad(mode)(image, pad)
 
 
 def _pad(mode: str) -> Callable[..., Tensor]:

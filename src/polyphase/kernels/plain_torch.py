@@ -12,6 +12,7 @@ from polyphase.kernels import operands
 from polyphase.kernels.devices import rules_of
 from polyphase.sampling import pointwise, warps
 from polyphase.sampling.apply import apply_taps
+from polyphase.sampling.core_aten import where
 from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.programs import Axes, Border, Program, moves_runs
 from polyphase.sampling.steps import Flip, Pad, Slice
@@ -92,7 +93,7 @@ def warp(image: Tensor, coordinates: Tensor, sampler: Warp, *, settled: bool = F
         wide = warps.affine_grid(wide, sampler.size, sampler.align_corners)
     result = warps.sample(image, wide, sampler.mode, sampler.padding, sampler.align_corners, settled=settled)
     if image.dtype == torch.uint8 and sampler.mode != "nearest":
-        result = torch.where(result.isnan(), 0.0, torch.clamp(torch.round(result), 0, 255))
+        result = where(result.isnan(), 0.0, torch.clamp(torch.round(result), 0, 255))
     return result.to(image.dtype).contiguous()
 
 

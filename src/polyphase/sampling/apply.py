@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from polyphase.sampling.core_aten import take
+from polyphase.sampling.core_aten import take, where
 from polyphase.sampling.taps import Taps
 
 
@@ -22,7 +22,7 @@ def apply_taps(image: Tensor, taps: Taps, dim: int) -> Tensor:
     products = take(image, taps.index, dim).to(weight.dtype) * weight
     if taps.one is not None:
         return _to_uint8(products.sum(dim, dtype=weight.dtype), taps.one)
-    return torch.where(weight != 0, products, 0).sum(dim)
+    return where(weight != 0, products, 0).sum(dim)
 
 
 def _to_uint8(total: Tensor, one: Tensor) -> Tensor:
@@ -31,5 +31,5 @@ def _to_uint8(total: Tensor, one: Tensor) -> Tensor:
     With the bits after the point cleared, `whole` is a multiple of the power of two `one`: exact in float32 where the
     quotient is below 2**24, and saturated beyond.
     """
-    whole = (total + torch.div(one, 2, rounding_mode="floor")) & -one
+    whole = torch.bitwise_and(total + torch.div(one, 2, rounding_mode="floor"), -one)
     return torch.clamp(whole.to(torch.float32) * (1.0 / one), 0, 255).to(torch.uint8)

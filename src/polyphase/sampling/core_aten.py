@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from polyphase.sampling.steps import Size
+if TYPE_CHECKING:  # steps need filters, which are spelt with these
+    from polyphase.sampling.steps import Size
 
 
 def arange(
@@ -13,6 +16,17 @@ def arange(
 ) -> Tensor:
     """start, start + 1, ...: `count` numbers. Of arange's overloads, only the one with a step is core."""
     return torch.arange(start, start + count, 1, dtype=dtype, device=device)
+
+
+def where(condition: Tensor, value: Tensor | float, other: Tensor | float) -> Tensor:
+    """One of both is a tensor, whose dtype the result has. Of where's overloads, only the one of tensors is core."""
+    like = value if isinstance(value, Tensor) else other
+    assert isinstance(like, Tensor), "two numbers have no dtype"
+    value, other = (
+        one if isinstance(one, Tensor) else torch.scalar_tensor(one, dtype=like.dtype, device=like.device)
+        for one in (value, other)
+    )
+    return torch.where(condition, value, other)
 
 
 def take(image: Tensor, index: Tensor, dim: int) -> Tensor:

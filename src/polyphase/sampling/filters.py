@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from polyphase.sampling.core_aten import where
+
 
 @dataclass(frozen=True)
 class Filter:
@@ -25,7 +27,7 @@ class Filter:
 
 def box(x: Tensor) -> Tensor:
     # Half open, as Pillow has it: a pixel on the edge between two boxes belongs to exactly one of them.
-    return ((x > -0.5) & (x <= 0.5)).to(x.dtype)
+    return torch.logical_and(x > -0.5, x <= 0.5).to(x.dtype)
 
 
 def triangle(x: Tensor) -> Tensor:
@@ -35,7 +37,7 @@ def triangle(x: Tensor) -> Tensor:
 def hamming(x: Tensor) -> Tensor:
     x = x.abs()
     window = 0.54 + 0.46 * torch.cos(math.pi * x)
-    return torch.where(x >= 1, 0.0, _sinc(x) * window)
+    return where(x >= 1, 0.0, _sinc(x) * window)
 
 
 def cubic(a: float) -> Callable[[Tensor], Tensor]:
@@ -45,13 +47,13 @@ def cubic(a: float) -> Callable[[Tensor], Tensor]:
         x = x.abs()
         near = _fused(_fused(x, a + 2, -(a + 3)) * x, x, 1.0)
         far = _fused(_fused(_fused(x, a, -5 * a), x, 8 * a), x, -4 * a)
-        return torch.where(x >= 2, 0.0, torch.where(x < 1, near, far))  # so a NaN stays one
+        return where(x >= 2, 0.0, torch.where(x < 1, near, far))  # so a NaN stays one
 
     return weight
 
 
 def lanczos3(x: Tensor) -> Tensor:
-    return torch.where(x.abs() >= 3, 0.0, _sinc(x) * _sinc(x / 3))
+    return where(x.abs() >= 3, 0.0, _sinc(x) * _sinc(x / 3))
 
 
 def _fused(x: Tensor, factor: Tensor | float, offset: float) -> Tensor:
@@ -62,7 +64,7 @@ def _fused(x: Tensor, factor: Tensor | float, offset: float) -> Tensor:
 def _sinc(x: Tensor) -> Tensor:
     # Not torch.sinc: it is no core ATen operator, and sin(k pi) is not quite 0, which would spread NaN and infinity.
     whole = x == torch.round(x)
-    angle = math.pi * torch.where(whole, 0.5, x)
+    angle = math.pi * where(whole, 0.5, x)
     return torch.where(whole, (x == 0).to(x.dtype), torch.sin(angle) / angle)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from polyphase.errors import InvalidProgramError, UnknownNameError
 from polyphase.sampling import filters
-from polyphase.sampling.core_aten import arange
+from polyphase.sampling.core_aten import arange, where
 from polyphase.sampling.steps import Size
 
 #: In the order of ATen's integer codes.
@@ -89,8 +89,9 @@ def sample(
             weight = reduce(torch.mul, weights)
             values = values.to(grid.dtype)
             # A finite value changes nothing where its weight is 0, but there the weight may have a slope.
-            touched = touched & ((weight != 0)[:, None] | torch.isfinite(values))
-        values = torch.where(touched, values, torch.scalar_tensor(0, dtype=values.dtype, device=values.device))
+            is_finite = values.abs() < float("inf")
+            touched = torch.logical_and(touched, torch.logical_or((weight != 0)[:, None], is_finite))
+        values = where(touched, values, 0)
         term = values if mode == "nearest" else values * weight[:, None]
         total = term if total is None else total + term
     assert total is not None
@@ -141,7 +142,7 @@ def _pad_position(position: Tensor, size: Size, padding: str, align_corners: boo
         return position
     if padding == "reflection":
         position = _reflect(position, size, align_corners)
-    return torch.clamp(torch.where(torch.isnan(position), 0.0, position), 0, size - 1)
+    return torch.clamp(where(torch.isnan(position), 0.0, position), 0, size - 1)
 
 
 def _reflect(position: Tensor, size: Size, align_corners: bool) -> Tensor:
@@ -156,8 +157,8 @@ def _reflect(position: Tensor, size: Size, align_corners: bool) -> Tensor:
 
 def _pixel(place: Tensor, size: Size) -> tuple[Tensor, Tensor]:
     """An index that is safe to read, and whether the place was inside the image (NaN is not)."""
-    inside = (place >= 0) & (place <= size - 1)
-    return torch.where(inside, place, 0.0).to(torch.int64), inside
+    inside = torch.logical_and(place >= 0, place <= size - 1)
+    return where(inside, place, 0.0).to(torch.int64), inside
 
 
 def _take_pixels(image: Tensor, indices: Sequence[Tensor]) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from polyphase.sampling import filters
-from polyphase.sampling.core_aten import arange
+from polyphase.sampling.core_aten import arange, where
 from polyphase.sampling.steps import Area, Flip, IndexOnly, Nearest, Pad, Resize, Size, Slice, Weighted
 from polyphase.sampling.taps import Taps, quantise
 
@@ -127,8 +127,8 @@ def transposed_taps(
     within = torch.clamp(output, max=out_size - 1)
     k = pixel - window.start[within]
     length = window.weight.shape[0]
-    reads = (output < out_size) & (k >= 0) & (k < length)
-    weight = torch.where(reads, window.weight[torch.clamp(k, 0, length - 1), within], 0.0)
+    reads = torch.logical_and(output < out_size, torch.logical_and(k >= 0, k < length))
+    weight = where(reads, window.weight[torch.clamp(k, 0, length - 1), within], 0.0)
     return Taps(out_size, within, weight)
 
 
@@ -169,11 +169,12 @@ def _interpolated(step: Resize, in_size: Size, arithmetic: TapArithmetic, device
     weight = kernel.weight(distance)
     start = pixel[0]
     tap = arange(2 * reach, device=device)[:, None, None]
-    folded = torch.where(pixel - start == tap, weight, 0.0).sum(1)
+    folded = where(pixel - start == tap, weight, 0.0).sum(1)
     if not arithmetic.quantised:
         return Window(start, folded, ratio)
-    so_far = (pixel[:, None] == pixel) & (tap >= tap[:, 0])  # [k, j, i]: tap j, up to k, folded onto k's pixel
-    return Window(start, folded, ratio, torch.where(so_far, weight, 0.0).sum(1).amax())
+    # [k, j, i]: tap j, up to k, folded onto k's pixel
+    so_far = torch.logical_and(pixel[:, None] == pixel, tap >= tap[:, 0])
+    return Window(start, folded, ratio, where(so_far, weight, 0.0).sum(1).amax())
 
 
 def _antialiased(step: Resize, in_size: Size, arithmetic: TapArithmetic, device: torch.device | None) -> Window:
@@ -193,9 +194,9 @@ def _antialiased(step: Resize, in_size: Size, arithmetic: TapArithmetic, device:
 
     pixel = start + arange(_most_taps(step, in_size), device=device)[:, None]
     distance = (((pixel.to(dtype) - centre).double() + 0.5) * inverse.double()).to(dtype)
-    weight = torch.where(pixel < stop, kernel.weight(distance), 0.0).double()
+    weight = where(pixel < stop, kernel.weight(distance), 0.0).double()
     total = weight.sum(0)
-    weight = weight / torch.where(total == 0, 1.0, total)
+    weight = weight / where(total == 0, 1.0, total)
     return Window(start, weight.to(arithmetic.weights), ratio)
 
 
@@ -237,7 +238,7 @@ def _pad(step: Pad, in_size: Size, device: torch.device | None) -> Taps:
     border = None
     match step.mode:
         case "constant":
-            border = torch.where((place >= 0) & (place < in_size), 0, step.border)
+            border = torch.logical_or(place < 0, place >= in_size) * step.border
             place = torch.clamp(place, min=0, max=in_size - 1)
         case "replicate":
             place = torch.clamp(place, min=0, max=in_size - 1)
@@ -261,13 +262,13 @@ def _ratio(
     """
     if isinstance(step, Resize) and step.align_corners:
         span = _scalar(in_size - 1, dtype, device) / _scalar(torch.sym_max(step.size - 1, 1), dtype, device)
-        return torch.where(_scalar(step.size, torch.int64, device) > 1, span, 0.0)
+        return where(_scalar(step.size, torch.int64, device) > 1, span, 0.0)
     if step.scale is None:
         return _scalar(in_size, dtype, device) / _scalar(step.size, dtype, device)
     ratio = _scalar(1.0 / step.scale, dtype, device)
     if not keep_equal:
         return ratio
-    return torch.where(torch.eq(_scalar(in_size, torch.int64, device), step.size), 1.0, ratio)
+    return where(torch.eq(_scalar(in_size, torch.int64, device), step.size), 1.0, ratio)
 
 
 def _fraction(step: Weighted | Nearest, in_size: Size) -> tuple[Size, Size]:
