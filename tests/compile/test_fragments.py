@@ -159,7 +159,13 @@ def dynamos_graphs(function: Callable[..., Any], *tensors: Tensor) -> tuple[int,
     return found
 
 
-@pytest.mark.parametrize("name", FRAGMENTS)
+#: Trained in test_training.py; a flip and arithmetic, as test_chains.py has many.
+MET_ELSEWHERE = ("spatial transformer", "timm: mixup")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full if name in MET_ELSEWHERE else ()) for name in FRAGMENTS]
+)
 def test_fragment(name: str) -> None:
     function, tensors = FRAGMENTS[name]
     allowed = dynamos_graphs(function, *tensors)

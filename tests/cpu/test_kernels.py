@@ -48,6 +48,9 @@ WIDTHS = range(1, 71)
 CHANNELS = (1, 2, 3, 4, 5, 8, 16, 17, 33, 64)
 MOST_CHANNELS = 70
 
+#: Of sweeps that take long, every other case, by turns; `make test-full` has the rest.
+halves = pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.full)])
+
 RESIZES: tuple[Callable[[int], Resize | Area], ...] = (
     partial(Resize, filter="bilinear"),
     partial(Resize, filter="bicubic"),
@@ -167,11 +170,10 @@ def assert_right(ours: Tensor, picture: Tensor, maps: Sequence[AxisMap], borders
 # ---- widths and channels
 
 
-def outputs_of(width: int) -> list[int]:
-    """Up and down, to one, by one, to itself, and to sizes that go through all of WIDTHS with the width."""
-    return sorted(
-        {1, max(width - 1, 1), width, width + 1, 2 * width, 71 - width, 1 + width * 29 % 70, 1 + width * 53 % 70}
-    )
+def outputs_of(width: int, half: int) -> list[tuple[int, int]]:
+    """Numbered. Up and down, to one, by one, to itself, and to sizes that go through all of WIDTHS with the width."""
+    sizes = {1, max(width - 1, 1), width, width + 1, 2 * width, 71 - width, 1 + width * 29 % 70, 1 + width * 53 % 70}
+    return list(enumerate(sorted(sizes), start=8 * width))[(width + half) % 2 :: 2]
 
 
 def some_channels(number: int) -> list[int]:
@@ -202,20 +204,22 @@ def assert_channels_right(whole: Tensor, maps: tuple[AxisMap, ...], counts: Sequ
                 assert torch.equal(ours, moved[:, :channels]), (channels, picture.stride())
 
 
+@halves
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64, torch.float16])
-def test_widths(instruction_set: str, dtype: torch.dtype) -> None:
+def test_widths(instruction_set: str, dtype: torch.dtype, half: int) -> None:
     for width in WIDTHS:
         whole = image((1, MOST_CHANNELS, 2, width), dtype, seed=width)
-        for number, after in enumerate(outputs_of(width), start=8 * width):
+        for number, after in outputs_of(width, half):
             maps = maps_of((), RESIZES[number % len(RESIZES)](after))
             assert_channels_right(whole, maps, some_channels(number))
 
 
+@halves
 @pytest.mark.parametrize("dtype", MOVED)
-def test_widths_moved(instruction_set: str, dtype: torch.dtype) -> None:
+def test_widths_moved(instruction_set: str, dtype: torch.dtype, half: int) -> None:
     for width in WIDTHS:
         whole = image((1, MOST_CHANNELS, 2, width), dtype, seed=width)
-        for number, after in enumerate(outputs_of(width), start=8 * width):
+        for number, after in outputs_of(width, half):
             assert_channels_right(whole, maps_of((), MOVES[number % len(MOVES)](after)), some_channels(number))
 
 
@@ -287,11 +291,15 @@ def test_many_taps(instruction_set: str, resize: Callable[[int], Resize | Area],
                     assert_right(binding.resample(picture, maps), picture, maps)
 
 
+@halves
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("resize", [*RESIZES[:2], *RESIZES[4:6]])
-def test_taps_that_lie_apart(instruction_set: str, resize: Callable[[int], Resize | Area], dtype: torch.dtype) -> None:
+def test_taps_that_lie_apart(
+    instruction_set: str, resize: Callable[[int], Resize | Area], dtype: torch.dtype, half: int
+) -> None:
     """Shrinks of rows much longer than a vector, by more than its lanes take out of one window."""
-    for scale, channels in itertools.product((2.1, 3, 4.2, 5, 7.9, 11.3, 15, 17), (1, 2, 3, 4, 5, 16, 70)):
+    every = itertools.product((2.1, 3, 4.2, 5, 7.9, 11.3, 15, 17), (1, 2, 3, 4, 5, 16, 70))
+    for scale, channels in itertools.islice(every, half, None, 2):
         after = (65, 33, 47, 16)[channels % 4]
         maps = maps_of(resize(3), resize(after))
         for layout in ("CF", "CL"):

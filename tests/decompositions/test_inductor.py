@@ -26,7 +26,7 @@ def _fresh() -> None:
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("layout", ["CF", "CL"])
+@pytest.mark.parametrize("layout", [pytest.param("CF", marks=pytest.mark.full), "CL"])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_antialiased(dtype: torch.dtype, layout: str) -> None:
     compiled: Any = torch.compile(resize, backend=decomposed)
