@@ -58,11 +58,13 @@ def test_vmap(call: Call, transform: str) -> None:
     torch.testing.assert_close(vmap(function)(*batches), one_by_one)
 
 
+@pytest.mark.parametrize("fast", [True, pytest.param(False, marks=pytest.mark.full)])
 @pytest.mark.parametrize("call", DIFFERENTIABLE, ids=str)
-def test_gradcheck(call: Call) -> None:
-    """Reverse and forward mode against finite differences."""
+def test_gradcheck(call: Call, fast: bool) -> None:
+    """Reverse and forward mode against finite differences: along a random direction, or of every entry."""
     tensors = [t.requires_grad_() for t in call.tensors((4, 4, 3), (1, 1))]
-    assert torch.autograd.gradcheck(call.decomposed, tensors, check_forward_ad=True)
+    torch.manual_seed(0)
+    assert torch.autograd.gradcheck(call.decomposed, tensors, check_forward_ad=True, fast_mode=fast)
 
 
 @pytest.mark.parametrize("call", [c for c in DIFFERENTIABLE if "_backward" in c.op.name()], ids=str)
