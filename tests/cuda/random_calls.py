@@ -92,6 +92,8 @@ def placed(made: Tensor, device: str, shifted: bool = False) -> Tensor:
     """A copy with the same strides, or the tensor itself."""
     if device == "cpu" and not shifted:
         return made
+    if not made.numel():
+        return made.to(device)
     extent = 1 + sum((n - 1) * stride for n, stride in zip(made.shape, made.stride(), strict=True))
     memory = torch.empty(extent + shifted, dtype=made.dtype, device=device)
     there = memory[int(shifted) :].as_strided(made.shape, made.stride())
