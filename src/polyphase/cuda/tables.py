@@ -195,7 +195,7 @@ def _in_order(low: Tensor, high: Tensor, width: int) -> Tensor:
 
 
 def in_fours(table: HostTable) -> HostTable:
-    """Quantised windows as byte_shrink.h reads them: from multiples of 4 on, weights in pairs of 16 bits."""
+    """Quantised windows as byte_ring.h reads them: from multiples of 4 on, weights in pairs of 16 bits."""
     assert table.weight is not None, "windows that are summed have weights"
     lead = (table.first % 4).to(torch.int64)
     taps = (int(lead.max()) + table.taps + 3) // 4 * 4
