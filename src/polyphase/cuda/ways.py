@@ -115,13 +115,14 @@ def choose(case: Case) -> Way:
     if not case.plan.weighted:
         return _moved(case) if case.z is None and _fits_in_row(case) else _general(case)
     by_windows = all(one.index is None for one in tables) and case.z is None
-    rows_in_order = case.y is None or case.y.ascends or case.y.descends
-    if not by_windows or not rows_in_order or not _fits_in_row(case):
+    if not by_windows or not _fits_in_row(case):
         return _general(case)
     kx, ky = (1 if one is None else one.taps for one in (case.x, case.y))
     outputs = case.length * case.geometry.y.out_size * case.geometry.planes
     if kx * ky <= MOST_AT_ONCE and outputs < FEW_OUTPUTS:
         return _direct(case, kx, ky)
+    if case.y is not None and not (case.y.ascends or case.y.descends):
+        return _general(case)
     if max(kx, ky) <= MOST_IN_RING:
         return _byte_walk(case, kx, ky) if _can_walk_bytes(case) else _ring(case, kx, ky)
     if case.x is None or case.y is None or not (case.x.ascends or case.x.descends):
@@ -153,8 +154,10 @@ def _general(case: Case) -> Way:
 
 
 def _direct(case: Case, kx: int, ky: int) -> Way:
-    rows, threads = max(1, min(4, 64 // (kx * ky))), 64
-    return Way("direct", "Direct", (kx, ky, _step(case), rows, case.bordered, threads), threads, 640 // threads)
+    doubles = case.plan.work.itemsize == 8
+    rows, threads = max(1, min(4, (32 if doubles else 64) // (kx * ky))), 64
+    resident = (640 if rows * kx * ky <= 48 else 512) // threads  # what more registers allow
+    return Way("direct", "Direct", (kx, ky, _step(case), rows, case.bordered, threads), threads, resident)
 
 
 def _step(case: Case) -> int:
