@@ -64,8 +64,8 @@ class WrongInputError(PolyphaseError, ValueError):
     """Tensors that do not fit the program they are given to."""
 
 
-class TooManyDimensionsError(PolyphaseError, ValueError):
-    """A tensor of more dimensions than a kernel takes; plain PyTorch operations do the work."""
+class NoKernelError(PolyphaseError, ValueError):
+    """A call that the device has no kernel for, as one of too many dimensions; plain PyTorch operations do the work."""
 
 
 class ForkedProcessError(PolyphaseError, RuntimeError):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from polyphase.cpu import isa, libraries
-from polyphase.errors import TooManyDimensionsError
+from polyphase.errors import NoKernelError
 from polyphase.kernels import records
 from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
 from polyphase.kernels.facts import Facts
@@ -34,7 +34,7 @@ def bind(record: CallRecord) -> BoundCall:
     try:
         handle = launcher.bind(records.pack(record, part))
     except NotImplementedError as error:
-        raise TooManyDimensionsError(str(error)) from None
+        raise NoKernelError(str(error)) from None
     if record.operands.vectors or record.operands.tensors:
         return _of_operands(launcher.launch, handle, record.out, 1 if coordinates is None else 2, record.operands)
     return (_of_image if coordinates is None else _of_warped_image)(launcher.launch, handle, record.out)

@@ -169,18 +169,24 @@ def launching_functions() -> ctypes.Array[ctypes.c_int64]:
 
 @functools.cache
 def _nvrtc() -> ctypes.CDLL:
-    """The newest there is beside torch, else what the system finds. Its built-in functions are a library of their own,
-    which it cannot find by itself."""
+    return ctypes.CDLL(nvrtc_found())
+
+
+@functools.cache
+def nvrtc_found() -> str:
+    """The file of the newest there is beside torch, else the name by which the system finds one. Its built-in functions
+    are a library of their own, which it cannot find by itself, and which is loaded here."""
     for folder in _library_folders():
         found = sorted(folder.glob("libnvrtc.so.*[0-9]"))
         if found:
             for built_ins in folder.glob("libnvrtc-builtins.so.*"):
                 with contextlib.suppress(OSError):
                     ctypes.CDLL(str(built_ins), ctypes.RTLD_GLOBAL)
-            return ctypes.CDLL(str(found[-1]))
+            return str(found[-1])
     for name in ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"):
         with contextlib.suppress(OSError):
-            return ctypes.CDLL(name)
+            ctypes.CDLL(name)
+            return name
     raise NvrtcMissingError(
         "no NVRTC, which builds CUDA kernels: looked beside torch and where libraries are searched; "
         "install it with `pip install nvidia-cuda-nvrtc`"
@@ -202,11 +208,6 @@ def nvrtc_version() -> tuple[int, int]:
     major, minor = c_int(), c_int()
     _nvrtc().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     return major.value, minor.value
-
-
-def nvrtc_found() -> str:
-    """The file it was loaded from; its name alone, where the system knows the place."""
-    return str(_nvrtc()._name)
 
 
 @functools.cache

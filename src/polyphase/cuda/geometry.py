@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from polyphase.cuda.calls import MOST_OUTER
-from polyphase.errors import TooManyDimensionsError
+from polyphase.errors import NoKernelError
 from polyphase.kernels.records import CallRecord
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes
@@ -68,7 +68,7 @@ def arrange(record: CallRecord) -> Geometry:
     y = _take(rest, lambda one: one.summed) or _take(rest, lambda one: not one.channels) or none
     z = _take(rest, lambda one: one.summed) or none
     if len(rest) > MOST_OUTER or any(one.summed for one in rest):
-        raise TooManyDimensionsError("more dimensions, or more that are summed over, than a kernel walks along")
+        raise NoKernelError("more dimensions, or more that are summed over, than a kernel walks along")
     return Geometry(x, y, z, pixel, tuple(rest) or (none,))
 
 

@@ -21,6 +21,7 @@ from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.memory import DeviceMemory
 from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, uploaded
 from polyphase.cuda.ways import Case, Cut, Way
+from polyphase.errors import NoKernelError
 from polyphase.kernels import records
 from polyphase.kernels.binding import BoundCall
 from polyphase.kernels.plans import MapsPlan, plan_maps, purpose
@@ -56,6 +57,8 @@ def architecture(device: int | None = None) -> str:
 
 
 def bind(record: CallRecord) -> BoundCall:
+    if 0 in record.image.shape:
+        raise NoKernelError("an image without pixels, of which only borders are seen; kernels read where borders are")
     device = record.image.device.index
     aligned, unaligned = (_Lazy(functools.partial(_launch_of, record, whether)) for whether in (True, False))
     dtype, shape, strides, _ = record.out

@@ -18,8 +18,8 @@ from polyphase.errors import (
     BuildFailedError,
     CompilerMissingError,
     DriverError,
+    NoKernelError,
     NoKernelsWarning,
-    TooManyDimensionsError,
     WrongInputError,
     WrongSizeError,
     warn,
@@ -70,13 +70,12 @@ def bind(program: Program, inputs: Sequence[Facts], out: Facts | None = None) ->
         return _bound_to_nothing(record.out)
     _check_that_it_can_be_allocated(record.out)
     wing = devices.wing_of(image.device)
-    fits = _is_near(image, wing.most_warped) if record.coordinates else _is_short(record, wing)
-    if not fits or 0 in image.shape:  # of an image without pixels, only borders are seen
+    if not (_is_near(image, wing.most_warped) if record.coordinates else _is_short(record, wing)):
         return _bound_to_plain_torch(record)
     attempt = functools.partial(wing.bind, record)
     try:
         return attempt()
-    except TooManyDimensionsError:
+    except NoKernelError:
         return _bound_to_plain_torch(record)
     except NOT_BUILT as error:
         _warn_once(error)

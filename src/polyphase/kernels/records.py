@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from polyphase.errors import TooManyDimensionsError
+from polyphase.errors import NoKernelError
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.operands import NO_OPERANDS, Operands
 from polyphase.kernels.recipes import encode
@@ -219,7 +219,7 @@ _NO_COORDINATES, _NO_OPERANDS = _packed(_COORDINATES), _packed(_OPERANDS)
 def _of_tensors(image: Facts, out: Facts) -> bytes:
     rank = len(image.shape)
     if rank > MOST_DIMENSIONS:
-        raise TooManyDimensionsError(f"{rank} dimensions; a kernel takes {MOST_DIMENSIONS} at most")
+        raise NoKernelError(f"{rank} dimensions; a kernel takes {MOST_DIMENSIONS} at most")
     return _TENSORS_OF_RANK[rank].pack(rank, *image.shape, *image.strides, *out.shape, *out.strides)
 
 
