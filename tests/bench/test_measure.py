@@ -180,6 +180,7 @@ def test_batches_in_order_share_a_compiled_function() -> None:
     assert len(column._functions) == 1
 
 
+@pytest.mark.full
 @pytest.mark.inductor
 def test_inductor_is_timed() -> None:
     row = measured(Case("flip", Flip(-1), ((1, 3, 20, 30),), "u8", "CF"), Inductor)

@@ -75,7 +75,7 @@ def smooth(shape: tuple[int, ...]) -> Tensor:
     return F.interpolate(torch.randn(*shape[:2], 4, 4), size=shape[2:], mode="bicubic")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["decoder", pytest.param("spatial transformer", marks=pytest.mark.full)])
 def test_losses_and_weights(name: str) -> None:
     kind, shapes = CASES[name]
     eager = kind()

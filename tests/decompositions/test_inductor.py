@@ -53,6 +53,7 @@ def assert_buffers_are_channels_last(code: str) -> None:
         assert stride[size.index(3)] == 1, (size, stride)
 
 
+@pytest.mark.full
 def test_forward_and_backward_with_dynamic_shapes() -> None:
     def step(x: Tensor) -> Tensor:
         return F.interpolate(x, scale_factor=1.5, mode="bilinear").relu().square()
