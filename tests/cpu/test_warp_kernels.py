@@ -513,6 +513,20 @@ def test_settled_positions(instruction_set: str, mode: str, roundings: int) -> N
         assert bool((exact == exact.round()).all())
 
 
+@pytest.mark.parametrize(("mode", "roundings"), [("bilinear", 4), ("bicubic", 32)])
+def test_positions_near_a_half_in_one_axis_stay(instruction_set: str, mode: str, roundings: int) -> None:
+    """An arbitrary grid has many such, by chance. Columns are 0 and 255 in turn, so that settled ones would show."""
+    units = torch.finfo(torch.float32).eps / 2
+    for layout, channels in (("CF", 1), ("CL", 3)):
+        picture = laid_out((1, channels, 6, 37), torch.float32, layout, 1).zero_()
+        picture[..., ::2] = 255
+        x = (torch.arange(2 * 37).double().add(1) / 37 - 1).float() - 3 * units
+        grid = grid_of(x.tolist(), [-0.513, 0.1234, 0.777], torch.float32)
+        ours = binding.warp(picture, grid, Warp("grid", mode))
+        twin = plain_torch.warp(picture, grid, Warp("grid", mode))
+        torch.testing.assert_close(ours, twin, rtol=0, atol=255 * roundings * units)
+
+
 @pytest.mark.parametrize("mode", GRID_MODES[3])
 def test_outliers_in_volumes(instruction_set: str, mode: str) -> None:
     for seed, (padding, channels, layout) in enumerate(itertools.product(PADDINGS, (1, 3, 17), ("CF", "CL"))):

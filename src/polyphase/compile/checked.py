@@ -35,7 +35,7 @@ _STEEPEST = 4
 
 def of_positions(sizes: Sequence[int], dtype: torch.dtype) -> float:
     """What the rounding of positions makes of values from -1 to 1: our kernels take one within a unit of its axis's
-    last place of a whole or half pixel to lie there (`settled` in warp/positions.h)."""
+    last place of a whole or half pixel to lie there (`kSettled` in warp/positions.h)."""
     return _STEEPEST * sum(sizes) * torch.finfo(dtype).eps
 
 

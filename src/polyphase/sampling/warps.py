@@ -72,13 +72,18 @@ def sample(
     A NaN coordinate is what it is to eager's 2-D kernels: for nearest outside the image, for bicubic NaN, for bilinear
     NaN with zeros padding; otherwise padding takes it for the first pixel. A tap of weight 0 touches no value.
 
-    `settled`: weighted modes take a position as near to a whole or half pixel as rounding may have moved it to lie
-    there. Has no gradient with respect to the grid.
+    `settled`: weighted modes take a position that is, in all axes, as near to a whole or half pixel as rounding may
+    have moved it to lie there. Has no gradient with respect to the grid.
     """
     spatial = image.shape[2:]
+    positions = [
+        _unnormalise(grid[..., len(spatial) - 1 - axis], size, align_corners) for axis, size in enumerate(spatial)
+    ]
+    if settled and mode != "nearest":
+        positions = _settle(positions, spatial)
     axes = [
-        _axis_taps(grid[..., len(spatial) - 1 - axis], size, mode, padding, align_corners, settled)
-        for axis, size in enumerate(spatial)
+        _axis_taps(position, size, mode, padding, align_corners)
+        for position, size in zip(positions, spatial, strict=True)
     ]
     total = None
     for combination in itertools.product(*axes):
@@ -99,12 +104,9 @@ def sample(
 
 
 def _axis_taps(
-    coordinate: Tensor, size: Size, mode: str, padding: str, align_corners: bool, settled: bool
+    position: Tensor, size: Size, mode: str, padding: str, align_corners: bool
 ) -> list[tuple[Tensor, Tensor | None, Tensor]]:
     """(pixel, weight, inside) of each tap along one axis; no weight means 1."""
-    position = _unnormalise(coordinate, size, align_corners)
-    if settled and mode != "nearest":
-        position = _settle(position, size)
     if mode == "bicubic":  # padding applies to each tap, not to the coordinate
         first, offsets = torch.floor(position), range(-1, 3)
         places = [_pad_position(first + offset, size, padding, align_corners) for offset in offsets]
@@ -131,10 +133,12 @@ def _unnormalise(coordinate: Tensor, size: Size, align_corners: bool) -> Tensor:
     return ((coordinate + 1).double() * (size / 2) - 0.5).to(coordinate.dtype)
 
 
-def _settle(position: Tensor, size: Size) -> Tensor:
-    half = torch.round(2 * position) / 2
-    near = torch.sym_min(size * torch.finfo(position.dtype).eps, 2**-10)
-    return torch.where((position - half).abs() <= near, half, position)
+def _settle(positions: Sequence[Tensor], sizes: Sequence[Size]) -> list[Tensor]:
+    halves = [torch.round(2 * position) / 2 for position in positions]
+    near = [torch.sym_min(size * torch.finfo(halves[0].dtype).eps, 2**-10) for size in sizes]
+    close = [(p - half).abs() <= limit for p, half, limit in zip(positions, halves, near, strict=True)]
+    everywhere = reduce(torch.logical_and, close)
+    return [torch.where(everywhere, half, p) for p, half in zip(positions, halves, strict=True)]
 
 
 def _pad_position(position: Tensor, size: Size, padding: str, align_corners: bool) -> Tensor:

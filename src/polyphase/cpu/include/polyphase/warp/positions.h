@@ -55,17 +55,15 @@ struct PixelAxis {
 template <class P>
 constexpr P kHalves = sizeof(P) == 4 ? 0x1.8p22 : 0x1.8p51;
 
-// A position as near to a whole or half pixel as rounding may have moved it is taken to lie there: of turned and shifted
-// integers, sums are then exact, and round as they should.
+// The nearest whole or half pixel.
 template <class P>
-inline P settled(P position, P near) {
-  const P half = (position + kHalves<P>) - kHalves<P>;
-  return abs(position - half) <= near ? half : position;
+inline P nearest_half(P position) {
+  return (position + kHalves<P>) - kHalves<P>;
 }
 #if defined(__AVX2__)
-inline Vec<float> settled(Vec<float> position, float near) {
-  const Vec<float> halves = Vec<float>::broadcast(kHalves<float>), half = position.plus(halves).minus(halves);
-  return position.replaced(position.minus(half).abs().at_most(Vec<float>::broadcast(near)), half);
+inline Vec<float> nearest_half(Vec<float> position) {
+  const Vec<float> halves = Vec<float>::broadcast(kHalves<float>);
+  return position.plus(halves).minus(halves);
 }
 #endif
 
@@ -74,8 +72,12 @@ struct alignas(64) TileOf {
   P at[kTile];
 };
 
-// G: the dtype of the grid or matrix. P: the dtype of positions. kSettled: these are `settled`. Not for the nearest pixel, nor
-// for gradients: both jump at a half or a whole pixel, and are on that side of it where eager is.
+// G: the dtype of the grid or matrix. P: the dtype of positions.
+//
+// kSettled: a position that is, in all axes, as near to a whole or half pixel as rounding may have moved it is taken to lie
+// there: of turned and shifted integers, sums are then exact, and round as they should. An arbitrary position comes that
+// near in one axis now and then, in all of them hardly ever, and stays where it is. Not for the nearest pixel, nor for
+// gradients: both jump at a half or a whole pixel, and are on that side of it where eager is.
 template <class G, class P, int kAxes, bool kSettled>
 class Positions {
  public:
@@ -111,8 +113,10 @@ class Positions {
   // the tile is of no meaning.
   void tile(int64_t z, int64_t y, int64_t x, int count, TileOf<P> (&out)[kAxes]) const {
     unsettled_tile(z, y, x, count, out);
-    for (int a = 0; kSettled && a < kAxes; ++a) {
-      for (int i = 0; i < kTile; ++i) out[a].at[i] = settled(out[a].at[i], axes_[a].near);
+    for (int i = 0; kSettled && i < kTile; ++i) {
+      bool close = true;
+      for (int a = 0; a < kAxes; ++a) close &= abs(out[a].at[i] - nearest_half(out[a].at[i])) <= axes_[a].near;
+      for (int a = 0; a < kAxes; ++a) out[a].at[i] = close ? nearest_half(out[a].at[i]) : out[a].at[i];
     }
   }
 
@@ -172,8 +176,11 @@ class Positions {
   template <class Lanes>
   POLYPHASE_BLOCK void settle(Lanes& x, Lanes& y) const {
     if constexpr (kSettled) {
-      x = settled(x, axes_[0].near);
-      y = settled(y, axes_[1].near);
+      const Lanes half_x = nearest_half(x), half_y = nearest_half(y);
+      const typename Lanes::Mask close = x.minus(half_x).abs().at_most(Lanes::broadcast(axes_[0].near)) &
+                                         y.minus(half_y).abs().at_most(Lanes::broadcast(axes_[1].near));
+      x = x.replaced(close, half_x);
+      y = y.replaced(close, half_y);
     }
   }
 
