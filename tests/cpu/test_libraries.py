@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyphase.cpu import build, libraries
+from polyphase.cpu import build, emit, libraries
 from polyphase.errors import BuildFailedError
 from polyphase.kernels import binding, store
 from polyphase.kernels.plans import MapsPlan, purpose
@@ -100,13 +100,13 @@ def test_a_source_is_written_where_no_link_of_others_leads(tmp_path: Path, monke
     store._private_directory.cache_clear()
     try:
         with pytest.warns(UserWarning, match="other users can write to it"):
-            first = libraries.source_file(BYTES)
+            first = store.kept_source(emit.kernel_source(BYTES), "cpp")
         victim.write_text("mine")
         for folder in (shared, temporary):
             (folder / "sources").mkdir()
             for place in (folder, folder / "sources"):
                 (place / first.name).symlink_to(victim)
-        again = libraries.source_file(BYTES)
+        again = store.kept_source(emit.kernel_source(BYTES), "cpp")
         assert "extern" in again.read_text()
         assert again.parent.stat().st_mode & 0o777 == 0o700
         assert victim.read_text() == "mine"

@@ -16,11 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import polyphase
-from polyphase.compile.reasons import Why
 from polyphase.errors import UnknownNameError
 from polyphase.explaining.gather import gathered
 from polyphase.explaining.model import Call, Explanation, InductorKernel, OurKernel
-from polyphase.kernels import devices
 from tests.decompositions.test_inductor import resize
 from tests.support import samples
 
@@ -297,28 +295,6 @@ def test_unfamiliar_functions(function: object, given: Tensor, lines: list[str])
     buffers = re.findall(r"^\s+(buf\d+) = empty_strided_cpu\(\(([\d, ]*)\)", code, re.MULTILINE)
     shapes = {one.name: ", ".join(one.shape) for one in graph.buffers if one.role != "input"}
     assert all(shapes[name] == shape.rstrip(", ") for name, shape in buffers)
-
-
-def test_a_device_whose_graphs_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As CUDA's are: what would be ours in eager code is told."""
-    monkeypatch.setitem(devices.ABLE, "cpu", (devices.MAPS,))
-
-    def function(image: Tensor, grid: Tensor) -> Tensor:
-        small = F.interpolate(torch.flip(image, (-1,)), size=(20, 30), mode="bilinear", antialias=True)
-        return F.grid_sample(small, grid, align_corners=False)
-
-    explanation = polyphase.explain(function)(FLOATS, torch.rand(1, 5, 6, 2))
-    assert not any(graph.ours for graph in explanation.graphs)
-    told = [line for line in str(explanation).splitlines() if "torch's own" in line]
-    assert [line.endswith("its kernel is ours, by polyphase.functional or accelerate()") for line in told] == [
-        True,
-        True,
-        False,
-    ]
-    assert told[2].endswith("as all compiled graphs on cpu are so far; in eager code its kernel is torch's")
-    assert Why.NOT_IN_GRAPHS.value in str(explanation), "of what Inductor does not take apart, too"
-    monkeypatch.undo()
-    assert "torch's own" not in str(polyphase.explain(mirrored)(FLOATS))
 
 
 def test_triton_kernels_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

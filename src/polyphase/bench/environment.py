@@ -106,8 +106,7 @@ def cuda_kernels() -> str:
     """What they are built for, and by what; or why there are none."""
     if not devices.has_kernels("cuda"):
         return f"switched off by POLYPHASE_DEVICES={os.environ.get('POLYPHASE_DEVICES')}"
-    lacking = [kind for kind in (devices.WARPS, devices.GRAPHS) if not devices.has_kernels("cuda", kind)]
-    torchs = f"; {' and '.join(lacking)} are torch's" if lacking else ""
+    torchs = "" if devices.has_kernels("cuda", devices.WARPS) else "; warps are torch's"
     forced = " (forced by POLYPHASE_CUDA_ARCH)" if os.environ.get("POLYPHASE_CUDA_ARCH") else ""
     try:
         if not torch.cuda.is_available() and not forced:

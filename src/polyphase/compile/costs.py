@@ -1,8 +1,9 @@
 """Whether a kernel of ours is better than leaving it all to Inductor.
 
 Where pixels are mixed it always is: Inductor has no such loop. Where they only move, Inductor can move them within a
-loop it has anyway. That loop is fast as long as neighbours in memory stay neighbours; otherwise it loads one value at a
-time, which costs more than a call of ours and one more pass over the image.
+loop it has anyway. That loop is fast where a device gathers, as GPUs do, or as long as neighbours in memory stay
+neighbours; otherwise it loads one value at a time, which costs more than a call of ours and one more pass over the
+image.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def better_left_to_inductor(draft: Draft) -> Why | None:
     costs = wing_of(value(draft.image).device).costs
     has_neighbours = _is_computed(draft.image) or any(map(_is_loop, draft.last.users))
     has_arithmetic = draft.prologue != VALUE or draft.epilogue != VALUE
-    if (has_neighbours or has_arithmetic) and _neighbours_stay(draft, costs.vector):
+    if (has_neighbours or has_arithmetic) and (costs.gathers or _neighbours_stay(draft, costs.vector)):
         return Why.ALREADY_POINTWISE
     if has_neighbours and _hint(value(draft.last).numel(), costs.worth_a_call) < costs.worth_a_call:
         return Why.FEW_ELEMENTS

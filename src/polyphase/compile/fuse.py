@@ -21,7 +21,7 @@ from polyphase.compile.costs import better_left_to_inductor
 from polyphase.compile.drafts import Draft, Refusal, value
 from polyphase.compile.reasons import NotFused, Why
 from polyphase.compile.recognise import call_of, sampling_of, slice_of
-from polyphase.kernels.devices import GRAPHS, has_kernels
+from polyphase.kernels.devices import has_kernels
 from polyphase.ops.program import program as program_op
 from polyphase.ops.warp import warp_backward
 from polyphase.sampling.steps import Size, size_slot
@@ -81,11 +81,8 @@ def fuse(graph: Graph, fusion: bool = True) -> Report:
         sampling = sampling_of(node, _slots(sizes))
         if sampling is None:
             continue
-        device = value(node).device.type
-        if has_kernels(device, GRAPHS):
-            draft = drafts.start(node, sampling)
-        else:
-            draft = Why.NOT_IN_GRAPHS if has_kernels(device) else Why.ANOTHER_DEVICE
+        ours = has_kernels(value(node).device.type)
+        draft = drafts.start(node, sampling) if ours else Why.ANOTHER_DEVICE
         if isinstance(draft, Draft) and fusion:
             draft = _grown(draft, sizes)
             draft = better_left_to_inductor(draft) or draft
@@ -322,7 +319,7 @@ _WARP_BACKWARDS = (aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_b
 def _replace_warp_backward(graph: Graph, node: Node) -> None:
     call = call_of(node)
     image = call.tensor("input")
-    if not has_kernels(image.device.type, GRAPHS) or image.dtype not in COORDINATES:
+    if not has_kernels(image.device.type) or image.dtype not in COORDINATES:
         return
     tensors = [call.given(name) for name in ("grad_output", "input", "grid")]
     mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from polyphase.kernels.devices import GRAPHS, has_kernels
+from polyphase.kernels.devices import has_kernels
 
 
 def without_grids(module: GraphModule) -> None:
@@ -56,7 +56,7 @@ def _have_kernels(*nodes: Any) -> bool:
     found = [node.meta.get("example_value") if isinstance(node, Node) else None for node in nodes]
     devices = {one.device if isinstance(one, Tensor) else None for one in found}
     device = devices.pop()
-    return not devices and device is not None and has_kernels(device.type, GRAPHS)
+    return not devices and device is not None and has_kernels(device.type)
 
 
 def _is_written_between(first: Node, last: Node) -> bool:

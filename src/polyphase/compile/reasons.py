@@ -10,9 +10,10 @@ from polyphase.sampling.axis_maps import NotMerged
 
 class Why(Enum):
     ANOTHER_DEVICE = "it is on a device that has no kernels of ours"
-    NOT_IN_GRAPHS = "compiled graphs on its device are left to torch so far; our kernels there are for eager code"
     ANOTHER_DTYPE = "a dtype that our kernels do not compute"
-    ALREADY_POINTWISE = "it only moves what lies together, beside arithmetic: Inductor's loop does both at once"
+    ALREADY_POINTWISE = (
+        "it only moves values, beside arithmetic: Inductor's loop does both at once"
+    )
     FEW_ELEMENTS = "it only moves a few elements, beside arithmetic: a call would cost more"
     NOT_ALONE = "its result is read by others too, and has to be in memory"
     IS_RETURNED = "its result is returned, and has to be in memory"

@@ -19,7 +19,7 @@ from polyphase.compile.recognise import aten_operators
 from polyphase.decompositions.precedence import built_ins_replaced
 from polyphase.decompositions.upsample import Family, overloads, vectors_as_default
 from polyphase.decompositions.warp import affine_grid_generator
-from polyphase.kernels.devices import GRAPHS, has_kernels
+from polyphase.kernels.devices import has_kernels
 from polyphase.kernels.layout import has_contiguous_gradient
 from polyphase.plain import DTYPES
 from polyphase.torch_private import select_decomp_table, suggest_memory_format
@@ -50,4 +50,4 @@ def _gradient_without_data(family: Family) -> Callable[..., Tensor]:
 
 def _is_ours(*args: Any, **kwargs: Any) -> bool:
     tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
-    return bool(tensors) and all(has_kernels(one.device.type, GRAPHS) and one.dtype in DTYPES for one in tensors)
+    return bool(tensors) and all(has_kernels(one.device.type) and one.dtype in DTYPES for one in tensors)

@@ -9,14 +9,15 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.cpu import isa, libraries
+from polyphase.cpu import emit, isa, libraries
 from polyphase.errors import NoKernelError
-from polyphase.kernels import records
+from polyphase.kernels import records, store
 from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
+from polyphase.kernels.devices import Described
 from polyphase.kernels.facts import Facts
 from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.operands import Operands
-from polyphase.kernels.plans import WarpPlan, plan_maps, plan_warp, plan_warp_gradients
+from polyphase.kernels.plans import WarpPlan, plan_maps, plan_of, plan_warp, plan_warp_gradients
 from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.warps import Warp
@@ -71,6 +72,11 @@ def forget() -> None:
     _parts.clear()
     _maps_part.cache_clear()
     _warp_part.cache_clear()
+
+
+def described(record: CallRecord) -> Described:
+    plan = plan_of(record, isa.chosen())
+    return Described(plan, store.kept_source(emit.kernel_source(plan), "cpp"), "vectorised")
 
 
 # The functions below are as short as they can be: a small image takes no longer than a call.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
 import threading
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import torch
 
 from polyphase.cpu import build, emit, isa
 from polyphase.errors import BuildFailedError
-from polyphase.kernels import records, store
+from polyphase.kernels import records
 from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose, sampled_as
 from polyphase.kernels.recipes import encode
 from polyphase.kernels.tables import TapBytes
@@ -113,12 +112,6 @@ def _sampler(dtype: torch.dtype, weighted: bool, architecture: str) -> int:
     plan = MapsPlan(source=dtype, sampled=dtype, target=dtype, weighted=weighted, architecture=architecture)
     with _lock:
         return _address(_loaded(_sampler_requests(plan, moves=False))[0], emit.SAMPLER_SYMBOL)
-
-
-def source_file(plan: MapsPlan | WarpPlan) -> Path:
-    """The generated source of a plan's kernel, written out to be read: kernels are kept without theirs."""
-    source = emit.kernel_source(plan)
-    return store.keep(f"source-{hashlib.sha256(source.encode()).hexdigest()[: store.KEY_DIGITS]}.cpp", source)
 
 
 def stats() -> dict[str, int]:

@@ -19,6 +19,6 @@ WING = Wing(
     bind_gradients=launch.bind_gradients,
     forget=launch.forget,
     tap_bytes=libraries.tap_bytes,
-    source_file=libraries.source_file,
+    described=launch.described,
     stats=libraries.stats,
 )

@@ -9,11 +9,14 @@ import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from ctypes import c_char_p, c_int, c_size_t, c_uint, c_void_p
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from polyphase.errors import BuildFailedError, DriverError, NvrtcMissingError
 
+_STATIC_SHARED_ATTRIBUTE, _LOCAL_BYTES_ATTRIBUTE, _REGISTERS_ATTRIBUTE = 1, 3, 4  # CU_FUNC_ATTRIBUTE_...
+_THREADS_ATTRIBUTE = 39  # CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR
 _SHARED_BYTES_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MOST_SHARED_ATTRIBUTE = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 _MULTIPROCESSORS_ATTRIBUTE = 16
@@ -136,6 +139,31 @@ def load(device: int, image: bytes, name: str, shared_bytes: int) -> int:
         _call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
         _call("cuFuncSetAttribute", function, c_int(_SHARED_BYTES_ATTRIBUTE), c_int(shared_bytes))
     return function.value or 0
+
+
+class Resources(NamedTuple):
+    """Of a kernel, in blocks of so many threads. resident: of the threads that a multiprocessor can have, the share
+    that it has at once."""
+
+    registers: int
+    spilled_bytes: int
+    shared_bytes: int
+    resident: float
+
+
+def resources(device: int, function: int, threads: int, shared_bytes: int) -> Resources:
+    def of_function(number: int) -> int:
+        value = c_int()
+        _call("cuFuncGetAttribute", ctypes.byref(value), c_int(number), c_void_p(function))
+        return value.value
+
+    blocks = c_int()
+    with on_device(device):
+        arguments = (c_void_p(function), c_int(threads), c_size_t(shared_bytes))
+        _call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(blocks), *arguments)
+        registers, spilled = of_function(_REGISTERS_ATTRIBUTE), of_function(_LOCAL_BYTES_ATTRIBUTE)
+        shared = of_function(_STATIC_SHARED_ATTRIBUTE) + shared_bytes
+    return Resources(registers, spilled, shared, blocks.value * threads / _attribute(_THREADS_ATTRIBUTE, device))
 
 
 def launch(

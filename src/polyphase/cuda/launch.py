@@ -22,8 +22,9 @@ from polyphase.cuda.memory import DeviceMemory
 from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, uploaded
 from polyphase.cuda.ways import Case, Cut, Way
 from polyphase.errors import NoKernelError
-from polyphase.kernels import records
+from polyphase.kernels import records, store
 from polyphase.kernels.binding import BoundCall
+from polyphase.kernels.devices import Described
 from polyphase.kernels.plans import MapsPlan, plan_maps, purpose
 from polyphase.kernels.records import CallRecord
 from polyphase.sampling.programs import Axes
@@ -137,6 +138,22 @@ def _function(plan: MapsPlan, way: Way, device: int) -> int:
     return driver.load(device, image, emit.KERNEL_SYMBOL, driver.most_shared_bytes(device))
 
 
+def described(record: CallRecord) -> Described:
+    device = record.image.device.index or 0
+    call = prepared(record, True, architecture(device))
+    source = store.kept_source(emit.kernel_source(call.plan, call.way), "cu")
+    threads, shared = call.way.threads, call.cut.shared_bytes
+    with torch.cuda.device(device):
+        needs = driver.resources(device, _function(call.plan, call.way, device), threads, shared)
+    spilled = f" ({needs.spilled_bytes} bytes of them in memory)" if needs.spilled_bytes else ""
+    blocks = "x".join(map(str, call.cut.blocks))
+    resources = (
+        f"{call.way.template}, {blocks} blocks of {threads} threads, {needs.registers} registers each{spilled}, "
+        f"{needs.shared_bytes} bytes of shared memory, {needs.resident:.0%} of the threads of a multiprocessor at once"
+    )
+    return Described(call.plan, source, resources)
+
+
 def forget() -> None:
     """Tables on the host; those on a device go with the calls that read them."""
     host_table.cache_clear()
@@ -239,7 +256,8 @@ def prepared(
     assert isinstance(axes, Axes), "warps have calls of their own"
     plan = plan_maps(record.program, architecture)
     geometry, element_bytes = arrange(record), record.image.dtype.itemsize
-    if plan.source is None and aligned and not record.program.borders:  # whose values are elements
+    can_widen = aligned and not record.varies and not record.program.borders  # whose values are elements
+    if plan.source is None and can_widen:
         geometry, element_bytes = wider(geometry, element_bytes, ALIGNMENT)
     sampled = record.program.sampled
 
@@ -260,6 +278,7 @@ def prepared(
         element_bytes if plan.source is None else record.out.dtype.itemsize,
         ALIGNMENT if aligned else record.image.dtype.itemsize,
         ALIGNMENT if aligned else record.out.dtype.itemsize,
+        record.varies,
     )
     way = replace(choose(case), outer=len(geometry.outer))
     cut = ways.cut(case, way)

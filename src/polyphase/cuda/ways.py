@@ -79,6 +79,8 @@ class Case:
     #: What addresses are multiples of, source and target, in bytes.
     source_alignment: int
     target_alignment: int
+    #: Sizes are others from call to call.
+    varies: bool = False
 
     @property
     def length(self) -> int:
@@ -110,7 +112,10 @@ def loads_as_is(plan: MapsPlan) -> bool:
 
 
 def choose(case: Case) -> Way:
-    """The kernel for a call."""
+    """The kernel for a call. Most are made for numbers of taps and for how rows lie; where sizes vary, it is one that
+    serves them all, as a build would take longer than many calls."""
+    if case.varies:
+        return _general(case)
     tables = [one for one in (case.x, case.y, case.z) if one is not None]
     if not case.plan.weighted:
         return _moved(case) if case.z is None and _fits_in_row(case) else _general(case)

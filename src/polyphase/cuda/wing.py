@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NoReturn
 
 import torch
@@ -11,7 +10,6 @@ from polyphase.cuda import launch
 from polyphase.errors import NotSupportedError
 from polyphase.kernels import tables
 from polyphase.kernels.devices import RULES, MovingCosts, Wing
-from polyphase.kernels.plans import MapsPlan, WarpPlan
 from polyphase.kernels.records import MOST_OPERANDS, GradientRecord
 from polyphase.kernels.tables import TapBytes
 from polyphase.sampling.axis_maps import AxisMap
@@ -19,10 +17,6 @@ from polyphase.sampling.axis_maps import AxisMap
 
 def _no_gradients(record: GradientRecord) -> NoReturn:
     raise NotSupportedError(f"gradients of a {record.sampler.mode} warp by a CUDA kernel; there is none yet")
-
-
-def _no_source_file(plan: MapsPlan | WarpPlan) -> Path:
-    raise NotSupportedError(f"the source of a CUDA kernel for {plan.target}; compiled graphs have none yet")
 
 
 def _tap_bytes(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: bool = False) -> TapBytes:
@@ -36,12 +30,12 @@ WING = Wing(
     longest_runs=2**16,  # images have shorter ones
     most_warped=0,  # plain torch operations do all warps
     survives_fork=False,
-    costs=MovingCosts(worth_a_call=8192, vector=4),
+    costs=MovingCosts(worth_a_call=8192, vector=4, gathers=True),
     architecture=launch.architecture,
     bind=launch.bind,
     bind_gradients=_no_gradients,
     forget=launch.forget,
     tap_bytes=_tap_bytes,
-    source_file=_no_source_file,
+    described=launch.described,
     stats=launch.stats,
 )

@@ -59,7 +59,6 @@ class OurKernel:
 
     program: str
     plan: str
-    instruction_set: str
     source_file: str
     nodes: tuple[str, ...]
     lines: tuple[str, ...]
@@ -145,7 +144,6 @@ class Explanation:
     breaks: tuple[Break, ...]
     recompiles: tuple[str, ...]
     ran_eager: str  # why, or ""
-    torchs: tuple[str, ...] = ()  # what samples on a device whose graphs are left to torch
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-
 from polyphase.compile.fuse import Fused
 from polyphase.compile.lower import ProgramKernel
 from polyphase.explaining.buffers import format_of, number
 from polyphase.explaining.model import OurKernel
-from polyphase.kernels.devices import wing_of
-from polyphase.kernels.plans import MapsPlan, WarpPlan, plan_maps, plan_warp
+from polyphase.kernels.binding import record_of
+from polyphase.kernels.devices import Described, wing_of
+from polyphase.kernels.facts import Facts
+from polyphase.kernels.plans import MapsPlan, WarpPlan
+from polyphase.kernels.prepared import prepared
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.text import from_text, to_text
 from polyphase.torch_private import V
@@ -22,14 +23,12 @@ def our_kernel(node: ProgramKernel) -> OurKernel:
     program: Program = from_text(node.text)
     fused: Fused | None = node.fused
     nodes, sources, refused = (fused.nodes, fused.sources, fused.not_fused) if fused else ((), (), ())
-    inputs = [_facts(one) for one in node.inputs]
-    wing = wing_of(node.get_device())
-    plan = plan_of(program, inputs, wing.architecture())
+    inputs, sizes = [_facts(one) for one in node.inputs], tuple(number(V.graph, n) for n in node.constant_args[0])
+    plan, source, resources = _described(node, sizes)
     return OurKernel(
         node.text,
-        _description(plan),
-        plan.architecture,
-        str(wing.source_file(plan)),
+        f"{_description(plan)}; {plan.architecture}; {resources}",
+        str(source),
         nodes,
         sources,
         _tables(program),
@@ -38,16 +37,21 @@ def our_kernel(node: ProgramKernel) -> OurKernel:
         tuple(str(one) for one in refused if one.node in nodes),
         tuple(str(one) for one in refused if one.node not in nodes),
         tuple(inputs),
-        tuple(number(V.graph, n) for n in node.constant_args[0]),
+        sizes,
         _facts(node),
     )
 
 
-def plan_of(program: Program, inputs: list[dict[str, Any]], architecture: str) -> MapsPlan | WarpPlan:
-    if isinstance(program.sampler, Axes):
-        return plan_maps(program, architecture)
-    coordinates = getattr(torch, inputs[1]["dtype"].removeprefix("torch."))
-    return plan_warp(program, coordinates, len(inputs[0]["shape"]) - 2, architecture)
+def _described(node: ProgramKernel, sizes: tuple[int, ...]) -> Described:
+    out, *inputs = (_as_in_the_example(one) for one in (node, *node.inputs))
+    filled = prepared(node.text).filled(sizes, inputs[0].shape)
+    record = record_of(filled, inputs, out)._replace(varies=not node.is_fixed)
+    return wing_of(out.device).described(record)
+
+
+def _as_in_the_example(node: Any) -> Facts:
+    shape, strides = (tuple(number(V.graph, n) for n in sizes) for sizes in (node.get_size(), node.get_stride()))
+    return Facts(node.get_dtype(), shape, strides, node.get_device())
 
 
 def _description(plan: MapsPlan | WarpPlan) -> str:

@@ -13,7 +13,6 @@ from polyphase.decompositions import preferred
 from polyphase.errors import UnknownNameError
 from polyphase.explaining.gather import gathered
 from polyphase.explaining.model import Break, Explanation
-from polyphase.kernels.devices import GRAPHS, MAPS, WARPS, has_kernels
 from polyphase.torch_private import (
     compile_fx,
     dynamo_counters,
@@ -22,8 +21,6 @@ from polyphase.torch_private import (
     tree_leaves,
 )
 
-#: What functions sample by, under the names that Dynamo's graphs have for them.
-SAMPLING = {"interpolate": MAPS, "flip": MAPS, "pad": MAPS, "grid_sample": WARPS, "grid_sampler": WARPS}
 BACKENDS = ("polyphase", "inductor")
 
 
@@ -44,11 +41,9 @@ class Explainer:
 
     def _explain(self, calls: list[tuple[tuple[Any, ...], dict[str, Any]]], **options: Any) -> Explanation:
         breaks: list[Break] = []
-        torchs: dict[str, None] = {}
 
         def backend(graph: GraphModule, inputs: list[Any]) -> Any:
             breaks.extend(_breaks(graph))
-            torchs.update(dict.fromkeys(_torchs(graph)))
             return self._compile(graph, inputs)
 
         torch.compiler.reset()
@@ -64,8 +59,8 @@ class Explainer:
         ran_eager = _why_eager(metrics, frames_before, len(found.graphs))
         torch.compiler.reset()
         name = getattr(self._function, "__qualname__", type(self._function).__name__)
-        graphs, kept = tuple(found.graphs), tuple(torchs) if self._backend == "polyphase" else ()
-        return Explanation(name, self._backend, len(calls), graphs, tuple(breaks), recompiles, ran_eager, kept)
+        graphs = tuple(found.graphs)
+        return Explanation(name, self._backend, len(calls), graphs, tuple(breaks), recompiles, ran_eager)
 
     def _compile(self, graph: GraphModule, inputs: list[Any]) -> Any:
         if self._backend == "polyphase":
@@ -84,21 +79,6 @@ def explain(
     `decompositions` are put before Inductor's own (`polyphase.decompositions.table()`, for example).
     """
     return Explainer(function, backend, decompositions)
-
-
-def _torchs(graph: GraphModule) -> Iterable[str]:
-    """What samples on a device that has kernels of ours, but none in graphs: whose it is in eager code is said too."""
-    for node in graph.graph.nodes:
-        name = getattr(node.target, "__name__", str(node.target))
-        result = node.meta.get("example_value")
-        if name not in SAMPLING or not isinstance(result, torch.Tensor):
-            continue
-        device = result.device.type
-        if has_kernels(device) and not has_kernels(device, GRAPHS):
-            eager = (
-                "ours, by polyphase.functional or accelerate()" if has_kernels(device, SAMPLING[name]) else "torch's"
-            )
-            yield f"{node}, as all compiled graphs on {device} are so far; in eager code its kernel is {eager}"
 
 
 def _breaks(graph: GraphModule) -> Iterable[Break]:

@@ -25,7 +25,6 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield f"    at {one.line}"
     for reason in e.recompiles:
         yield f"  recompiled, because a guard failed: {reason}"
-    yield from (f"  torch's own: {one}" for one in e.torchs)
     for graph in e.graphs:
         yield from _indented(_graph(graph))
 
@@ -72,7 +71,7 @@ def _kernel(kernel: OurKernel | InductorKernel | Call) -> Iterator[str]:
     match kernel:
         case OurKernel():
             yield f"ours: {kernel.program}"
-            yield f"  {kernel.plan}; {kernel.instruction_set}; vectorised"
+            yield f"  {kernel.plan}"
             yield f"  computes: {', '.join(kernel.nodes)}"
             yield from (f"    {line}" for line in kernel.lines if line)
             read, written = _bytes(kernel.bytes_read), _bytes(kernel.bytes_written)

@@ -57,20 +57,14 @@ class BoundCall(NamedTuple):
     by_torch: bool = False
 
 
-def bind(program: Program, inputs: Sequence[Facts], out: Facts | None = None) -> BoundCall:
+def bind(program: Program, inputs: Sequence[Facts], out: Facts | None = None, varies: bool = False) -> BoundCall:
     """`out`: where the output's place in memory is given, else it lies as the program says."""
-    program = by_moving(program)
-    if not isinstance(program.sampler, Axes):
-        image, coordinates, *given = inputs
-        record = _warp_record(program, image, coordinates, given, out)
-    else:
-        image, *given = inputs
-        record = _maps_record(program, image, given, out)
+    record = record_of(program, inputs, out)._replace(varies=varies)
     if 0 in record.out.shape:
         return _bound_to_nothing(record.out)
     _check_that_it_can_be_allocated(record.out)
-    wing = devices.wing_of(image.device)
-    if not (_is_near(image, wing.most_warped) if record.coordinates else _is_short(record, wing)):
+    wing = devices.wing_of(record.image.device)
+    if not (_is_near(record.image, wing.most_warped) if record.coordinates else _is_short(record, wing)):
         return _bound_to_plain_torch(record)
     attempt = functools.partial(wing.bind, record)
     try:
@@ -155,6 +149,15 @@ def run(
 
 
 # ---- records, checked
+
+
+def record_of(program: Program, inputs: Sequence[Facts], out: Facts | None = None) -> CallRecord:
+    program = by_moving(program)
+    if isinstance(program.sampler, Axes):
+        image, *given = inputs
+        return _maps_record(program, image, given, out)
+    image, coordinates, *given = inputs
+    return _warp_record(program, image, coordinates, given, out)
 
 
 def _maps_record(program: Program, image: Facts, given: Sequence[Facts], out: Facts | None) -> CallRecord:

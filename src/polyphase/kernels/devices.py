@@ -13,7 +13,7 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 #: The module of each wing, which has it as `WING`.
 MODULES = {"cpu": "polyphase.cpu.wing", "cuda": "polyphase.cuda.wing"}
 
-#: What a wing has kernels for: calls of axis maps, calls of warps, and programs of compiled graphs.
-MAPS, WARPS, GRAPHS = "maps", "warps", "graphs"
-ABLE = {"cpu": (MAPS, WARPS, GRAPHS), "cuda": (MAPS,)}
+#: What a wing has kernels for: calls of axis maps, and calls of warps.
+MAPS, WARPS = "maps", "warps"
+ABLE = {"cpu": (MAPS, WARPS), "cuda": (MAPS,)}
 
 #: Eager's arithmetic on each device. All CPUs of the ARM kind have fused multiply-adds, so compilers use them unasked.
 RULES = {
@@ -46,11 +46,22 @@ class MovingCosts:
     """What the compiler weighs where pixels only move, which Inductor's own loops can do too.
 
     worth_a_call: elements from which on a loop of Inductor's that loads one by one costs more than a call and a pass.
-    vector: elements that lie together, from which on its loop is vectorised.
+    vector: elements that lie together, from which on its loop is vectorised. gathers: whether its loops read values
+    that lie apart as quickly as neighbours.
     """
 
     worth_a_call: int
     vector: int
+    gathers: bool = False
+
+
+class Described(NamedTuple):
+    """A kernel, as `explain` tells of it. source: a file that has it as it was generated. resources: what it takes of
+    its device."""
+
+    plan: MapsPlan | WarpPlan
+    source: Path
+    resources: str
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,7 @@ class Wing:
     bind_gradients: Callable[[GradientRecord], BoundGradients]
     forget: Callable[[], None]
     tap_bytes: Callable[..., TapBytes]
-    source_file: Callable[[MapsPlan | WarpPlan], Path]
+    described: Callable[[CallRecord], Described]
     stats: Callable[[], dict[str, int]]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from polyphase.kernels.records import CallRecord
 from polyphase.sampling.pointwise import VALUE, Expression
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.text import to_text
@@ -58,6 +59,12 @@ class WarpPlan(Plan):
     @property
     def work(self) -> torch.dtype:
         return super().work if self.mode == "nearest" and not self.gradients else self.positions
+
+
+def plan_of(record: CallRecord, architecture: str) -> MapsPlan | WarpPlan:
+    if record.coordinates is None:
+        return plan_maps(record.program, architecture)
+    return plan_warp(record.program, record.coordinates.dtype, len(record.image.shape) - 2, architecture)
 
 
 def plan_maps(program: Program, architecture: str) -> MapsPlan:

@@ -25,18 +25,18 @@ class Prepared:
 
     def __call__(self, *inputs_and_sizes: Any, out: Tensor) -> None:
         *inputs, sizes = inputs_and_sizes
-        self.call_for(sizes, out, *inputs)(out, *inputs)
+        self._into(sizes, facts(out), *map(facts, inputs))(out, *inputs)
 
-    def call_for(self, sizes: Sizes, out: Tensor, *inputs: Tensor) -> Callable[..., None]:
-        """What to call, with an output and inputs, for tensors like these."""
-        return self._into(sizes, facts(out), *map(facts, inputs))
+    def fixed(self, sizes: Sizes, out: Tensor, *inputs: Tensor) -> Callable[..., None]:
+        """What to call, with an output and inputs, for tensors like these and no others."""
+        return self._bind(sizes, facts(out), *map(facts, inputs), varies=False)
 
     def filled(self, sizes: Sizes, image: Sizes) -> Program:
         """The program for an image of this shape."""
         return fill(self.program, sizes, image[len(image) - self.program.axes(len(image)) :])
 
-    def _bind(self, sizes: Sizes, out: Facts, *inputs: Facts) -> Callable[..., None]:
-        return bind(self.filled(sizes, inputs[0].shape), inputs, out).into
+    def _bind(self, sizes: Sizes, out: Facts, *inputs: Facts, varies: bool = True) -> Callable[..., None]:
+        return bind(self.filled(sizes, inputs[0].shape), inputs, out, varies).into
 
 
 class FixedCall:
@@ -50,7 +50,7 @@ class FixedCall:
     def __call__(self, *inputs_and_sizes: Any, out: Tensor) -> None:
         *inputs, sizes = inputs_and_sizes
         if self._call is None:
-            self._call = self._program.call_for(sizes, out, *inputs)
+            self._call = self._program.fixed(sizes, out, *inputs)
         self._call(out, *inputs)
 
 

@@ -27,13 +27,16 @@ MOST_OPERANDS = 8
 
 
 class CallRecord(NamedTuple):
-    """A call of a program's kernel: all that a wing needs to bind it. Everything in it has been checked."""
+    """A call of a program's kernel: all that a wing needs to bind it. Everything in it has been checked.
+
+    varies: sizes are others from call to call, so that a kernel for all of them is wanted, not one made for these."""
 
     program: Program
     image: Facts
     out: Facts
     coordinates: Facts | None = None
     operands: Operands = NO_OPERANDS
+    varies: bool = False
 
 
 class GradientRecord(NamedTuple):

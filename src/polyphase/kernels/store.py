@@ -75,6 +75,11 @@ def keep(name: str, text: str) -> Path:
     return _somewhere(write)
 
 
+def kept_source(source: str, suffix: str) -> Path:
+    """What a kernel was generated from, to be read: kernels are kept without it."""
+    return keep(f"source-{hashlib.sha256(source.encode()).hexdigest()[:KEY_DIGITS]}.{suffix}", source)
+
+
 def entries() -> list[Entry]:
     """The cached libraries, the latest used first."""
     directory = trusted_directory()

@@ -18,7 +18,7 @@ from polyphase.bench.operations import PYTORCH, Function
 from polyphase.bench.work import Call, Work, call_of
 from polyphase.bench.workloads import Case
 from polyphase.decompositions import preferred, table
-from polyphase.kernels.devices import GRAPHS
+from polyphase.kernels.devices import MAPS
 from polyphase.torch_private import dynamo_counters, lookup_backend
 from polyphase.version import __version__
 
@@ -88,7 +88,7 @@ class PolyphaseCompiled(Compiled):
         return __version__
 
     def can_run(self, case: Case) -> str | None:
-        return backend_missing() or kernels_missing(self.options.device, GRAPHS)
+        return backend_missing() or kernels_missing(self.options.device, MAPS)
 
     def disproof(self, work: Work, call: Call) -> str | None:
         return super().disproof(work, call) or without_kernels(work, call)
