@@ -364,7 +364,9 @@ def test_export() -> None:
     assert not [node for node in lowered.graph.nodes if "polyphase" in str(node.target)]
 
 
-@pytest.mark.skipif(TORCH < (2, 12), reason="loading any package is a segmentation fault of torch's own")
+@pytest.mark.skipif(
+    TORCH < (2, 12), reason="torch 2.11 crashes where it loads a package, of any module, without us too"
+)
 def test_ahead_of_time(tmp_path: Path) -> None:
     """AOTInductor is plain Inductor, whatever has been imported."""
     model, x = Small().eval(), IMAGE

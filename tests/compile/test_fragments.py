@@ -33,16 +33,16 @@ def preprocess(x: Tensor) -> Tensor:
     top, left = int(round((y.shape[-2] - 24) / 2.0)), int(round((y.shape[-1] - 24) / 2.0))
     y = y[..., top : top + 24, left : left + 24].flip(-1)
     y = y.to(torch.float32).mul_(1.0 / 255)
-    mean = torch.as_tensor(MEAN, dtype=y.dtype).view(-1, 1, 1)
-    std = torch.as_tensor(STD, dtype=y.dtype).view(-1, 1, 1)
+    mean = torch.as_tensor(MEAN, dtype=y.dtype, device=y.device).view(-1, 1, 1)
+    std = torch.as_tensor(STD, dtype=y.dtype, device=y.device).view(-1, 1, 1)
     return y.sub(mean).div_(std)
 
 
 def warp_affine(x: Tensor, matrix: Tensor) -> Tensor:
     """As kornia: a matrix of pixels becomes one of coordinates from -1 to 1, is inverted, and samples."""
     height, width = x.shape[-2:]
-    rows = torch.cat([matrix, torch.tensor([[[0.0, 0.0, 1.0]]]).expand(x.shape[0], 1, 3)], 1)
-    pixels = torch.tensor([[2 / (width - 1), 0, -1], [0, 2 / (height - 1), -1], [0, 0, 1]])
+    rows = torch.cat([matrix, torch.tensor([[[0.0, 0.0, 1.0]]], device=x.device).expand(x.shape[0], 1, 3)], 1)
+    pixels = torch.tensor([[2 / (width - 1), 0, -1], [0, 2 / (height - 1), -1], [0, 0, 1]], device=x.device)
     normal = pixels @ rows @ torch.linalg.inv(pixels)
     theta = torch.linalg.inv(normal)[:, :2]
     grid = F.affine_grid(theta, [x.shape[0], x.shape[1], height, width], align_corners=True)
@@ -69,7 +69,8 @@ def upsample_block(x: Tensor, weight: Tensor) -> Tensor:
 def fir_upsample(x: Tensor) -> Tensor:
     """As diffusers' FIR blocks: zeros between pixels, pad, filter, crop."""
     batch, channels, height, width = x.shape
-    kernel = torch.outer(torch.tensor([1.0, 3.0, 3.0, 1.0]), torch.tensor([1.0, 3.0, 3.0, 1.0])) / 16
+    taps = torch.tensor([1.0, 3.0, 3.0, 1.0], device=x.device)
+    kernel = torch.outer(taps, taps) / 16
     y = x.reshape(-1, height, 1, width, 1)
     y = F.pad(y, [0, 1, 0, 0, 0, 1]).view(-1, 1, height * 2, width * 2)
     y = F.pad(y, [2, 1, 2, 1])
@@ -113,7 +114,9 @@ def augmented_prediction(x: Tensor, weight: Tensor) -> Tensor:
 def spatial_transformer(x: Tensor, weight: Tensor) -> Tensor:
     """As PyTorch's tutorial: localisation by pooling, a matrix by a linear layer."""
     y = F.relu(F.max_pool2d(x, 2)).flatten(1)
-    theta = (y[:, :30] @ weight).view(-1, 2, 3) * 0.01 + torch.tensor([[0.9137, 0.05, 0.02], [-0.04, 0.8713, -0.03]])
+    theta = (y[:, :30] @ weight).view(-1, 2, 3) * 0.01 + torch.tensor(
+        [[0.9137, 0.05, 0.02], [-0.04, 0.8713, -0.03]], device=y.device
+    )
     grid = F.affine_grid(theta, list(x.size()), align_corners=False)
     return F.grid_sample(x, grid, align_corners=False)
 

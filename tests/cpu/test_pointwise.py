@@ -327,7 +327,7 @@ def test_cases_are_many() -> None:
 TEXTS = [
     (
         normalise(Binary("div", VALUE, Number(255))),
-        "quotient<kFast>((quotient_of_byte<kFast>(value, 255.0f, reciprocal_of(255.0f)) - channel0), channel1, "
+        "quotient<kFast>((quotient_of_byte(value, 255.0f, reciprocal_of(255.0f)) - channel0), channel1, "
         "reciprocal1, unsafe)",
     ),
     (Cast(clamp(VALUE, 0, 300), torch.int8), "cast<int8_t>(minimum(maximum(value, uint8_t(0)), uint8_t(44)))"),

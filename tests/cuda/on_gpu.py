@@ -2,6 +2,7 @@
 
 conformance: the samples of `tests/support`, through our functions and through `accelerate()`, forward and backward.
 random: calls against the CPU kernels; uint8 and what only moves to the bit, floats by their error against float64.
+compiled: the tests of `tests/compile`, with all tensors on the GPU.
 times: the first call of a kernel, built and from the disk cache, and the memory that calls hold.
 
 Parts of the work run side by side in processes of their own, for builds take the longest. One process, for
@@ -27,7 +28,7 @@ from tests.cuda import times
 from tests.cuda.judging import Found, exact_failure, float_failure, strides_failure
 from tests.cuda.random_calls import draw, placed
 
-MODES = ("conformance", "random", "times")
+MODES = ("conformance", "random", "compiled", "times")
 #: What is farther from float64 than the CPU's, on average of many values, is no luck.
 MOST_TIMES_THE_CPU = 1.5
 MANY_VALUES = 100_000
@@ -89,6 +90,17 @@ def random_call(seed: int, number: int, device: str, found: Found) -> None:
     return None
 
 
+# ---- compiled graphs
+
+
+def compiled(asked: argparse.Namespace) -> bool:
+    """Whether tests fail. What is about the CPU says so itself."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not full", f"-n{asked.jobs or os.cpu_count()}"]
+    command += ["-p", "tests.cuda.default_device"] if asked.device == "cuda" else []
+    alone = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return subprocess.run([*command, "tests/compile"], env={**os.environ, **alone}).returncode != 0
+
+
 # ---- processes
 
 
@@ -108,6 +120,8 @@ def main() -> int:
         began = time.monotonic()
         if mode == "times":
             wrong += times.main(asked.device)
+        elif mode == "compiled":
+            wrong += compiled(asked)
         else:
             found = _in_processes(mode, asked)
             wrong += _told(mode, found, time.monotonic() - began)

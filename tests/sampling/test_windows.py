@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import struct
+from fractions import Fraction
 
 import numpy
 import PIL.Image
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
+from polyphase.kernels.devices import RULES
 from polyphase.sampling import filters
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap
@@ -390,3 +393,22 @@ def test_circular_pad_that_crops() -> None:
     image = torch.arange(9.0)
     taps = index_taps(Pad(-2, 3, "circular"), 9, TRUTH)
     assert image[taps.index[0]].tolist() == pad(image[None, None], (-2, 3), "circular")[0, 0].tolist()
+
+
+def test_bounds_on_cuda_are_rounded_to_floats() -> None:
+    """There the centre is fused into both bounds: a pixel that lies on one changes sides by a rounding."""
+
+    def rounded(exact: Fraction) -> Fraction:
+        return Fraction(struct.unpack("f", struct.pack("f", float(exact)))[0])
+
+    in_size, out_size, half = 1063, 895, Fraction(1, 2)
+    scale = rounded(Fraction(in_size, out_size))
+    expected = [
+        max(0, int(rounded(rounded(scale * (i + half) - scale) + half)))  # a bilinear filter reaches one scale far
+        for i in range(out_size)
+    ]
+    arithmetic = eager_arithmetic(torch.float32, RULES["cuda"])
+    taps = weighted_taps(Resize(out_size, "bilinear", antialias=True), in_size, arithmetic)
+    assert taps.index[0].tolist() == expected
+    exactly = [max(0, int(scale * (i + half) - scale + half)) for i in range(out_size)]
+    assert exactly != expected, "the size was chosen for it"

@@ -100,6 +100,13 @@ def image(
 
 
 def _values(shape: Shape, dtype: torch.dtype, seed: int, low: float, high: float) -> torch.Tensor:
+    """The same ones on every device."""
+    with torch.device("cpu"):
+        values = _values_on_host(shape, dtype, seed, low, high)
+    return values.to(torch.get_default_device())
+
+
+def _values_on_host(shape: Shape, dtype: torch.dtype, seed: int, low: float, high: float) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
 
     def uniform() -> torch.Tensor:

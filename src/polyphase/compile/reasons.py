@@ -11,9 +11,7 @@ from polyphase.sampling.axis_maps import NotMerged
 class Why(Enum):
     ANOTHER_DEVICE = "it is on a device that has no kernels of ours"
     ANOTHER_DTYPE = "a dtype that our kernels do not compute"
-    ALREADY_POINTWISE = (
-        "it only moves values, beside arithmetic: Inductor's loop does both at once"
-    )
+    ALREADY_POINTWISE = "it only moves values, beside arithmetic: Inductor's loop does both at once"
     FEW_ELEMENTS = "it only moves a few elements, beside arithmetic: a call would cost more"
     NOT_ALONE = "its result is read by others too, and has to be in memory"
     IS_RETURNED = "its result is returned, and has to be in memory"

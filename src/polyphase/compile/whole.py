@@ -29,11 +29,20 @@ from polyphase.torch_private import select_decomp_table, suggest_memory_format
 def kept_whole() -> Iterator[None]:
     ours_instead = {**vectors_as_default(), torch.ops.aten.affine_grid_generator.default: affine_grid_generator}
     ours = list(aten_operators())
-    shapes = {backward.default: _gradient_without_data(family) for family, _, backward in overloads()}
+    shapes: dict[Any, Callable[..., Tensor]] = {}
+    for family, forward, backward in overloads():
+        shapes |= {forward.default: _image_without_data, backward.default: _gradient_without_data(family)}
     # Inductor's own table, as a table of one's own would keep graphs from being cached.
     kernels = {**dict.fromkeys(ours), **ours_instead}
     with built_ins_replaced(kernels, where=_is_ours, shapes=shapes, tables=[select_decomp_table()]):
         yield
+
+
+def _image_without_data(image: Tensor, output_size: list[int], *options: Any) -> Tensor:
+    """A resized image lies in memory as the image does. torch's own rules are of its decompositions, which give few
+    channels on a GPU another order than eager."""
+    result = image.new_empty((*image.shape[:2], *output_size))
+    return result.contiguous(memory_format=suggest_memory_format(image))
 
 
 def _gradient_without_data(family: Family) -> Callable[..., Tensor]:

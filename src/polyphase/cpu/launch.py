@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeAlias
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -77,6 +80,15 @@ def forget() -> None:
 def described(record: CallRecord) -> Described:
     plan = plan_of(record, isa.chosen())
     return Described(plan, store.kept_source(emit.kernel_source(plan), "cpp"), "vectorised")
+
+
+@contextmanager
+def built_from(source: Path) -> Iterator[None]:
+    kernel, found = libraries.kernel_of(source.read_text(encoding="utf-8")), libraries.addresses
+    with mock.patch.object(libraries, "addresses", lambda *plan: found(*plan)._replace(kernel=kernel)):
+        forget()
+        yield
+    forget()
 
 
 # The functions below are as short as they can be: a small image takes no longer than a call.

@@ -114,6 +114,13 @@ def _sampler(dtype: torch.dtype, weighted: bool, architecture: str) -> int:
         return _address(_loaded(_sampler_requests(plan, moves=False))[0], emit.SAMPLER_SYMBOL)
 
 
+def kernel_of(source: str) -> int:
+    """The address of a kernel built from a source, as plans with arithmetic are built."""
+    options = ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
+    with _lock:
+        return _address(_loaded([build.Request(source, isa.chosen(), options=options)])[0], emit.KERNEL_SYMBOL)
+
+
 def stats() -> dict[str, int]:
     """As `kernels.counts` has them, of this device."""
     launched, made, cached = launcher().counts() if launcher.cache_info().currsize else (0, 0, 0)

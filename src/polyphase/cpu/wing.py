@@ -20,5 +20,6 @@ WING = Wing(
     forget=launch.forget,
     tap_bytes=libraries.tap_bytes,
     described=launch.described,
+    built_from=launch.built_from,
     stats=libraries.stats,
 )

@@ -129,7 +129,7 @@ def _store(plan: MapsPlan, way: Way) -> str:
 
 
 def _operands(plan: Plan, expression: Expression) -> list[str]:
-    """Their places are those among all the program's operands. Divisions are the processor's: nothing is shortened."""
+    """Their places are those among all the program's operands. Divisions, but for those of bytes, are the device's."""
     lines = ["constexpr bool kFast = false;", "int32_t unsafe = 0;", "static_cast<void>(kFast + unsafe);"]
     vectors, tensors = (slots(kind, plan.prologue, plan.epilogue) for kind in (Channel, Operand))
     for leaf in leaves(Channel, expression):

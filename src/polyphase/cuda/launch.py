@@ -6,9 +6,12 @@ import functools
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -114,8 +117,8 @@ class _Lazy:
 
 def _launch_of(record: CallRecord, aligned: bool, choose: Callable[[Case], Way] = ways.choose) -> Launch:
     device = record.image.device.index
-    call = prepared(record, aligned, architecture(device), choose)
-    with torch.cuda.device(device):
+    with torch.cuda.device(device), torch.device("cpu"):  # tables begin on the host, whatever the user's default is
+        call = prepared(record, aligned, architecture(device), choose)
         fields, kept = call.fields(functools.partial(uploaded, device))
         function = _function(call.plan, call.way, device)
     cut, shape = call.cut, call.shape
@@ -140,7 +143,8 @@ def _function(plan: MapsPlan, way: Way, device: int) -> int:
 
 def described(record: CallRecord) -> Described:
     device = record.image.device.index or 0
-    call = prepared(record, True, architecture(device))
+    with torch.device("cpu"):
+        call = prepared(record, True, architecture(device))
     source = store.kept_source(emit.kernel_source(call.plan, call.way), "cu")
     threads, shared = call.way.threads, call.cut.shared_bytes
     with torch.cuda.device(device):
@@ -152,6 +156,15 @@ def described(record: CallRecord) -> Described:
         f"{needs.shared_bytes} bytes of shared memory, {needs.resident:.0%} of the threads of a multiprocessor at once"
     )
     return Described(call.plan, source, resources)
+
+
+@contextmanager
+def built_from(source: Path) -> Iterator[None]:
+    text = source.read_text(encoding="utf-8")
+    with mock.patch.object(emit, "kernel_source", lambda *_: text):
+        _function.cache_clear()
+        yield
+    _function.cache_clear()
 
 
 def forget() -> None:

@@ -37,5 +37,6 @@ WING = Wing(
     forget=launch.forget,
     tap_bytes=_tap_bytes,
     described=launch.described,
+    built_from=launch.built_from,
     stats=launch.stats,
 )

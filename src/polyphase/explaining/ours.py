@@ -79,6 +79,7 @@ def _facts(node: Any) -> dict[str, Any]:
         "dtype": str(dtype),
         "shape": shape,
         "strides": strides,
+        "device": str(node.get_device()),
         "format": format_of(shape, strides),
         "bytes": math.prod(shape) * dtype.itemsize,
     }

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor
 
-from polyphase.cpu import build, isa, launch, libraries
-from polyphase.cpu.emit import KERNEL_SYMBOL
 from polyphase.kernels import plain_torch
+from polyphase.kernels.devices import wing_of
 from polyphase.kernels.prepared import Prepared
 
 
@@ -26,26 +22,15 @@ def replay(
     torch.manual_seed(0)
     tensors = [_random(**facts) for facts in inputs]
     out = _random(**output)
-    own = _address(source)
     generated, edited = Prepared(program), Prepared(program)
     generated(*tensors, tuple(sizes), out=out)
     was = _time(lambda: generated(*tensors, tuple(sizes), out=out))
-    with _instead_of_generated(own):
+    with wing_of(out.device).built_from(source):
         edited(*tensors, tuple(sizes), out=out)
     now = _time(lambda: edited(*tensors, tuple(sizes), out=out))
     filled = generated.filled(tuple(sizes), tensors[0].shape)
     _compare(out, plain_torch.run(filled, *tensors), "plain torch operations")
     print(f"as generated {was:.1f} us, {source.name} {now:.1f} us: {was / now:.2f}x")
-
-
-@contextmanager
-def _instead_of_generated(kernel: int) -> Iterator[None]:
-    """What is bound meanwhile is bound to this kernel."""
-    found = libraries.addresses
-    with mock.patch.object(libraries, "addresses", lambda *plan: found(*plan)._replace(kernel=kernel)):
-        launch.forget()
-        yield
-    launch.forget()
 
 
 def replay_graphs(original: Path, edited: Path) -> None:
@@ -59,22 +44,11 @@ def replay_graphs(original: Path, edited: Path) -> None:
     print(f"{original.name} {before:.1f} us, {edited.name} {after:.1f} us: {before / after:.2f}x")
 
 
-def _random(dtype: str, shape: Sequence[int], strides: Sequence[int]) -> Tensor:
+def _random(dtype: str, shape: Sequence[int], strides: Sequence[int], device: str) -> Tensor:
     kind = getattr(torch, dtype.removeprefix("torch."))
-    tensor = torch.empty_strided(tuple(shape), tuple(strides), dtype=kind)
+    tensor = torch.empty_strided(tuple(shape), tuple(strides), dtype=kind, device=device)
     values = torch.rand(tuple(shape)) * (1 if kind.is_floating_point else 255)
     return tensor.copy_(values)
-
-
-def _address(source: Path) -> int:
-    """Of a kernel built from a file, as plans with arithmetic are built."""
-    options = ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
-    path = build.library(source.read_text(encoding="utf-8"), isa.chosen(), options=options)
-    _kept.append(ctypes.CDLL(str(path)))
-    return ctypes.addressof(ctypes.c_char.in_dll(_kept[-1], KERNEL_SYMBOL))
-
-
-_kept: list[ctypes.CDLL] = []
 
 
 def _compare(found: Tensor, expected: Tensor, what: str) -> None:
@@ -83,14 +57,21 @@ def _compare(found: Tensor, expected: Tensor, what: str) -> None:
 
 
 def _time(call: Callable[[], object]) -> float:
-    """The least of several runs, in us."""
+    """The least of several runs, in us; on a GPU until it is done."""
     call()
+    _wait()
     least = float("inf")
     for _ in range(20):
         start = time.perf_counter()
         call()
+        _wait()
         least = min(least, time.perf_counter() - start)
     return least * 1e6
+
+
+def _wait() -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def _module(path: Path) -> Any:

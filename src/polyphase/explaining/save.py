@@ -51,9 +51,9 @@ def save(explanation: Explanation, folder: Path) -> list[Path]:
 
 
 def _save_ours(kernel: OurKernel, folder: Path, name: str) -> Path:
-    source = f"{name}.cpp"
+    source = name + Path(kernel.source_file).suffix
     shutil.copy(kernel.source_file, folder / source)
-    keys = ("dtype", "shape", "strides")
+    keys = ("dtype", "shape", "strides", "device")
     inputs = [{key: one[key] for key in keys} for one in kernel.inputs]
     output = {key: kernel.output[key] for key in keys}
     script = _OURS.format(program=kernel.program, sizes=kernel.sizes, inputs=inputs, output=output, source=source)

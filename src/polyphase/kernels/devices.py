@@ -11,6 +11,7 @@ import importlib
 import os
 import platform
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -71,7 +72,7 @@ class Wing:
     most_operands: how many vectors, and how many tensors, a kernel can read. longest_axis: of those that are mapped,
     before and after. longest_runs: likewise, where whole runs of pixels are only moved: torch needs no tables for them.
     most_warped: over how many elements the planes of a warped image may extend. survives_fork: whether a child of a
-    process that used the device can use it.
+    process that used the device can use it. built_from: what is bound meanwhile runs the kernel of a source file.
     """
 
     device: str
@@ -87,6 +88,7 @@ class Wing:
     forget: Callable[[], None]
     tap_bytes: Callable[..., TapBytes]
     described: Callable[[CallRecord], Described]
+    built_from: Callable[[Path], AbstractContextManager[None]]
     stats: Callable[[], dict[str, int]]
 
 

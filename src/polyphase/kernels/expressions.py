@@ -127,7 +127,7 @@ def _quotient(left: Fragment, right: Expression, divisor: Fragment | Scalar) -> 
     """Needs `kFast`, `unsafe` and, for a channel, its reciprocal where it stands."""
     by = _side("div", divisor, torch.float32)
     if left.byte and isinstance(right, Number) and 2.0**-40 <= abs(right.value) <= 2.0**40:
-        return f"quotient_of_byte<kFast>({left.byte}, {by}, reciprocal_of({by}))"
+        return f"quotient_of_byte({left.byte}, {by}, reciprocal_of({by}))"
     reciprocal = f"reciprocal{right.slot}" if isinstance(right, Channel) else f"reciprocal_of({by})"
     return f"quotient<kFast>({_converted(left, torch.float32)}, {by}, {reciprocal}, unsafe)"
 

@@ -27,7 +27,7 @@ class DeviceRules:
     """Where eager's own arithmetic differs from device to device; `kernels/devices.py` knows which has which.
 
     bicubic_backward_fused: the gradient of plain bicubic rounds coordinates once, as its forward does everywhere.
-    antialias_in_double: antialiased windows of float32 images are computed in float64, but for the ratio.
+    antialias_in_double: antialiased weights of float32 images are computed in float64, but for the ratio.
     nearest_in_double: nearest's ratio of a float64 image is a double.
     """
 
@@ -43,7 +43,7 @@ class TapArithmetic:
     weights: the dtype that coordinates and weights are rounded to; nearest: what nearest's ratio is rounded to;
     quantised: weights become 16 bit integers; floor: what a coordinate is rounded to before its left neighbour is
     taken (ATen calls floorf, for doubles too); fused: whether bicubic's coordinates are rounded once (forward) or after
-    each operation; antialiased: what antialiased windows are computed in, if not in the dtype of weights.
+    each operation; antialiased: what antialiased weights are computed in, if not in their own dtype.
     """
 
     weights: torch.dtype
@@ -189,8 +189,13 @@ def _antialiased(step: Resize, in_size: Size, arithmetic: TapArithmetic, device:
     inverse = (1 / stretch).to(dtype)
     i = arange(step.size, dtype=torch.float64, device=device)
     centre = (ratio.double() * (i + 0.5)).to(dtype)
-    start = torch.clamp(((centre - support).double() + 0.5).to(torch.int64), min=0)
-    stop = torch.clamp(((centre + support).double() + 0.5).to(torch.int64), max=in_size)
+    if arithmetic.antialiased is None or is_box:
+        low, high = (centre - support).double(), (centre + support).double()
+    else:  # bounds are still rounded to the weights' dtype, once before the half and once after it
+        reach = support.to(arithmetic.weights)
+        low, high = (centre - reach).to(arithmetic.weights), (centre + reach).to(arithmetic.weights)
+    start = torch.clamp((low + 0.5).to(torch.int64), min=0)
+    stop = torch.clamp((high + 0.5).to(torch.int64), max=in_size)
 
     pixel = start + arange(_most_taps(step, in_size), device=device)[:, None]
     distance = (((pixel.to(dtype) - centre).double() + 0.5) * inverse.double()).to(dtype)

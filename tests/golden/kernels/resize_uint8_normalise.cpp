@@ -23,7 +23,7 @@ struct Store {
       const auto channel1 = kPlanar ? channel1_of_row : channels1[i];
       const float reciprocal1 = kPlanar || !kFast ? reciprocal1_of_row : reciprocals1[i];
       const auto value = in[i];
-      out[i] = To(quotient<kFast>((quotient_of_byte<kFast>(value, 255.0f, reciprocal_of(255.0f)) - channel0), channel1, reciprocal1, unsafe));
+      out[i] = To(quotient<kFast>((quotient_of_byte(value, 255.0f, reciprocal_of(255.0f)) - channel0), channel1, reciprocal1, unsafe));
     }
     return unsafe != 0;
   }

@@ -240,7 +240,7 @@ inline T maximum(T a, T b) {
   return a != a ? a : greater;
 }
 
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__CUDA_ARCH__)
 constexpr bool kFastDivision = true;
 #else
 constexpr bool kFastDivision = false;
@@ -268,10 +268,9 @@ inline float quotient(float x, float divisor, float reciprocal, int32_t& unsafe)
 }
 
 // Of a byte, which no common divisor makes unsafe.
-template <bool kFast>
 inline float quotient_of_byte(uint8_t x, float divisor, float reciprocal) {
   const float value = x, near = value * reciprocal;
-  if (!kFast) return value / divisor;
+  if (!kFastDivision) return value / divisor;
   return __builtin_fmaf(__builtin_fmaf(-near, divisor, value), reciprocal, near);
 }
 
