@@ -22,7 +22,7 @@ from polyphase.cuda.calls import AxisFields, CallShape, TensorFields
 from polyphase.cuda.geometry import Dimension, Geometry, arrange, wider
 from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.memory import DeviceMemory
-from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, uploaded
+from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, shared, uploaded
 from polyphase.cuda.ways import Case, Cut, Way
 from polyphase.errors import NoKernelError
 from polyphase.kernels import records, store
@@ -304,7 +304,9 @@ def prepared(
     elif way.template != "General":
         x = _as_windows(x, geometry.x, sampled)
         y = _as_windows(y, geometry.y, sampled)
-        if y.descends and not y.ascends:
+        if way.template == "Direct":
+            y = shared(y, int(way.constants[4]))
+        elif y.descends and not y.ascends:
             geometry, y, origins = _backwards(geometry, "y", y, origins)
         if x.descends and not x.ascends and way.template in ways.COLUMNS_ASCEND:
             geometry, x, origins = _backwards(geometry, "x", x, origins)

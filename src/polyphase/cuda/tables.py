@@ -7,7 +7,7 @@ uses, and found again by these.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -192,6 +192,37 @@ def _in_order(low: Tensor, high: Tensor, width: int) -> Tensor:
         if bool((high - first < width).all()):
             return first
     return low
+
+
+def reach(table: HostTable, count: int) -> int:
+    """Inputs that any `count` neighbouring outputs read from, at most."""
+    return _reach(table.first.unfold(0, min(count, table.out_size), 1), table.taps)
+
+
+def reach_of_groups(table: HostTable, count: int) -> int:
+    """Likewise, of neighbours from a multiple of `count` on."""
+    return _reach(_groups(table, count), table.taps)
+
+
+def _reach(first: Tensor, taps: int) -> int:
+    return int((first.amax(1) - first.amin(1)).max()) + taps
+
+
+def _groups(table: HostTable, count: int) -> Tensor:
+    """Where windows begin, by groups of outputs; the last one's stands for those that are not there."""
+    return torch.cat((table.first, table.first[-1:].expand(-table.out_size % count))).view(-1, count)
+
+
+def shared(table: HostTable, count: int) -> HostTable:
+    """`count` neighbouring outputs have one window. Weights are there for whole groups."""
+    assert table.weight is not None, "windows that are summed have weights"
+    taps = reach_of_groups(table, count)
+    begin = _groups(table, count).amin(1).clamp(max=table.in_size - taps).repeat_interleave(count)
+    first = begin[: table.out_size].contiguous()
+    weight = torch.zeros((begin.shape[0], taps), dtype=table.weight.dtype)
+    places = (table.first - first)[:, None] + torch.arange(table.taps)
+    weight[: table.out_size].scatter_(1, places, table.weight)
+    return replace(table, first=first, taps=taps, weight=weight)
 
 
 def in_fours(table: HostTable) -> HostTable:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from polyphase.cuda.geometry import Dimension, Geometry
-from polyphase.cuda.tables import HostTable
+from polyphase.cuda.tables import HostTable, identity_table, reach, reach_of_groups
 from polyphase.kernels.plans import MapsPlan
 from polyphase.sampling.pointwise import Value
 
@@ -23,11 +23,13 @@ MOST_SHARED = 64 * 1024
 FEW_OUTPUTS = 1 << 20
 #: Most taps, of both axes together, that one thread fetches at once.
 MOST_AT_ONCE = 64
+MOST_ROWS = 4
 MOST_IN_RING = 8
 MOST_IN_BYTE_RING = 64
 #: How a thread's outputs lie: `Stores` of vectors.h.
 APART, BESIDE, AT_ONCE = range(3)
 #: Registers that a thread has for inputs that are fetched ahead.
+DIRECT_REGISTERS = 48
 RING_REGISTERS = 56
 WALK_REGISTERS = 40
 
@@ -125,7 +127,7 @@ def choose(case: Case) -> Way:
     kx, ky = (1 if one is None else one.taps for one in (case.x, case.y))
     outputs = case.length * case.geometry.y.out_size * case.geometry.planes
     if kx * ky <= MOST_AT_ONCE and outputs < FEW_OUTPUTS:
-        return _direct(case, kx, ky)
+        return _direct(case, kx)
     if case.y is not None and not (case.y.ascends or case.y.descends):
         return _general(case)
     if max(kx, ky) <= MOST_IN_RING:
@@ -158,11 +160,18 @@ def _general(case: Case) -> Way:
     return Way("general", "General", (case.bordered, 128), 128, moved_bytes=moved)
 
 
-def _direct(case: Case, kx: int, ky: int) -> Way:
-    doubles = case.plan.work.itemsize == 8
-    rows, threads = max(1, min(4, (32 if doubles else 64) // (kx * ky))), 64
-    resident = (640 if rows * kx * ky <= 48 else 512) // threads  # what more registers allow
-    return Way("direct", "Direct", (kx, ky, _step(case), rows, case.bordered, threads), threads, resident)
+def _direct(case: Case, kx: int) -> Way:
+    size, threads = 2 if case.plan.work.itemsize == 8 else 1, 64
+    y = case.y or identity_table(case.geometry.y.out_size, case.plan.sampled)
+    rows, ky = max(
+        (rows, taps)
+        for rows, taps in ((rows, reach_of_groups(y, rows)) for rows in range(1, MOST_ROWS + 1))
+        if rows == 1 or taps * kx * size <= DIRECT_REGISTERS
+    )
+    channels = case.channels if case.channels <= 4 else 0
+    resident = (640 if ky * kx * size <= DIRECT_REGISTERS else 512) // threads  # what more registers allow
+    constants = (kx, ky, channels, _step(case), rows, case.bordered, threads)
+    return Way("direct", "Direct", constants, threads, resident)
 
 
 def _step(case: Case) -> int:
@@ -310,7 +319,7 @@ def _cut_rows(case: Case, way: Way) -> Cut:
 
 
 def _cut_direct(case: Case, way: Way) -> Cut:
-    rows = int(way.constants[3])
+    rows = int(way.constants[4])
     tiles = _parts(case.length, way.threads)
     return Cut(_blocks(tiles, _parts(case.geometry.y.out_size, rows), case.geometry.planes), tiles=tiles)
 
@@ -340,9 +349,9 @@ def _cut_shrink(case: Case, way: Way) -> Cut:
     assert case.y is not None, "and one along y"
     channels, work = case.geometry.pixel.in_size, max(case.plan.work.itemsize, 4)
     strip, tile = way.strip, way.tile
-    rows = _reach(case.y, 4)
+    rows = reach(case.y, 4)
     while True:
-        span = (_reach(case.x, tile) * channels + 3 + 3) // 4 * 4
+        span = (reach(case.x, tile) * channels + 3 + 3) // 4 * 4
         shared = work * (4 * span + 4 * rows + case.x.taps * tile) + 4 * tile
         if shared <= SHARED or tile == 1:
             break
@@ -356,7 +365,7 @@ def _cut_byte_ring(case: Case, way: Way) -> Cut:
     assert case.x is not None, "what is summed along x has a table"
     _, ky, channels, *_, rows, strip, _ = way.constants
     pixels = way.threads // channels
-    span = (_reach(case.x, pixels) + 3 + 3) // 4 * 4 + 4
+    span = (reach(case.x, pixels) + 3 + 3) // 4 * 4 + 4
     shared = strip * _row_bytes(_parts(ky, 4) * 8) + rows * channels * span
     tiles, strips = _parts(case.geometry.x.out_size, pixels), _parts(case.geometry.y.out_size, strip)
     return Cut(_blocks(tiles, strips, case.geometry.planes), shared, tiles, strips, pixels, strip, span)
@@ -395,13 +404,6 @@ _CUTS = {
 #: Kernels that read windows along x from left to right, and those of them that read them by words.
 COLUMNS_ASCEND = ("Shrink", "ByteRing")
 IN_FOURS = ("ByteRing",)
-
-
-def _reach(table: HostTable, count: int) -> int:
-    """Inputs that any `count` neighbouring outputs read from, at most."""
-    count = min(count, table.out_size)
-    steps = (table.first[count - 1 :].long() - table.first[: table.out_size - count + 1].long()).abs()
-    return int(steps.max()) + table.taps
 
 
 def _parts(whole: int, part: int) -> int:
