@@ -128,7 +128,9 @@ def varied(way: Way, case: Any, changes: dict[str, int]) -> Way | None:
         columns = changes["kColumns"]
         numbers["kStores"] = ways._stores(case, columns)
         numbers["kPixel"] = columns > 1 and ways._fits_pixels(case, columns)
-    if way.template == "Ring" and numbers["kY"] % numbers["kAhead"]:
+        shared = ways._shared(case, columns if not numbers["kPixel"] else 1)
+        numbers["kFirsts"], numbers["kEdge"], numbers["kTogether"] = shared
+    if way.template == "Ring" and numbers["kY"] % numbers["kAhead"] and numbers["kAhead"] % numbers["kY"]:
         return None
     tile, strip, resident = (changes.get(name, getattr(way, name)) for name in FIELDS)
     constants, threads = tuple(numbers.values()), int(numbers["kThreads"])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from polyphase import arguments
-from polyphase.cuda import ways
+from polyphase.cuda import launch, ways
 from polyphase.kernels import binding, plain_torch
 from polyphase.kernels.facts import facts
 from polyphase.sampling.axis_maps import AxisMap
@@ -96,6 +96,20 @@ def test_bytes(channels: int) -> None:
 def test_wide_pixels() -> None:
     x = image(torch.float32, 1, 16, 9, 11, last=True)
     assert check(resized(x, (17, 20), **CUBIC), x) == "Ring"
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_whole_numbers_of_times_the_size(dtype: torch.dtype) -> None:
+    """Neighbouring columns share what they read, at the edges too."""
+    for mode, factor in ((CUBIC, 2), (CUBIC, 4), ({"mode": "bilinear", "antialias": False}, 2)):
+        x = image(dtype, 1, 2, 5, 8)
+        x[0, 0, 2, 3] = math.inf
+        larger = resized(x, (5 * factor, 8 * factor), **mode)
+        assert check(larger, x) == "Ring"
+        assert launch.prepared(host.record_for(larger, [x]), True, host.ARCHITECTURE).way.constants[4] >= 0
+    gradient = image(dtype, 1, 2, 10, 32)
+    assert check(resized(gradient, (10, 32), "bilinear", False, adjoint_of=(5, 16)), gradient) == "Ring"
 
 
 @pytest.mark.usefixtures("large")

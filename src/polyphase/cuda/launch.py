@@ -22,7 +22,7 @@ from polyphase.cuda.calls import AxisFields, CallShape, TensorFields
 from polyphase.cuda.geometry import Dimension, Geometry, arrange, wider
 from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.memory import DeviceMemory
-from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, shared, uploaded
+from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, in_step, shared, uploaded
 from polyphase.cuda.ways import Case, Cut, Way
 from polyphase.errors import NoKernelError
 from polyphase.kernels import records, store
@@ -312,6 +312,10 @@ def prepared(
             geometry, x, origins = _backwards(geometry, "x", x, origins)
         if way.template in ways.IN_FOURS:
             x = in_fours(x)
+        if way.template == "Ring" and way.constants[4] >= 0:
+            found = in_step(x, int(way.constants[2]))
+            assert found is not None, "what was chosen by"
+            x = found.table
     borders = records.borders_of(record.program, record.program.source if record.program.moves_only else plan.work)
     outer = tuple(table(one) for one in geometry.outer)
     return PreparedCall(plan, way, cut, geometry, x, y, z, outer, tuple(origins), borders, row_offsets)

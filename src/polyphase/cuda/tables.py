@@ -7,6 +7,7 @@ uses, and found again by these.
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -223,6 +224,43 @@ def shared(table: HostTable, count: int) -> HostTable:
     places = (table.first - first)[:, None] + torch.arange(table.taps)
     weight[: table.out_size].scatter_(1, places, table.weight)
     return replace(table, first=first, taps=taps, weight=weight)
+
+
+@dataclass(frozen=True, eq=False)
+class InStep:
+    """Windows of neighbouring columns that lie alike in all groups, as those of a whole number of times the size do:
+    kFirsts and kEdge of ring.h, the inputs of a group, what all groups' inner ones begin at a multiple of, and windows
+    that lie so at the edges too, beyond which no input has a weight."""
+
+    firsts: int
+    edge: int
+    inputs: int
+    multiple: int
+    table: HostTable
+
+
+def in_step(table: HostTable, columns: int) -> InStep | None:
+    if table.weight is None or table.index is not None or table.out_size % columns:
+        return None
+    groups = table.first.long().view(-1, columns)
+    count = groups.shape[0]
+    middle = groups[count // 2]
+    within = middle - middle.amin()
+    step = int((middle - groups[count // 2 - 1]).median()) if count > 1 else 0
+    begin = middle.amin() + step * (torch.arange(count) - count // 2)
+    first = (begin[:, None] + within).view(-1)
+    places = (table.first - first)[:, None] + torch.arange(table.taps)
+    inside = (places >= 0) & (places < table.taps)
+    inputs = int(within.max()) + table.taps
+    edge = max(0, int(-begin.amin()), int(begin.amax()) + inputs - table.in_size)
+    if int(within.max()) > 15 or 2 * edge >= inputs or bool((table.weight[~inside] != 0).any()):
+        return None
+    weight = torch.zeros_like(table.weight)
+    output, tap = inside.nonzero().unbind(1)
+    weight[output, places[inside]] = table.weight[output, tap]
+    firsts = sum(int(one) << 4 * i for i, one in enumerate(within))
+    multiple = math.gcd(int(begin[0]) + edge, step)
+    return InStep(firsts, edge, inputs, multiple, replace(table, first=first.to(torch.int32), weight=weight))
 
 
 def in_fours(table: HostTable) -> HostTable:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from polyphase.cuda.geometry import Dimension, Geometry
-from polyphase.cuda.tables import HostTable, identity_table, reach, reach_of_groups
+from polyphase.cuda.tables import HostTable, identity_table, in_step, reach, reach_of_groups
 from polyphase.kernels.plans import MapsPlan
 from polyphase.sampling.pointwise import Value
 
@@ -199,8 +199,26 @@ def _ring(case: Case, kx: int, ky: int) -> Way:
     pixel = pixel and columns > 1
     ahead = max((rows for rows in range(2, ky + 1) if ky % rows == 0 and fits(rows)), default=1)
     threads, strip = (128, 64) if pixel else (64, 32)
-    constants = (kx, ky, columns, pixel, _step(case), _stores(case, columns), ahead, case.bordered, strip, threads)
+    shared = _shared(case, 1 if pixel else columns)
+    stores = _stores(case, columns)
+    constants = (kx, ky, columns, pixel, *shared, _step(case), stores, ahead, case.bordered, strip, threads)
     return Way("ring", "Ring", constants, threads, (640 if kx * ky <= 4 and not pixel else 512) // threads)
+
+
+def _shared(case: Case, columns: int) -> tuple[int, int, int]:
+    """kFirsts, kEdge and kTogether of ring.h."""
+    found = in_step(case.x, columns) if columns > 1 and case.channels == 1 and case.x is not None else None
+    if found is None:
+        return -1, 0, 1
+    together = 16 // case.from_bytes
+    while together > 1 and not (
+        case.row_is_dense
+        and (found.inputs - 2 * found.edge) % together == 0
+        and found.multiple % together == 0
+        and _rows_are_multiples(case, together)
+    ):
+        together //= 2
+    return found.firsts, found.edge, together
 
 
 def _fits_pixels(case: Case, columns: int) -> bool:
@@ -222,6 +240,13 @@ def _all_multiples(case: Case, count: int, *, source: bool) -> bool:
     return all((one.in_stride if source else one.out_stride) % count == 0 for one in others if _walked(one, source))
 
 
+def _rows_are_multiples(case: Case, count: int) -> bool:
+    """Whether rows can be read so many elements at a time."""
+    rows = replace(case.geometry, x=replace(case.geometry.x, in_stride=0))
+    at_multiples = _all_multiples(replace(case, geometry=rows), count, source=True)
+    return at_multiples and case.source_alignment % (count * case.from_bytes) == 0
+
+
 def _walked(one: Dimension, source: bool) -> bool:
     return (one.in_size if source else one.out_size) > 1
 
@@ -237,13 +262,7 @@ def _stores(case: Case, columns: int) -> int:
 
 def _shrink(case: Case) -> Way:
     row = case.geometry.x.in_size * case.geometry.pixel.in_size
-    rows = replace(case.geometry.x, in_stride=0)
-    geometry = replace(case.geometry, x=rows)
-    at_once = (
-        row % 4 == 0
-        and _all_multiples(replace(case, geometry=geometry), 4, source=True)
-        and case.source_alignment % (4 * case.from_bytes) == 0
-    )
+    at_once = row % 4 == 0 and _rows_are_multiples(case, 4)
     return Way(
         "shrink",
         "Shrink",
@@ -283,13 +302,7 @@ def _words(table: HostTable) -> int:
 
 def _by_words(case: Case) -> bool:
     """Whether bytes can be read four at a time."""
-    rows = replace(case.geometry, x=replace(case.geometry.x, in_stride=0))
-    return (
-        case.row_is_dense
-        and case.from_bytes == 1
-        and _all_multiples(replace(case, geometry=rows), 4, source=True)
-        and case.source_alignment % 4 == 0
-    )
+    return case.row_is_dense and case.from_bytes == 1 and _rows_are_multiples(case, 4)
 
 
 def _moved(case: Case) -> Way:

@@ -11,14 +11,26 @@
 namespace polyphase {
 
 // kColumns: elements of a row that a thread owns. kPixel: they are channels of one pixel, which share their taps and are
-// read at once. kStep: elements from one pixel of a row to the next, 0 where only the call knows. kStores: of `Stores`, how
-// their outputs lie. kAhead: rows that are fetched ahead, a divisor of kY. kStrip: rows that a block makes. Rows of y's table
-// begin at inputs that do not descend.
-template <class Load, class Store, class Sum, int kX, int kY, int kColumns, bool kPixel, int kStep, int kStores,
-          int kAhead, bool kBordered, int kStrip, int kThreads>
+// read at once. kFirsts: -1, or the windows of a thread's columns lie in every thread alike, column a's from input number
+// `kFirsts >> 4 * a & 15` on of those that the thread reads, each once; the first and the last kEdge of these may lie outside
+// the image, where they have no weight; kTogether of the others are read at once. kStep: elements from one pixel of a row to
+// the next, 0 where only the call knows. kStores: of `Stores`, how outputs lie. kAhead: rows that are fetched ahead, a divisor
+// of kY or a multiple. kStrip: rows that a block makes. Rows of y's table begin at inputs that do not descend.
+template <class Load, class Store, class Sum, int kX, int kY, int kColumns, bool kPixel, int64_t kFirsts, int kEdge,
+          int kTogether, int kStep, int kStores, int kAhead, bool kBordered, int kStrip, int kThreads>
 struct Ring {
   static constexpr int kWindows = kPixel ? 1 : kColumns;
-  static_assert(kY % kAhead == 0, "a slot of what is fetched has its place in the loop over the ring");
+  static constexpr bool kShared = kFirsts >= 0;
+  static constexpr int first_of(int a) { return kShared ? static_cast<int>(kFirsts >> 4 * a & 15) : 0; }
+  static constexpr int reads_of_a_row() {
+    int last = 0;
+    for (int a = 0; a < kColumns; ++a) last = first_of(a) > last ? first_of(a) : last;
+    return last + kX;
+  }
+  static constexpr int kInner = kShared ? reads_of_a_row() - 2 * kEdge : 0;
+  static_assert(kInner % kTogether == 0, "those that are read at once are always inside");
+  static constexpr int kAround = kY > kAhead ? kY : kAhead;
+  static_assert(kAround % kY == 0 && kAround % kAhead == 0, "what is fetched and what is kept have places in one loop");
   using From = typename Load::From;
   using To = typename Store::To;
   using Value = typename Sum::Value;
@@ -76,6 +88,20 @@ struct Ring {
     }
   }
 
+  // What a thread reads of a row: for tap k, column a's.
+  struct Inputs {
+    Kept<From, kPixel ? kColumns : 1> taps[kShared ? 1 : kX][kShared ? 1 : kWindows];
+    Kept<From, kTogether> inner[kInner > 0 ? kInner / kTogether : 1];
+    From edges[kEdge > 0 ? 2 * kEdge : 1];
+
+    From at(int a, int k) const {
+      if constexpr (!kShared) return taps[k][a % kWindows][kPixel ? a : 0];
+      const int i = first_of(a) + k - kEdge;
+      if (i < 0) return edges[i + kEdge];
+      return i < kInner ? inner[i / kTogether][i % kTogether] : edges[i - kInner + kEdge];
+    }
+  };
+
   // A thread's way down a strip.
   struct Walk {
     const MapsCall& call;
@@ -85,9 +111,9 @@ struct Ring {
     Column columns[kColumns];
     const From* source;
     To* target;
-    int offsets[kWindows];
+    int offsets[kShared ? 1 + 2 * kEdge : kWindows];  // or of what is always inside, and of the edges
     Weight weight[kWindows][kX];
-    Vector<From, kColumns> next[kAhead][kX];  // of rows that come next: their inputs for tap k
+    Inputs next[kAhead];  // of rows that come next
     Value ring[kColumns][kY];                 // the latest rows, summed along x
     int left;                                 // rows from the one that is fetched next to the last
     Value spoilt = 0;
@@ -99,10 +125,22 @@ struct Ring {
       target = static_cast<To*>(call.target) + place.target + (kStores == kApart ? 0 : element);
 #pragma unroll
       for (int a = 0; a < kColumns; ++a) columns[a] = column_at(call, element + (a < owned ? a : owned - 1));
+      const int step = kStep > 0 ? kStep : static_cast<int>(call.x.in_stride);
+      if constexpr (kShared) {
+        const int begin = call.x.first[columns[0].x] - first_of(0) + kEdge, last = static_cast<int>(call.x.in_size) - 1;
+        offsets[0] = begin * step;
+#pragma unroll
+        for (int i = 0; i < kEdge; ++i) {
+          const int before = begin - kEdge + i, after = begin + kInner + i;
+          offsets[1 + i] = (before < 0 ? 0 : before) * step;
+          offsets[1 + kEdge + i] = (after > last ? last : after) * step;
+        }
+      }
 #pragma unroll
       for (int a = 0; a < kWindows; ++a) {
-        const int step = kStep > 0 ? kStep : static_cast<int>(call.x.in_stride);
-        offsets[a] = call.x.first[columns[a].x] * step + columns[a].c * static_cast<int>(call.in_channel_stride);
+        if constexpr (!kShared) {
+          offsets[a] = call.x.first[columns[a].x] * step + columns[a].c * static_cast<int>(call.in_channel_stride);
+        }
 #pragma unroll
         for (int k = 0; k < kX; ++k) {
           weight[a][k] = static_cast<const Weight*>(call.x.weight)[columns[a].x * kX + k];
@@ -120,7 +158,7 @@ struct Ring {
       int have = row.until - kY, i = 0;
       while (true) {
 #pragma unroll
-        for (int p = 0; p < kY; ++p) {
+        for (int p = 0; p < kAround; ++p) {
           push(p);
           fetch(p % kAhead);
           ++have;
@@ -140,16 +178,17 @@ struct Ring {
     void fetch(int slot) {
       const int step = kStep > 0 ? kStep : static_cast<int>(call.x.in_stride);
       if (left > 0) {
+        Inputs& row = next[slot];
+        if constexpr (kShared) {
 #pragma unroll
-        for (int a = 0; a < kWindows; ++a) {
-          const From* window = source + offsets[a];
+          for (int i = 0; i < kInner; i += kTogether) row.inner[i / kTogether].read(source + offsets[0] + i * step);
 #pragma unroll
-          for (int k = 0; k < kX; ++k) {
-            if (kPixel) {
-              next[slot][k] = *reinterpret_cast<const Vector<From, kColumns>*>(window + k * step);
-            } else {
-              next[slot][k].items[a] = window[k * step];
-            }
+          for (int i = 0; i < 2 * kEdge; ++i) row.edges[i] = source[offsets[1 + i]];
+        } else {
+#pragma unroll
+          for (int a = 0; a < kWindows; ++a) {
+#pragma unroll
+            for (int k = 0; k < kX; ++k) row.taps[k][a].read(source + offsets[a] + k * step);
           }
         }
       }
@@ -164,10 +203,10 @@ struct Ring {
         Value sum = Sum::start(call.x.precision);
 #pragma unroll
         for (int k = 0; k < kX; ++k) {
-          const From read = next[p % kAhead][k].items[a];
+          const From read = next[p % kAhead].at(a, k);
           sum = Sum::add(sum, weight[a % kWindows][k], Sum::value(Load::apply(read, call, channel)));
         }
-        ring[a][p] = Sum::rounded(sum, call.x.precision);
+        ring[a][p % kY] = Sum::rounded(sum, call.x.precision);
       }
     }
 

@@ -26,6 +26,21 @@ struct alignas(is_power_of_two(kCount) ? sizeof(T) * kCount : sizeof(T)) Vector 
   T items[kCount];
 };
 
+// Elements that are read now and used later. Small ones are kept as words: taken apart where they are read, they would
+// have to be there at once.
+template <class T, int kCount>
+struct Kept {
+  static constexpr bool kWords = sizeof(T) < 4 && sizeof(T) * kCount % 4 == 0;
+  using Memory = typename Chosen<kWords, Vector<uint32_t, kWords ? sizeof(T) * kCount / 4 : 1>, Vector<T, kCount>>::Type;
+  Memory memory;
+
+  void read(const T* from) { memory = *reinterpret_cast<const Memory*>(from); }
+  T operator[](int i) const { return __builtin_bit_cast(Elements, memory).items[i]; }
+
+ private:
+  using Elements = Vector<T, kCount>;
+};
+
 // Rounded to 16 bits, two at a time.
 template <class To, int kCount>
 inline Vector<To, kCount> rounded_pairs(const float (&values)[kCount]) {
