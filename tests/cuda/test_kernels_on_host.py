@@ -17,7 +17,7 @@ from polyphase.kernels.facts import facts
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import Binary, Cast, Channel, Number, Operand, Value
 from polyphase.sampling.programs import Axes, Border, Program, maps_program
-from polyphase.sampling.steps import Flip, Pad, Resize
+from polyphase.sampling.steps import Flip, Pad, Resize, Slice
 from tests.cuda import host
 
 AA: dict[str, Any] = {"mode": "bilinear", "antialias": True}
@@ -58,6 +58,7 @@ def check(program: Program, *inputs: Tensor) -> str:
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ways for large images, on small ones."""
     monkeypatch.setattr(ways, "FEW_OUTPUTS", 0)
+    monkeypatch.setattr(ways, "MANY_THREADS", 0)
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["planes", "pixels"])
@@ -125,19 +126,35 @@ def test_volumes() -> None:
     assert check(resized(x, (8, 4, 13), "trilinear", False), x) == "General"
 
 
+MOVES: list[tuple[tuple[AxisMap, ...], float]] = [
+    ((AxisMap((Flip(),)),), 0),
+    ((AxisMap((Flip(),)), AxisMap(())), 0),
+    ((AxisMap((Pad(-1, -2, "constant", 1),)), AxisMap((Pad(-3, -1, "constant", 1),))), 3),
+    ((AxisMap((Pad(2, 3, "constant", 1),)), AxisMap((Pad(1, 0, "constant", 1),))), 3),
+    ((AxisMap((Pad(2, 3, "reflect", 0),)),), 0),
+    ((AxisMap((Flip(),)), AxisMap(()), AxisMap((Slice(1, 9, 2),)), AxisMap(())), 0),
+]
+
+
 @pytest.mark.parametrize("bytes_of", [1, 2, 4, 8, 16])
 def test_moved(bytes_of: int) -> None:
     dtype = {1: torch.uint8, 2: torch.int16, 4: torch.float32, 8: torch.int64, 16: torch.complex128}[bytes_of]
     for last, width in itertools.product((False, True), (32, 31)):
         x = image(dtype, 2, 4, 9, width, last=last)
-        for maps, border in (
-            ((AxisMap((Flip(),)),), 0),
-            ((AxisMap((Flip(),)), AxisMap(())), 0),
-            ((AxisMap((Pad(2, 3, "constant", 1),)), AxisMap((Pad(1, 0, "constant", 1),))), 3),
-            ((AxisMap((Pad(2, 3, "reflect", 0),)),), 0),
-        ):
+        for maps, border in MOVES:
             assert check(maps_program(dtype, maps, border=border), x) == "Moved"
         assert check(resized(x, (13, 20), "nearest-exact", False), x) == "Moved"
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("channels", [1, 3])
+def test_moved_in_strips(channels: int) -> None:
+    """As large images are: bytes of a row that lie in one run are read by words, from anywhere on."""
+    for width in (64, 63):
+        x = image(torch.uint8, 1, channels, 9, width, last=True)
+        for maps, border in MOVES:
+            assert check(maps_program(torch.uint8, maps, border=border), x) == "Moved"
+            assert check(maps_program(torch.uint8, maps, border=border), x[..., 1:]) == "Moved"
 
 
 @pytest.mark.usefixtures("large")

@@ -35,8 +35,8 @@ def calls(seldom: bool) -> Iterator[tuple[Program, Tensor]]:
 
 
 def run_all(seldom: bool) -> None:
-    for few_outputs in (0, 1 << 20):
-        ways.FEW_OUTPUTS = few_outputs
+    for few_outputs, many_threads in ((0, 0), (1 << 20, 1 << 15)):
+        ways.FEW_OUTPUTS, ways.MANY_THREADS = few_outputs, many_threads
         for program, x in calls(seldom):
             print(few_outputs, program, x.dtype, x.shape, x.stride())
             for aligned in (True, False):

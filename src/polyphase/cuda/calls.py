@@ -32,12 +32,12 @@ class CallShape:
         vectors, tensors, axis = max(self.vectors, 1), max(self.tensors, 1), len(_AXIS)
         return {
             **dict.fromkeys(("target", "source", "planes", "channels", "in_channel_stride", "out_channel_stride"), 1),
-            **dict.fromkeys(("target_origin", "channel_axis"), 1),
+            **dict.fromkeys(("target_origin", "source_origin", "channel_axis"), 1),
             **dict.fromkeys(("tiles", "strips", "tile", "strip", "span", "staged_rows"), 1),
             "x": axis,
             "y": axis,
             "outer": self.outer * axis,
-            "offsets": 1,
+            **dict.fromkeys(("offsets", "row_origin"), 1),
             "z": axis,
             **dict.fromkeys(("borders", "border_stride", "first_stored"), 1),
             "vectors": vectors,

@@ -22,7 +22,16 @@ from polyphase.cuda.calls import AxisFields, CallShape, TensorFields
 from polyphase.cuda.geometry import Dimension, Geometry, arrange, wider
 from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.memory import DeviceMemory
-from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, in_step, shared, uploaded
+from polyphase.cuda.tables import (
+    HostTable,
+    host_table,
+    identity_table,
+    in_fours,
+    in_step,
+    progression,
+    shared,
+    uploaded,
+)
 from polyphase.cuda.ways import Case, Cut, Way
 from polyphase.errors import NoKernelError
 from polyphase.kernels import records, store
@@ -186,6 +195,14 @@ def stats() -> dict[str, int]:
 # ---- a call, without its device
 
 
+class Origins(NamedTuple):
+    """Where the first element lies that is read, that is written and is read of each tensor, and of a row."""
+
+    source: int
+    others: tuple[int, ...]
+    row: int
+
+
 @dataclass(frozen=True, eq=False)
 class PreparedCall:
     """All of a call but addresses: its tables are still on the host."""
@@ -198,7 +215,7 @@ class PreparedCall:
     y: HostTable | None
     z: HostTable | None
     outer: tuple[HostTable | None, ...]
-    origins: tuple[int, ...]  # of the target, and of tensors
+    origins: Origins
     borders: records.Borders
     row_offsets: Tensor | None
 
@@ -233,7 +250,7 @@ class PreparedCall:
                 geometry.x.tensors[t],
                 geometry.pixel.tensors[t],
             ).numbers()
-            for t, origin in enumerate(self.origins[1:])
+            for t, origin in enumerate(self.origins.others[1:])
         ]
         channel = [i for i, one in enumerate(geometry.outer) if one.channels]
         outer = [axis(one, table) for one, table in zip(geometry.outer, self.outer, strict=True)]
@@ -246,7 +263,9 @@ class PreparedCall:
             "channels": geometry.pixel.out_size,
             "in_channel_stride": geometry.pixel.in_stride,
             "out_channel_stride": geometry.pixel.out_stride,
-            "target_origin": self.origins[0],
+            "target_origin": self.origins.others[0],
+            "source_origin": self.origins.source,
+            "row_origin": self.origins.row,
             "channel_axis": channel[0] if channel else -1,
             "tensor_strides": [*itertools.chain(*tensors)],
             "borders": borders_at,
@@ -279,14 +298,20 @@ def prepared(
             return None
         return host_table(one.map, one.out_size if axes.transposed else one.in_size, sampled, axes.transposed)
 
-    x, y, z = table(geometry.x), table(geometry.y), table(geometry.z)
+    others = [(one, table(one)) for one in (geometry.y, geometry.z, *geometry.outer)]
+    source_origin = 0
+    if not plan.weighted:
+        others, source_origin = _by_strides(others)
+    (y_dimension, y), (z_dimension, z), *outer = others
+    geometry = replace(geometry, y=y_dimension, z=z_dimension, outer=tuple(one for one, _ in outer))
+    x = table(geometry.x)
     case = Case(
         geometry,
         plan,
         x,
         y,
         z,
-        bool(record.program.borders),
+        any(one is not None and one.border is not None for one in (x, *[one for _, one in others])),
         element_bytes,
         element_bytes if plan.source is None else record.out.dtype.itemsize,
         ALIGNMENT if aligned else record.image.dtype.itemsize,
@@ -295,12 +320,15 @@ def prepared(
     )
     way = replace(choose(case), outer=len(geometry.outer))
     cut = ways.cut(case, way)
-    row_offsets, origins = None, [0, *[0] * len(record.operands.tensors)]
+    row_offsets, row_origin, origins = None, 0, [0, *[0] * len(record.operands.tensors)]
     if way.template == "Moved":
-        columns, _, by_runs, *_ = way.constants
-        row_offsets, x = _row_offsets(geometry, x), None
-        if by_runs:
-            row_offsets = _with_runs(row_offsets, int(columns))
+        columns, _, computed, by_runs, *_ = way.constants
+        if computed:
+            ((along, x),), row_origin = _by_strides([(geometry.x, x)])
+            geometry = replace(geometry, x=along)
+        else:
+            row_offsets, x = _row_offsets(geometry, x), None
+            row_offsets = _with_runs(row_offsets, int(columns)) if by_runs else row_offsets
     elif way.template != "General":
         x = _as_windows(x, geometry.x, sampled)
         y = _as_windows(y, geometry.y, sampled)
@@ -317,8 +345,23 @@ def prepared(
             assert found is not None, "what was chosen by"
             x = found.table
     borders = records.borders_of(record.program, record.program.source if record.program.moves_only else plan.work)
-    outer = tuple(table(one) for one in geometry.outer)
-    return PreparedCall(plan, way, cut, geometry, x, y, z, outer, tuple(origins), borders, row_offsets)
+    tables = tuple(one for _, one in outer)
+    begins = Origins(source_origin, tuple(origins), row_origin)
+    return PreparedCall(plan, way, cut, geometry, x, y, z, tables, begins, borders, row_offsets)
+
+
+def _by_strides(
+    axes: list[tuple[Dimension, HostTable | None]],
+) -> tuple[list[tuple[Dimension, HostTable | None]], int]:
+    """What merely goes along an axis, forwards or backwards, needs no table; and the source's origin then."""
+    made, origin = [], 0
+    for one, table in axes:
+        if table is not None and (found := progression(table)):
+            begin, step = found
+            origin += begin * one.in_stride
+            one, table = replace(one, in_stride=step * one.in_stride), None
+        made.append((one, table))
+    return made, origin
 
 
 def _as_windows(table: HostTable | None, one: Dimension, sampled: torch.dtype) -> HostTable:

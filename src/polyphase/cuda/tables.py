@@ -101,7 +101,7 @@ def _moves(taps: Taps) -> HostTable:
 
 
 def _border(taps: Taps) -> Tensor | None:
-    return None if taps.border is None else taps.border.to(torch.int32)
+    return None if taps.border is None or not bool(taps.border.any()) else taps.border.to(torch.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +195,14 @@ def _in_order(low: Tensor, high: Tensor, width: int) -> Tensor:
     return low
 
 
+def progression(table: HostTable) -> tuple[int, int] | None:
+    """Where output i is input begin + i * step and no more, as of flips and crops: begin and step."""
+    if table.weight is not None or table.border is not None or table.index is not None:
+        return None
+    begin, step = int(table.first[0]), int(table.first[1] - table.first[0]) if table.out_size > 1 else 0
+    return (begin, step) if torch.equal(table.first.long(), begin + step * torch.arange(table.out_size)) else None
+
+
 def reach(table: HostTable, count: int) -> int:
     """Inputs that any `count` neighbouring outputs read from, at most."""
     return _reach(table.first.unfold(0, min(count, table.out_size), 1), table.taps)
@@ -274,17 +282,6 @@ def in_fours(table: HostTable) -> HostTable:
     return HostTable(
         table.in_size, table.out_size, first, taps, weight, None, table.border, table.precision, table.ascends
     )
-
-
-@dataclass(frozen=True, eq=False)
-class DeviceTable:
-    """Addresses of a table's parts, 0 for those it does not have, and what keeps them."""
-
-    first: int
-    index: int
-    weight: int
-    border: int
-    memory: DeviceMemory | None
 
 
 def uploaded(device: int, *parts: Tensor | None) -> tuple[list[int], DeviceMemory]:

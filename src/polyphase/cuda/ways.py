@@ -10,17 +10,21 @@ from dataclasses import dataclass, replace
 import torch
 
 from polyphase.cuda.geometry import Dimension, Geometry
-from polyphase.cuda.tables import HostTable, identity_table, in_step, reach, reach_of_groups
+from polyphase.cuda.tables import HostTable, identity_table, in_step, progression, reach, reach_of_groups
 from polyphase.kernels.plans import MapsPlan
 from polyphase.sampling.pointwise import Value
 
-#: Elements that a row may extend over where a kernel counts them in 32 bits.
-MOST_IN_ROW = 2**31 - 1
+#: Elements that a row may extend over, and rows of a plane, where a kernel counts them in 32 bits.
+MOST_IN_ROW, MOST_ROWS_MOVED = 2**31 - 1, 2**30
 #: Shared memory of a block that lets a few blocks be resident, and what every GPU has.
 SHARED = 48 * 1024
 MOST_SHARED = 64 * 1024
 #: Fewer outputs have too few columns to walk down: a thread makes just a few of them.
 FEW_OUTPUTS = 1 << 20
+#: So many keep a GPU busy: where values only move, fewer have less to do each.
+MANY_THREADS = 1 << 15
+#: Bytes that a memory access takes, or hands out, at once.
+LINE = 128
 #: Most taps, of both axes together, that one thread fetches at once.
 MOST_AT_ONCE = 64
 MOST_ROWS = 4
@@ -90,6 +94,10 @@ class Case:
         return self.geometry.x.out_size * self.geometry.pixel.out_size
 
     @property
+    def outputs(self) -> int:
+        return self.length * self.geometry.y.out_size * self.geometry.planes
+
+    @property
     def channels(self) -> int:
         """Elements of a pixel."""
         return self.geometry.pixel.in_size
@@ -120,13 +128,13 @@ def choose(case: Case) -> Way:
         return _general(case)
     tables = [one for one in (case.x, case.y, case.z) if one is not None]
     if not case.plan.weighted:
-        return _moved(case) if case.z is None and _fits_in_row(case) else _general(case)
+        fits = case.z is None and _fits_in_row(case) and case.geometry.y.out_size < MOST_ROWS_MOVED
+        return _moved(case) if fits else _general(case)
     by_windows = all(one.index is None for one in tables) and case.z is None
     if not by_windows or not _fits_in_row(case):
         return _general(case)
     kx, ky = (1 if one is None else one.taps for one in (case.x, case.y))
-    outputs = case.length * case.geometry.y.out_size * case.geometry.planes
-    if kx * ky <= MOST_AT_ONCE and outputs < FEW_OUTPUTS:
+    if kx * ky <= MOST_AT_ONCE and case.outputs < FEW_OUTPUTS:
         return _direct(case, kx)
     if case.y is not None and not (case.y.ascends or case.y.descends):
         return _general(case)
@@ -308,13 +316,25 @@ def _by_words(case: Case) -> bool:
 def _moved(case: Case) -> Way:
     most = 16 if case.from_bytes == 1 else 8
     columns = max(1, min(most, 16 // max(case.from_bytes, case.to_bytes))) if case.output_is_dense else 1
+    rows, strip, resident = {1: (2, 8, 4), 2: (8, 16, 2)}.get(case.from_bytes, (4, 16, 4))
+    threads = 256
+
+    def few(columns: int, strip: int) -> bool:
+        return case.outputs < MANY_THREADS * columns * strip
+
     while columns > 1 and _stores(case, columns) != AT_ONCE:
         columns //= 2
-    runs = case.from_bytes == 1 and columns >= 4 and case.row_is_dense and _row_bytes_in(case) < 2**29
+    while strip > 1 and few(columns, strip):
+        strip //= 2
+    while columns > 1 and columns * case.to_bytes > 4 and few(columns, strip):
+        columns //= 2
+    goes = (0, 1) if case.x is None else progression(case.x)
+    lies_so = goes is not None and (goes[1] == 1 or (goes[1] == -1 and case.channels == 1))
+    by_bytes = case.from_bytes == 1 and columns >= 4 and case.row_is_dense and _row_bytes_in(case) < 2**29
+    runs = by_bytes and (goes is None or lies_so)
     moved = 0 if case.plan.source is not None else case.from_bytes
-    rows, strip, resident = {1: (2, 8, 4), 2: (8, 16, 2)}.get(case.from_bytes, (4, 16, 4))
-    constants = (columns, case.output_is_dense, runs, rows, case.bordered, 256)
-    return Way("moved", "Moved", constants, 256, resident, sums=False, moved_bytes=moved, strip=strip)
+    constants = (columns, case.output_is_dense, goes is not None, runs, min(rows, strip), case.bordered, threads)
+    return Way("moved", "Moved", constants, threads, resident, sums=False, moved_bytes=moved, strip=strip)
 
 
 # ---- how the work is cut
@@ -385,22 +405,14 @@ def _cut_byte_ring(case: Case, way: Way) -> Cut:
 
 
 def _cut_moved(case: Case, way: Way) -> Cut:
-    columns = int(way.constants[0])
-    groups = _parts(case.length, columns)
-    tile = min(groups, way.threads)
-    strip = way.strip
-    tiles, strips = _parts(groups, tile), _parts(case.geometry.y.out_size, strip)
-    together = way.threads // tile
-    bands = _parts(strips, together)
-    return Cut(
-        _blocks(tiles, bands, case.geometry.planes),
-        0,
-        tiles,
-        strips,
-        tile,
-        strip,
-        span=case.geometry.x.in_size * case.geometry.pixel.in_size,
-    )
+    groups = _parts(case.length, int(way.constants[0]))
+    # Few threads without a group; of several powers of two that leave as few, the greatest.
+    least = (LINE // (int(way.constants[0]) * case.to_bytes)).bit_length() - 1
+    power = min(range(least, way.threads.bit_length()), key=lambda one: (_parts(groups, 1 << one) << one, -one))
+    tiles, strips = _parts(groups, 1 << power), _parts(case.geometry.y.out_size, way.strip)
+    bands = _parts(strips, way.threads >> power)
+    span = case.geometry.x.in_size * case.geometry.pixel.in_size
+    return Cut(_blocks(tiles, bands, case.geometry.planes), 0, tiles, strips, power, way.strip, span)
 
 
 _CUTS = {

@@ -51,19 +51,21 @@ struct MapsCall {
   int64_t in_channel_stride;
   int64_t out_channel_stride;
   int64_t target_origin;  // of the first output, in elements: an axis that is walked backwards has a negative stride
+  int64_t source_origin;  // likewise, of the first input
   int64_t channel_axis;   // the outer axis that vectors go along; -1: the channels of a pixel
 
   // How the work is cut: as each kernel says.
   int64_t tiles;        // along a row
   int64_t strips;       // of rows in a plane
-  int64_t tile;         // outputs in a tile
+  int64_t tile;         // outputs in a tile, or a power of two
   int64_t strip;        // rows in a strip
   int64_t span;         // elements of a staged row
   int64_t staged_rows;
 
   Axis x, y;
   Axis outer[kOuter];
-  const int32_t* offsets;  // of moved values: for every element of a row, where the source's row has it
+  const int32_t* offsets;  // of moved values: for every element of a row, where the source's row has it; null: computed
+  int64_t row_origin;      // then, where it has the first
   Axis z;
 
   const uint8_t* borders;  // border n, from 1: from (n - 1) * border_stride on

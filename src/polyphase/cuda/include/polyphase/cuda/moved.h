@@ -18,9 +18,11 @@ struct Group {
 };
 
 // kColumns: elements that a thread owns. kTogether: they are stored at once. kRows: rows that are read before any is
-// stored. call.offsets has, for every element of a row, its place in the source's row; -n for border n. kRuns: elements
-// are bytes, and where a thread's lie side by side in the source, forwards or backwards, they are read by words.
-template <class Load, class Store, int kColumns, bool kTogether, bool kRuns, int kRows, bool kBordered, int kThreads>
+// stored; rows of a plane are counted in 32 bits. Where an element comes from in the source's row follows from its number
+// (kComputed: from call.row_origin on, by strides), or call.offsets says it; -n for border n. kRuns: elements are bytes, and
+// where a thread's lie side by side in the source, forwards or backwards, they are read by words.
+template <class Load, class Store, int kColumns, bool kTogether, bool kComputed, bool kRuns, int kRows, bool kBordered,
+          int kThreads>
 struct Moved {
   using From = typename Load::From;
   using To = typename Store::To;
@@ -28,41 +30,37 @@ struct Moved {
   // What is read by words is kept in words.
   using Read = typename Chosen<kRuns, Vector<uint32_t, kRuns ? kColumns / 4 : 1>, Elements>::Type;
 
-  // Threads of a block own `across` groups of columns in each of several strips.
+  // Threads of a block own groups of columns, a power of two of them in each of several strips: no number is divided by
+  // another that only the call knows, which takes a small image's time.
   static void run(const MapsCall& call, const Block& block) {
-    const int64_t groups = (call.x.out_size * call.channels + kColumns - 1) / kColumns;
-    const int across = static_cast<int>(call.tile), together = kThreads / across;
-    each_part(block, (call.strips + together - 1) / together, call.planes, [&](int64_t band, int64_t plane) {
+    const auto groups = static_cast<int32_t>((call.x.out_size * call.channels + kColumns - 1) / kColumns);
+    const int power = static_cast<int>(call.tile), across = 1 << power, together = kThreads >> power;
+    each_part(block, ((call.strips << power) + kThreads - 1) / kThreads, call.planes, [&](int64_t band, int64_t plane) {
       const Place place = plane_place(call, plane);
       block.each_thread([&](int thread) {
-        const int below = thread / across;
-        const int64_t group = int64_t(block.place().x) * across + (thread - below * across);
-        const int64_t strip = band * together + below;
-        if (below < together && group < groups && strip < call.strips) {
-          walk(call, place, static_cast<int32_t>(group * kColumns), strip * call.strip);
-        }
+        const int32_t group = block.place().x * across + (thread & (across - 1));
+        const int32_t y = (static_cast<int32_t>(band) * together + (thread >> power)) * static_cast<int32_t>(call.strip);
+        if (group < groups && y < static_cast<int32_t>(call.y.out_size)) walk(call, place, group * kColumns, y);
       });
     });
   }
 
  private:
-  static void walk(const MapsCall& call, const Place& plane, int32_t element, int64_t y) {
+  static void walk(const MapsCall& call, const Place& plane, int32_t element, int32_t y) {
     const auto length = static_cast<int32_t>(call.x.out_size * call.channels);
     const int owned = kTogether || length - element >= kColumns ? kColumns : length - element;
-    const int64_t stop = y + call.strip < call.y.out_size ? y + call.strip : call.y.out_size;
+    const auto height = static_cast<int32_t>(call.y.out_size), strip = static_cast<int32_t>(call.strip);
+    const int32_t stop = height - y > strip ? y + strip : height;
     Place place = row_place(call, plane, y);
-    const int32_t packed = kRuns ? call.offsets[length + element / kColumns] : int32_t(kScattered);
-    const Group run = {packed >> 2, static_cast<Direction>(packed & 3)};
+    const Group run = kRuns ? run_at(call, length, element) : Group{0, kScattered};
     int32_t offsets[kColumns] = {};
-    if (!kRuns || run.direction == kScattered) {
-#pragma unroll
-      for (int a = 0; a < kColumns; ++a) offsets[a] = call.offsets[element + (a < owned ? a : owned - 1)];
-    }
-    for (int64_t row = y; row < stop; row += kRows) {
+    if (!kRuns || (!kComputed && run.direction == kScattered)) find(call, element, owned, offsets);
+#pragma unroll 1
+    for (int32_t row = y; row < stop; row += kRows) {
       Read read[kRows];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        const int64_t in_strip = row + r < stop ? row + r : stop - 1;
+        const int32_t in_strip = row + r < stop ? row + r : stop - 1;
         fetch(call, place.source + index_at(call.y, in_strip) * call.y.in_stride, offsets, run, read[r]);
       }
 #pragma unroll
@@ -76,10 +74,36 @@ struct Moved {
     }
   }
 
+  static Group run_at(const MapsCall& call, int32_t length, int32_t element) {
+    if constexpr (kComputed) {  // the row is one run
+      const int32_t first = static_cast<int32_t>(call.row_origin);
+      if (call.x.in_stride > 0) return {first + element, kForwards};
+      return {first - element - (kColumns - 1), kBackwards};
+    }
+    const int32_t packed = call.offsets[length + element / kColumns];
+    return {packed >> 2, static_cast<Direction>(packed & 3)};
+  }
+
+  // Of an element that is not there, what stands for it is the last.
+  static void find(const MapsCall& call, int32_t element, int owned, int32_t (&offsets)[kColumns]) {
+    const auto channels = static_cast<int32_t>(call.channels), step = static_cast<int32_t>(call.x.in_stride);
+    const auto within = static_cast<int32_t>(call.in_channel_stride);
+    Column at = kComputed ? column_at(call, element) : Column{0, 0};
+#pragma unroll
+    for (int a = 0; a < kColumns; ++a) {
+      if constexpr (kComputed) {
+        offsets[a] = a < owned ? static_cast<int32_t>(call.row_origin) + at.x * step + at.c * within : offsets[a > 0 ? a - 1 : 0];
+        if (++at.c == channels) at = {at.x + 1, 0};
+      } else {
+        offsets[a] = call.offsets[element + (a < owned ? a : owned - 1)];
+      }
+    }
+  }
+
   static void fetch(const MapsCall& call, int64_t row, const int32_t (&offsets)[kColumns], Group run, Read& read) {
     const From* source = static_cast<const From*>(call.source) + row;
     if constexpr (kRuns) {
-      if (run.direction != kScattered) {
+      if (kComputed || run.direction != kScattered) {
         fetch_run(call, source, run, read);
         return;
       }

@@ -44,6 +44,7 @@ inline int32_t border_at(const Axis& axis, int64_t i) { return axis.border == nu
 inline Place plane_place(const MapsCall& call, int64_t plane) {
   Place place;
   place.target = call.target_origin;
+  place.source = call.source_origin;
   for (int t = 0; t < kTensors; ++t) place.tensors[t] = call.tensor_strides[t].origin;
 #pragma unroll
   for (int a = kOuter - 1; a >= 0; --a) {
