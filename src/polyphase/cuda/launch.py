@@ -20,7 +20,7 @@ from polyphase import settings, torch_private
 from polyphase.cuda import build, driver, emit, launcher, ways
 from polyphase.cuda.calls import AxisFields, CallShape, TensorFields
 from polyphase.cuda.geometry import Dimension, Geometry, arrange, wider
-from polyphase.cuda.launcher import LaunchPlan
+from polyphase.cuda.launcher import FreshCall, LaunchPlan
 from polyphase.cuda.memory import DeviceMemory
 from polyphase.cuda.tables import (
     HostTable,
@@ -56,10 +56,11 @@ Upload: TypeAlias = "Callable[..., tuple[list[int], object]]"
 
 class Launch(NamedTuple):
     """run: with a stream and addresses; whether a graph is being captured. It will read the tables whenever it is
-    replayed, so they are then to be kept."""
+    replayed, so they are then to be kept. part: `launcher.Bound`'s."""
 
     run: launcher.Run
     keep: Callable[[], None]
+    part: object
 
 
 def architecture(device: int | None = None) -> str:
@@ -75,13 +76,13 @@ def bind(record: CallRecord) -> BoundCall:
     device = record.image.device.index
     aligned, unaligned = (_Lazy(functools.partial(_launch_of, record, whether)) for whether in (True, False))
     dtype, shape, strides, _ = record.out
-    operands, (launch, keep_tables) = record.operands, aligned.made()  # what cannot be built says so now
+    operands, launch = record.operands, aligned.made()  # what cannot be built says so now
     current_raw_stream, empty_strided_cuda = torch_private.current_raw_stream, torch_private.empty_strided_cuda
 
     def into(out: Tensor, *inputs: Tensor) -> None:
         given = (inputs[0], *operands.dense(inputs[1:])) if operands.copied else inputs
         target, source = out.data_ptr(), inputs[0].data_ptr()
-        run, keep = aligned.made() if not (target | source) % ALIGNMENT else unaligned.made()
+        run, keep, _ = aligned.made() if not (target | source) % ALIGNMENT else unaligned.made()
         if run(current_raw_stream(device), target, source, *[one.data_ptr() for one in given[1:]]):
             keep()
 
@@ -90,17 +91,10 @@ def bind(record: CallRecord) -> BoundCall:
         into(out, *inputs)
         return out
 
-    def fresh_of_image(image: Tensor) -> Tensor:
-        """The shortest way: most calls have no operands, and an image that torch allocated."""
-        source = image.data_ptr()
-        if source % ALIGNMENT:
-            return fresh(image)
-        out = empty_strided_cuda(shape, strides, dtype)
-        if launch(current_raw_stream(device), out.data_ptr(), source):
-            keep_tables()
-        return out
-
-    made = fresh if operands.vectors or operands.tensors else fresh_of_image
+    made: Callable[..., Tensor] = fresh
+    if not operands.vectors and not operands.tensors:  # the shortest way: most calls are such
+        parts = (launch.part, empty_strided_cuda, (shape, strides, dtype), current_raw_stream, device)
+        made = launcher.fresh(FreshCall(*parts, launch.keep, fresh))
 
     def made_there(*inputs: Tensor) -> Tensor:
         with torch.cuda.device(device):
@@ -140,7 +134,8 @@ def _launch_of(record: CallRecord, aligned: bool, choose: Callable[[Case], Way] 
             assert isinstance(memory, DeviceMemory), "tables are on the device"
             memory.keep_forever()
 
-    return Launch(launcher.bind(plan, shape.packed(fields)), keep)
+    run, part = launcher.bind(plan, shape.packed(fields))
+    return Launch(run, keep, part)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -76,7 +76,7 @@ int run(const Bound& bound, uint8_t* call, void* stream) {
   const bool elsewhere = status == 0 && context != wanted;
   if (elsewhere) status = push_context(wanted);
   int capturing = 0;
-  if (status == 0) status = is_capturing(stream, &capturing);
+  if (status == 0 && stream != nullptr) status = is_capturing(stream, &capturing);  // the default stream never is
   if (status == 0) {
     status = launch_kernel(reinterpret_cast<void*>(plan.function), plan.blocks[0], plan.blocks[1], plan.blocks[2],
                            plan.threads, 1, 1, plan.shared_bytes, stream, nullptr, extra);
@@ -114,6 +114,64 @@ PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return captured < 0 ? nullptr : PyLong_FromLongLong(captured);
 }
 
+// data_ptr() of a tensor; -1 where an error is set.
+int64_t address_of(PyObject* tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("data_ptr");
+  PyObject* const number = PyObject_VectorcallMethod(name, &tensor, 1, nullptr);
+  if (number == nullptr) return -1;
+  const int64_t address = PyLong_AsLongLong(number);
+  Py_DecRef(number);
+  return address;
+}
+
+// What `fresh` takes.
+enum { kBound, kEmpty, kShape, kStreamOf, kDevice, kKeep, kOtherwise, kParts };
+
+// Launches into a new tensor; true, or false with an error set.
+bool launch_into(PyObject* parts, const Bound& bound, PyObject* out, int64_t source) {
+  PyObject* const device = PyTuple_GetItem(parts, kDevice);
+  PyObject* const number = PyObject_Vectorcall(PyTuple_GetItem(parts, kStreamOf), &device, 1, nullptr);
+  if (number == nullptr) return false;
+  const int64_t stream = PyLong_AsLongLong(number);
+  Py_DecRef(number);
+  alignas(16) uint8_t call[kMostBytes];
+  std::memcpy(call, bound.call, bound.size);
+  const int64_t addresses[] = {address_of(out), source};
+  std::memcpy(call, addresses, sizeof(addresses));
+  if (PyErr_Occurred() != nullptr) return false;
+  const int captured = run(bound, call, reinterpret_cast<void*>(stream));
+  if (captured <= 0) return captured == 0;
+  PyObject* const kept = PyObject_CallNoArgs(PyTuple_GetItem(parts, kKeep));
+  if (kept != nullptr) Py_DecRef(kept);
+  return kept != nullptr;
+}
+
+// A whole call: image -> a new tensor. Without operands; an image that begins anywhere goes otherwise.
+PyObject* python_call(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  if (count != 1) {
+    PyErr_SetString(PyExc_ValueError, "an image, and nothing else");
+    return nullptr;
+  }
+  const auto* bound = static_cast<const Bound*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kBound), nullptr));
+  const int64_t source = bound == nullptr ? -1 : address_of(args[0]);
+  if (source == -1) return nullptr;
+  if (source % 16 != 0) return PyObject_Vectorcall(PyTuple_GetItem(parts, kOtherwise), args, 1, nullptr);
+  PyObject* const out = PyObject_CallObject(PyTuple_GetItem(parts, kEmpty), PyTuple_GetItem(parts, kShape));
+  if (out == nullptr || launch_into(parts, *bound, out, source)) return out;
+  Py_DecRef(out);
+  return nullptr;
+}
+
+PyMethodDef whole_call = {"call", python_call, METH_FASTCALL, "Of an image: a new tensor."};
+
+PyObject* python_fresh(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  if (count != 1 || PyTuple_Size(args[0]) != kParts) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "the parts of a call, as a tuple");
+    return nullptr;
+  }
+  return PyCFunction_NewEx(&whole_call, args[0], nullptr);
+}
+
 PyObject* python_count(PyObject*, PyObject* const*, ptrdiff_t) {
   return PyLong_FromLongLong(__atomic_load_n(&launched, __ATOMIC_RELAXED));
 }
@@ -121,6 +179,7 @@ PyObject* python_count(PyObject*, PyObject* const*, ptrdiff_t) {
 PyMethodDef functions[] = {
     {"bind", python_bind, METH_FASTCALL, "A call with all it needs but addresses."},
     {"launch", python_launch, METH_FASTCALL, "Launches what was bound; whether a graph is being captured."},
+    {"fresh", python_fresh, METH_FASTCALL, "What was bound, as a function of an image."},
     {"count", python_count, METH_FASTCALL, "How many launches there were."},
 };
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from torch import Tensor
+
 from polyphase.cpu import build, isa  # the launcher is a library for the CPU
 from polyphase.cuda import driver
 from polyphase.errors import BuildFailedError, CompilerMissingError
@@ -45,12 +47,42 @@ class LaunchPlan:
 Run = Callable[..., int]
 
 
-def bind(plan: LaunchPlan, call: bytes) -> Run:
+class Bound(NamedTuple):
+    """run: launches. part: what the launcher's functions know it by; None where there is no launcher."""
+
+    run: Run
+    part: object | None
+
+
+def bind(plan: LaunchPlan, call: bytes) -> Bound:
     """`call`: what the kernel is given, addresses of tensors aside."""
     functions = _functions()
     if functions is None:
-        return functools.partial(_launch_slowly, plan, call)
-    return functools.partial(functions.launch, functions.bind(plan.packed(), call))
+        return Bound(functools.partial(_launch_slowly, plan, call), None)
+    part = functions.bind(plan.packed(), call)
+    return Bound(functools.partial(functions.launch, part), part)
+
+
+class FreshCall(NamedTuple):
+    """All that a call without operands takes from an image to a new tensor, as launcher.cpp has it: empty(*shape) makes
+    that, stream_of(device) says where to launch, keep() is called where a graph is captured, and otherwise(image) does
+    what is not aligned."""
+
+    part: object
+    empty: Callable[..., Tensor]
+    shape: tuple[object, ...]
+    stream_of: Callable[[int], int]
+    device: int
+    keep: Callable[[], None]
+    otherwise: Callable[..., Tensor]
+
+
+def fresh(call: FreshCall) -> Callable[..., Tensor]:
+    """Where there is a launcher: a function of an image, by one call into C."""
+    functions = _functions()
+    if functions is None:
+        return call.otherwise
+    return functions.fresh(call)
 
 
 def launched() -> int:
@@ -61,6 +93,7 @@ def launched() -> int:
 class _Functions(NamedTuple):
     bind: Callable[[bytes, bytes], object]
     launch: Run
+    fresh: Callable[[FreshCall], Callable[..., Tensor]]
     launches: Callable[[], int]
 
 
