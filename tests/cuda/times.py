@@ -86,23 +86,25 @@ def measured(device: str) -> dict[str, dict[str, float]]:
 
 def _held(call: Callable[[Tensor], Tensor], image: Tensor, output: Tensor) -> int:
     """Bytes that calls take beyond their output, of torch's memory at any time, or of the device's after many."""
-    size = output.untyped_storage().nbytes()
+    alone = _peak(lambda: torch.empty_strided(output.shape, output.stride(), dtype=output.dtype, device=output.device))
     call(image)
     torch.cuda.synchronize()
-    before, free = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()[0]
-    torch.cuda.reset_peak_memory_stats()
-    kept = call(image)
-    beyond = torch.cuda.max_memory_allocated() - before - _rounded(size)
-    del kept
+    free = torch.cuda.mem_get_info()[0]
+    beyond = _peak(lambda: call(image)) - alone
     for _ in range(AGAIN):
         call(image)
     torch.cuda.synchronize()
     return max(0, beyond) + max(0, free - torch.cuda.mem_get_info()[0])
 
 
-def _rounded(size: int) -> int:
-    """As torch's allocator does."""
-    return -(-size // 512) * 512
+def _peak(make: Callable[[], Tensor]) -> int:
+    """Bytes that torch's allocator has given out at most while a tensor is made. It rounds them, in ways of its own."""
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    made = make()
+    peak = torch.cuda.max_memory_allocated() - before
+    del made
+    return peak
 
 
 def _wait(on_gpu: bool) -> None:
