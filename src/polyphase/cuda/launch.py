@@ -165,7 +165,7 @@ def described(record: CallRecord) -> Described:
 @contextmanager
 def built_from(source: Path) -> Iterator[None]:
     text = source.read_text(encoding="utf-8")
-    with mock.patch.object(emit, "kernel_source", lambda *_: text):
+    with mock.patch.object(emit, "kernel_source", return_value=text):
         _function.cache_clear()
         yield
     _function.cache_clear()
