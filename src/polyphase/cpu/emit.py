@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import torch
 
-from polyphase.kernels.expressions import CPP_TYPES, ROUNDED, cpp_expression, divided_often, divides_often
+from polyphase.kernels.expressions import (
+    CPP_FILTERS,
+    CPP_TYPES,
+    ROUNDED,
+    cpp_expression,
+    divided_often,
+    divides_often,
+)
 from polyphase.kernels.operands import leaves, slots
 from polyphase.kernels.plans import MapsPlan, Plan, WarpPlan
 from polyphase.sampling.pointwise import VALUE, Channel, Expression, Operand
@@ -38,7 +45,6 @@ extern "C" __attribute__((visibility("default"))) const auto {symbol} = sampler<
 
 #: By the bytes of an element that is only moved.
 _MOVED = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "Bytes16"}
-_WARP_FILTERS = {"nearest": "Nearest", "bilinear": "Linear", "bicubic": "Cubic"}
 
 _FUNCTION = """
 struct {name} {{
@@ -96,7 +102,7 @@ def _resample(load: RowFunction, store: RowFunction) -> tuple[str, str]:
 
 
 def _warp(plan: WarpPlan, load: RowFunction, store: RowFunction) -> tuple[str, str]:
-    types = f"{_WARP_FILTERS[plan.mode]}, {CPP_TYPES[plan.coordinates]}, {CPP_TYPES[plan.positions]}, {plan.axes}"
+    types = f"{CPP_FILTERS[plan.mode]}, {CPP_TYPES[plan.coordinates]}, {CPP_TYPES[plan.positions]}, {plan.axes}"
     if plan.gradients:
         return "warp/gradients.h", f"WarpGradients<{load.type}, {types}>"
     return "warp/warp.h", f"Warp<{load.type}, {types}, {store.type}>"

@@ -40,6 +40,9 @@ CPP_TYPES: dict[torch.dtype, str] = {
     torch.float64: "double",
 }
 
+#: Of a warp's taps: `warp/rules.h`.
+CPP_FILTERS = {"nearest": "Nearest", "bilinear": "Linear", "bicubic": "Cubic"}
+
 #: Eager computes every operation on these in float32, and rounds its result.
 ROUNDED = (torch.float16, torch.bfloat16)
 

@@ -2,19 +2,9 @@
 #pragma once
 
 #include "polyphase/core/abi.h"
+#include "polyphase/warp/rules.h"
 
 namespace polyphase {
-
-enum WarpPadding : int64_t { kZeros, kBorder, kReflection };
-
-// In elements.
-struct ImageStrides {
-  int64_t batch, channel, z, y, x;
-};
-// Of a grid; of matrices (batch, row, column) only batch, y (rows) and x (columns).
-struct CoordinateStrides {
-  int64_t batch, z, y, x, component;
-};
 
 // A warp of (batch, channels, z, y, x), or its gradients; an image has one z. Of operands, outer_strides[0] is the batch's.
 struct WarpCall : KernelCall {

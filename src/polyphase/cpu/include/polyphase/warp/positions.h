@@ -4,62 +4,14 @@
 // for every instruction set. What lies beyond the row's end is computed like the rest and thrown away.
 #pragma once
 
-#include "polyphase/core/scalar.h"
 #include "polyphase/simd/vector.h"
 #include "polyphase/warp/abi.h"
+#include "polyphase/warp/rules.h"
 
 namespace polyphase {
 
 constexpr int kTile = 32;  // pixels
 
-// x * factor + term with one rounding, as eager's vector code has it.
-inline float multiply_add(float x, float factor, float term) {
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-  return __builtin_fmaf(x, factor, term);
-#else
-  return static_cast<float>(static_cast<double>(x) * factor + term);
-#endif
-}
-inline double multiply_add(double x, double factor, double term) {
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-  return __builtin_fma(x, factor, term);
-#else
-  return x * factor + term;
-#endif
-}
-
-// One axis of the image, and how coordinates from -1 to 1 lie upon its pixels.
-template <class P>
-struct PixelAxis {
-  PixelAxis() = default;
-  PixelAxis(int64_t size, bool align_corners)
-      : last(static_cast<P>(size - 1)),
-        half(static_cast<P>(align_corners ? size - 1 : size) / 2),
-        offset(align_corners ? P(0) : P(-0.5)),
-        low(align_corners ? P(0) : P(-0.5)),
-        span(static_cast<P>(align_corners ? size - 1 : size)),
-        near(min(static_cast<P>(size) * kEpsilon, P(0x1p-10))) {}
-
-  P last = 0;    // the last pixel
-  P half = 0;    // pixels per unit of the coordinate
-  P offset = 0;  // -0.5 where coordinates begin at the first pixel's outer edge, else 0
-  P low = 0;     // where reflection folds: at the first pixel's centre or outer edge,
-  P span = 0;    // and again after so many pixels
-  P near = 0;    // what the rounding of coordinates moves a position by, at most
-
- private:
-  static constexpr P kEpsilon = sizeof(P) == 4 ? 0x1p-23 : 0x1p-52;
-};
-
-// Adding it leaves no room for less than halves.
-template <class P>
-constexpr P kHalves = sizeof(P) == 4 ? 0x1.8p22 : 0x1.8p51;
-
-// The nearest whole or half pixel.
-template <class P>
-inline P nearest_half(P position) {
-  return (position + kHalves<P>) - kHalves<P>;
-}
 #if defined(__AVX2__)
 inline Vec<float> nearest_half(Vec<float> position) {
   const Vec<float> halves = Vec<float>::broadcast(kHalves<float>);

@@ -7,17 +7,6 @@
 
 namespace polyphase {
 
-// kFirst: the first tap lies so many pixels from the position rounded (nearest) or rounded down.
-struct Nearest {
-  static constexpr int kTaps = 1, kFirst = 0;
-};
-struct Linear {
-  static constexpr int kTaps = 2, kFirst = 0;
-};
-struct Cubic {
-  static constexpr int kTaps = 4, kFirst = -1;
-};
-
 // The taps of a tile along one axis.
 template <class P, int kTaps>
 struct AxisTaps {
@@ -31,22 +20,6 @@ struct AxisTaps {
 // ---- padding: a position outside becomes one inside
 
 template <class P>
-inline P clamped(P position, const PixelAxis<P>& axis) {
-  const P from = position > 0 ? position : P(0);  // what is no number becomes 0
-  return from < axis.last ? from : axis.last;
-}
-
-template <class P>
-inline P reflected(P position, const PixelAxis<P>& axis) {
-  const P twice = axis.span > 0 ? 2 * axis.span : P(1);  // a single pixel with aligned corners: all folds onto it
-  const P distance = abs(position - axis.low);
-  const P whole = floor(distance / twice);
-  const P rest = distance - whole * twice;
-  const P back = 2 * axis.span - rest;
-  return clamped((rest < back ? rest : back) + axis.low, axis);
-}
-
-template <class P>
 inline void pad(P* positions, const PixelAxis<P>& axis, int64_t padding) {
   if (padding == kBorder) {
     for (int i = 0; i < kTile; ++i) positions[i] = clamped(positions[i], axis);
@@ -58,39 +31,16 @@ inline void pad(P* positions, const PixelAxis<P>& axis, int64_t padding) {
 // The slope of what `pad` does to a position, as eager has it: at the very border there is none.
 template <class P>
 inline void pad_slope(const P* positions, const PixelAxis<P>& axis, int64_t padding, P* slope) {
-  for (int i = 0; i < kTile; ++i) slope[i] = 1;
-  if (padding == kZeros) return;
-  TileOf<P> padded;
-  for (int i = 0; i < kTile; ++i) padded.at[i] = positions[i];
-  if (padding == kReflection) {
-    const P twice = axis.span > 0 ? 2 * axis.span : P(1);
-    for (int i = 0; i < kTile; ++i) {
-      const P distance = abs(positions[i] - axis.low);
-      const P rest = distance - floor(distance / twice) * twice;
-      const P forth = positions[i] < axis.low ? P(-1) : P(1);
-      const P back = 2 * axis.span - rest;
-      slope[i] = rest < axis.span ? forth : -forth;
-      padded.at[i] = (rest < back ? rest : back) + axis.low;
-    }
-  }
-  for (int i = 0; i < kTile; ++i) {
-    const bool within = (padded.at[i] > 0) & (padded.at[i] < axis.last);
-    slope[i] = within ? slope[i] : P(0);
+  if (padding == kZeros) {
+    for (int i = 0; i < kTile; ++i) slope[i] = 1;
+  } else if (padding == kBorder) {
+    for (int i = 0; i < kTile; ++i) slope[i] = clamped_slope(positions[i], axis);
+  } else {
+    for (int i = 0; i < kTile; ++i) slope[i] = reflected_slope(positions[i], axis);
   }
 }
 
 // ---- taps
-
-template <class P>
-inline int32_t lies_inside(P place, const PixelAxis<P>& axis) {
-  return (place >= 0) & (place <= axis.last);
-}
-
-// Of a whole place; 0 for one outside.
-template <class P>
-inline int32_t offset_of(P place, int32_t inside, int32_t stride) {
-  return static_cast<int32_t>(inside ? place : P(0)) * stride;
-}
 
 template <class P>
 inline void make_taps(Linear, TileOf<P>& positions, const PixelAxis<P>& axis, int64_t padding, int32_t stride,
@@ -116,26 +66,6 @@ inline void make_taps(Linear, TileOf<P>& positions, const PixelAxis<P>& axis, in
     taps.slope[0][i] = -taps.slope[1][i] * static_cast<P>(lies_inside(first, axis));
     taps.slope[1][i] *= static_cast<P>(lies_inside(first + 1, axis));
   }
-}
-
-constexpr double kCubicSlope = -0.75;  // of Keys' cubic convolution at x = 1
-
-// Keys' cubic at distance x from a pixel, below 1 and from 1 to 2; and the slopes of both.
-template <class P>
-inline P cubic_near(P x) {
-  return ((P(kCubicSlope) + 2) * x - (P(kCubicSlope) + 3)) * x * x + 1;
-}
-template <class P>
-inline P cubic_far(P x) {
-  return ((P(kCubicSlope) * x - 5 * P(kCubicSlope)) * x + 8 * P(kCubicSlope)) * x - 4 * P(kCubicSlope);
-}
-template <class P>
-inline P cubic_near_slope(P x) {
-  return (3 * (P(kCubicSlope) + 2) * x - 2 * (P(kCubicSlope) + 3)) * x;
-}
-template <class P>
-inline P cubic_far_slope(P x) {
-  return (3 * P(kCubicSlope) * x - 10 * P(kCubicSlope)) * x + 8 * P(kCubicSlope);
 }
 
 // Tap k of pixel i, at a whole place. Its weight and slope stand there already; outside the image they become 0.
