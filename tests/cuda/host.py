@@ -17,10 +17,14 @@ from torch import Tensor
 
 from polyphase import settings
 from polyphase.cuda import build, emit, launch
+from polyphase.cuda.calls import ALIGNMENT
+from polyphase.cuda.maps import PreparedMaps
+from polyphase.cuda.warps import PreparedWarp
 from polyphase.kernels import binding
 from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.records import CallRecord
 from polyphase.sampling.programs import Program
+from polyphase.sampling.warps import Warp
 
 CUDA = torch.device("cuda", 0)
 SHARED_ROOM = 1 << 17
@@ -43,6 +47,8 @@ def on_cuda(one: Facts) -> Facts:
 
 def record_for(program: Program, inputs: Sequence[Tensor]) -> CallRecord:
     image, *given = [on_cuda(facts(one)) for one in inputs]
+    if isinstance(program.sampler, Warp):
+        return binding._warp_record(program, image, given[0], given[1:], None)
     return binding._maps_record(program, image, given, None)
 
 
@@ -50,18 +56,31 @@ def run(program: Program, *inputs: Tensor, backwards: bool = False, aligned: boo
     """As a launch does, block after block; `aligned` where the image is. The output's memory begins as a pattern that
     shows what was not written."""
     record = record_for(program, inputs)
-    aligned = aligned and inputs[0].data_ptr() % launch.ALIGNMENT == 0
+    aligned = aligned and inputs[0].data_ptr() % ALIGNMENT == 0
     call = launch.prepared(record, aligned, ARCHITECTURE)
-    fields, _kept = call.fields(_on_host)
-    data = bytearray(call.shape.packed(fields))
-    out = torch.empty_strided(record.out.shape, record.out.strides, dtype=record.out.dtype)
+    out = empty(record.out.shape, record.out.strides, record.out.dtype)
+    sampled = 1 if record.coordinates is None else 2
+    execute(call, [out, *inputs[:sampled], *record.operands.dense(inputs[sampled:])], backwards)
+    return out
+
+
+def empty(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> Tensor:
+    out = torch.empty_strided(shape, strides, dtype=dtype)
     torch.empty(0, dtype=torch.uint8).set_(out.untyped_storage()).fill_(0xA5)
-    addresses = [out.data_ptr(), *[one.data_ptr() for one in (inputs[0], *record.operands.dense(inputs[1:]))]]
-    vectors, places = len(record.operands.vectors), call.shape.places()
+    return out
+
+
+def execute(call: PreparedMaps | PreparedWarp, tensors: Sequence[Tensor], backwards: bool = False) -> None:
+    """The kernel of a call on the host: target, source, coordinates, vectors and tensors."""
+    fields, _kept = call.fields(_on_host)
+    shape = call.shape
+    data, places = bytearray(shape.packed(fields)), shape.places()
+    vectors = 2 + shape.coordinates + shape.vectors
+    addresses = [one.data_ptr() for one in tensors]
     for at, some in (
         (0, addresses[:2]),
-        (places["vectors"], addresses[2 : 2 + vectors]),
-        (places["tensors"], addresses[2 + vectors :]),
+        (places["coordinates" if shape.coordinates else "vectors"], addresses[2:vectors]),
+        (places["tensors"], addresses[vectors:]),
     ):
         for i, address in enumerate(some):
             data[at + 8 * i : at + 8 * i + 8] = address.to_bytes(8, "little")
@@ -74,7 +93,6 @@ def run(program: Program, *inputs: Tensor, backwards: bool = False, aligned: boo
         shared.fill_(0x5A)
         block = Block(place, blocks, shared.data_ptr() + 15 & -16, call.way.threads, backwards)
         kernel(parameters, ctypes.byref(block))
-    return out
 
 
 def way_of(program: Program, *inputs: Tensor) -> str:

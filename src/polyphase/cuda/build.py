@@ -13,6 +13,8 @@ from polyphase.kernels import store
 from polyphase.version import __version__
 
 INCLUDE = Path(__file__).parent / "include"
+#: Headers that the CPU's kernels have too.
+SHARED = ("core/scalar.h", "core/standard.h", "warp/rules.h")
 #: Sums are fused where they say so: else what is computed would depend on the compiler.
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false")
 
@@ -49,5 +51,6 @@ def headers() -> dict[str, str]:
     """By the names that sources include them by."""
     shared = Path(kernels.__file__).parents[1] / "cpu" / "include"
     found = {path.relative_to(INCLUDE).as_posix(): path for path in INCLUDE.rglob("*.h")}
-    found |= {"polyphase/core/scalar.h": shared / "polyphase/core/scalar.h", "cstdint": INCLUDE / "nvrtc" / "cstdint"}
+    found |= {f"polyphase/{name}": shared / "polyphase" / name for name in SHARED}
+    found["cstdint"] = INCLUDE / "nvrtc" / "cstdint"
     return {name: path.read_text(encoding="utf-8") for name, path in sorted(found.items())}

@@ -1,4 +1,5 @@
-"""A call of a kernel as bytes: `MapsCall` of `include/polyphase/cuda/call.h`, which is asserted to be just this."""
+"""A call of a kernel as bytes: `MapsCall` of `include/polyphase/cuda/call.h`, or `WarpCall` of `warp_call.h`, which is
+asserted to be just this."""
 
 from __future__ import annotations
 
@@ -7,28 +8,74 @@ import itertools
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
 _AXIS = ("in_size", "out_size", "in_stride", "out_stride", "first", "index", "weight", "border", "taps", "precision")
 
+#: Of a struct, by name: integers, and floats where it has doubles.
+Fields: TypeAlias = "Mapping[str, float | Sequence[float]]"
+
+#: Addresses that torch gives a tensor are multiples of it; those of a view may not be.
+ALIGNMENT = 16
 #: Axes that are merely walked along, beside those of rows and planes.
 MOST_OUTER = 6
 
 
 @dataclass(frozen=True)
 class CallShape:
-    """How many outer axes, at least 1, and how many operands the calls of a kernel have."""
+    """How many operands, and outer axes, the calls of a kernel have. What the fields of their struct are, a subclass says.
 
-    outer: int
+    struct: its name in C++. coordinates: addresses that a launch fills in behind target and source, before vectors'.
+    """
+
     vectors: int
     tensors: int
+    outer: int = 1
+    struct: ClassVar[str]
+    coordinates: ClassVar[int] = 0
+
+    def fields(self) -> dict[str, int]:
+        """Of the struct, in order, and how many numbers of eight bytes each is."""
+        raise NotImplementedError
 
     def definitions(self) -> str:
         """What `call.h` is compiled with."""
         numbers = {"OUTER": self.outer, "VECTORS": self.vectors, "TENSORS": self.tensors}
         return "".join(f"#define POLYPHASE_{name} {number}\n" for name, number in numbers.items())
 
+    @functools.cache  # noqa: B019 there are few shapes
+    def places(self) -> dict[str, int]:
+        """Of fields, in bytes."""
+        counts = self.fields()
+        ends = itertools.accumulate(counts.values())
+        return {name: 8 * (end - count) for (name, count), end in zip(counts.items(), ends, strict=True)}
+
+    @property
+    def size(self) -> int:
+        return 8 * sum(self.fields().values())
+
+    def assertions(self) -> str:
+        """C++ that compiles only where the struct is just this; older NVRTCs do not know where a field is."""
+        size = f"static_assert(sizeof(polyphase::{self.struct}) == {self.size});"
+        places = [
+            f"static_assert(__builtin_offsetof(polyphase::{self.struct}, {name}) == {place});"
+            for name, place in self.places().items()
+        ]
+        return "\n".join([size, "#ifndef __CUDACC__", *places, "#endif", ""])
+
+    def packed(self, fields: Fields) -> bytes:
+        data = bytearray(self.size)
+        for name, value in fields.items():
+            numbers = [value] if isinstance(value, (int, float)) else value
+            kinds = "".join("d" if isinstance(one, float) else "q" for one in numbers)
+            struct.pack_into(f"={kinds}", data, self.places()[name], *numbers)
+        return bytes(data)
+
+
+class MapsShape(CallShape):
+    struct = "MapsCall"
+
     def fields(self) -> dict[str, int]:
-        """Those of `MapsCall`, in order, and how many numbers of eight bytes each is."""
         vectors, tensors, axis = max(self.vectors, 1), max(self.tensors, 1), len(_AXIS)
         return {
             **dict.fromkeys(("target", "source", "planes", "channels", "in_channel_stride", "out_channel_stride"), 1),
@@ -45,32 +92,23 @@ class CallShape:
             "tensor_strides": tensors * (self.outer + 5),
         }
 
-    @functools.cache  # noqa: B019 there are few shapes
-    def places(self) -> dict[str, int]:
-        """Of fields, in bytes."""
-        counts = self.fields()
-        ends = itertools.accumulate(counts.values())
-        return {name: 8 * (end - count) for (name, count), end in zip(counts.items(), ends, strict=True)}
 
-    @property
-    def size(self) -> int:
-        return 8 * sum(self.fields().values())
+class WarpShape(CallShape):
+    struct = "WarpCall"
+    coordinates = 1
 
-    def assertions(self) -> str:
-        """C++ that compiles only where `MapsCall` is just this; older NVRTCs do not know where a field is."""
-        size = f"static_assert(sizeof(polyphase::MapsCall) == {self.size});"
-        places = [
-            f"static_assert(__builtin_offsetof(polyphase::MapsCall, {name}) == {place});"
-            for name, place in self.places().items()
-        ]
-        return "\n".join([size, "#ifndef __CUDACC__", *places, "#endif", ""])
-
-    def packed(self, fields: Mapping[str, int | Sequence[int]]) -> bytes:
-        data = bytearray(self.size)
-        for name, value in fields.items():
-            numbers = [value] if isinstance(value, int) else value
-            struct.pack_into(f"={len(numbers)}q", data, self.places()[name], *numbers)
-        return bytes(data)
+    def fields(self) -> dict[str, int]:
+        return {
+            **dict.fromkeys(("target", "source", "coordinates"), 1),
+            "vectors": max(self.vectors, 1),
+            "tensors": max(self.tensors, 1),
+            **dict.fromkeys(("batch", "channels"), 1),
+            **dict.fromkeys(("in_size", "out_size"), 3),
+            **dict.fromkeys(("image_strides", "target_strides", "coordinate_strides"), 5),
+            **dict.fromkeys(("base_first", "base_step"), 3),
+            **dict.fromkeys(("affine", "padding", "align_corners", "tiles", "strips", "chunks", "chunk"), 1),
+            "tensor_strides": 5 * max(self.tensors, 1),
+        }
 
 
 @dataclass(frozen=True)

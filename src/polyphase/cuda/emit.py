@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from polyphase.cuda import ways
-from polyphase.cuda.calls import CallShape
+from polyphase.cuda.calls import CallShape, MapsShape, WarpShape
 from polyphase.cuda.ways import Way
-from polyphase.kernels.expressions import CPP_TYPES, ROUNDED, cpp_expression
+from polyphase.kernels.expressions import CPP_FILTERS, CPP_TYPES, ROUNDED, cpp_expression
 from polyphase.kernels.operands import leaves, slots
-from polyphase.kernels.plans import MapsPlan, Plan
+from polyphase.kernels.plans import MapsPlan, Plan, WarpPlan
 from polyphase.sampling.pointwise import Channel, Expression, Operand, Value
 
 KERNEL_SYMBOL = "polyphase_kernel"
@@ -26,11 +26,11 @@ using Run = {run};
 
 #ifdef __CUDACC__
 extern "C" __global__ void __launch_bounds__({threads}, {blocks})
-{symbol}(const __grid_constant__ polyphase::MapsCall call) {{
+{symbol}(const __grid_constant__ polyphase::{struct} call) {{
   polyphase::Run::run(call, polyphase::Block());
 }}
 #else
-extern "C" void {symbol}(const polyphase::MapsCall* call, const polyphase::Block* block) {{
+extern "C" void {symbol}(const polyphase::{struct}* call, const polyphase::Block* block) {{
   polyphase::Run::run(*call, *block);
 }}
 #endif
@@ -44,7 +44,8 @@ struct Load {{
   static constexpr bool kReadsChannel = {reads_channel};
   static constexpr bool kIsIdentity = {is_identity};
 
-  static To apply(From value, const MapsCall& call, int64_t channel) {{
+  template <class Call>
+  static To apply(From value, const Call& call, int64_t channel) {{
 {lines}
   }}
 }};
@@ -58,7 +59,8 @@ struct Store {{
   static constexpr bool kIsIdentity = {is_identity};
   static constexpr bool kOnlyRounds = {only_rounds};  // to 16 bits
 
-  static To apply(From sum, const MapsCall& call, int64_t channel, const int64_t* offsets) {{
+  template <class Call>
+  static To apply(From sum, const Call& call, int64_t channel, const int64_t* offsets) {{
 {lines}
   }}
 }};
@@ -68,14 +70,15 @@ struct Store {{
 _MOVED = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "Bytes16"}
 
 
-def call_shape(plan: MapsPlan, way: Way) -> CallShape:
+def call_shape(plan: MapsPlan | WarpPlan, way: Way) -> CallShape:
     vectors, tensors = (len(slots(kind, plan.prologue, plan.epilogue)) for kind in (Channel, Operand))
-    return CallShape(way.outer, vectors, tensors)
+    return WarpShape(vectors, tensors) if isinstance(plan, WarpPlan) else MapsShape(vectors, tensors, way.outer)
 
 
-def kernel_source(plan: MapsPlan, way: Way) -> str:
+def kernel_source(plan: MapsPlan | WarpPlan, way: Way) -> str:
     shape = call_shape(plan, way)
-    template = ", ".join(["Load", "Store", *_sum(plan, way), *map(_constant, way.constants)])
+    types = _warp_types(plan) if isinstance(plan, WarpPlan) else _sum(plan, way)
+    template = ", ".join(["Load", "Store", *types, *map(_constant, way.constants)])
     return _KERNEL.format(
         definitions=shape.definitions(),
         header=way.header,
@@ -84,8 +87,13 @@ def kernel_source(plan: MapsPlan, way: Way) -> str:
         threads=way.threads,
         blocks=way.resident,
         symbol=KERNEL_SYMBOL,
+        struct=shape.struct,
         assertions=shape.assertions(),
     )
+
+
+def _warp_types(plan: WarpPlan) -> list[str]:
+    return [CPP_FILTERS[plan.mode], CPP_TYPES[plan.coordinates], CPP_TYPES[plan.positions], str(plan.axes)]
 
 
 def _sum(plan: MapsPlan, way: Way) -> list[str]:
@@ -96,11 +104,11 @@ def _sum(plan: MapsPlan, way: Way) -> list[str]:
     return ["ByteSum" if plan.work == torch.uint8 else f"FloatSum<{CPP_TYPES[plan.work]}>"]
 
 
-def _constant(value: bool | int) -> str:
+def _constant(value: bool | int | str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _load(plan: MapsPlan, way: Way) -> str:
+def _load(plan: Plan, way: Way) -> str:
     if plan.source is None:
         moved = _MOVED[way.moved_bytes]
         identity = {"reads_channel": "false", "is_identity": "true", "lines": "    return value;"}
@@ -112,13 +120,15 @@ def _load(plan: MapsPlan, way: Way) -> str:
     return _LOAD.format(**types, **facts, lines=_indented(lines))
 
 
-def _store(plan: MapsPlan, way: Way) -> str:
+def _store(plan: Plan, way: Way) -> str:
     """Sums are rounded to what is sampled before anything else."""
     if plan.source is None:
         moved = _MOVED[way.moved_bytes]
         identity = {"reads_channel": "false", "is_identity": "true", "only_rounds": "false", "lines": "    return sum;"}
         return _STORE.format(stored=moved, target=moved, **identity)
     value = f"rounded<{CPP_TYPES[plan.sampled]}>(sum)" if plan.sampled in ROUNDED else "sum"
+    if plan.sampled == torch.uint8 and plan.work != torch.uint8:
+        value = "saturated(sum)"
     stored = cpp_expression(plan.epilogue, plan.sampled).text
     lines = [*_operands(plan, plan.epilogue), f"const auto value = {value};", f"return To({stored});"]
     types = {"stored": CPP_TYPES[plan.work], "target": CPP_TYPES[plan.target]}

@@ -11,7 +11,7 @@ import torch
 
 from polyphase.cuda.geometry import Dimension, Geometry
 from polyphase.cuda.tables import HostTable, identity_table, in_step, progression, reach, reach_of_groups
-from polyphase.kernels.plans import MapsPlan
+from polyphase.kernels.plans import MapsPlan, Plan
 from polyphase.sampling.pointwise import Value
 
 #: Elements that a row may extend over, and rows of a plane, where a kernel counts them in 32 bits.
@@ -46,7 +46,7 @@ class Way:
 
     header: str
     template: str
-    constants: tuple[bool | int, ...]
+    constants: tuple[bool | int | str, ...]
     threads: int
     resident: int = 1
     sums: bool = True
@@ -116,7 +116,7 @@ def _is_dense(within: int, between: int, count: int) -> bool:
     return (within == 1 or count == 1) and between == count
 
 
-def loads_as_is(plan: MapsPlan) -> bool:
+def loads_as_is(plan: Plan) -> bool:
     """Whether what is sampled is what lies in memory."""
     return plan.source is None or (plan.source == plan.work and isinstance(plan.prologue, Value))
 

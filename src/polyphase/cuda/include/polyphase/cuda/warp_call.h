@@ -1,0 +1,41 @@
+// What a launch hands to a kernel of warps. `cuda/calls.py` packs it and describes every field; where the two differ, no
+// kernel compiles.
+#pragma once
+
+#include "polyphase/cuda/call.h"
+#include "polyphase/warp/rules.h"
+
+namespace polyphase {
+
+// A warp of (batch, channels, z, y, x); an image has one z. Sizes are z, y, x; strides are in elements.
+struct WarpCall {
+  // Filled in by a launch.
+  void* target;
+  const void* source;
+  const void* coordinates;  // a grid, or matrices
+  const void* vectors[at_least_one(kVectors)];
+  const void* tensors[at_least_one(kTensors)];
+
+  int64_t batch;
+  int64_t channels;
+  int64_t in_size[3];
+  int64_t out_size[3];
+  ImageStrides image_strides;
+  ImageStrides target_strides;
+  CoordinateStrides coordinate_strides;
+  double base_first[3];  // the coordinate, before a matrix, of the first output pixel along each axis,
+  double base_step[3];   // and from one to the next
+  int64_t affine;
+  int64_t padding;
+  int64_t align_corners;
+
+  // How the work is cut: a block makes a tile of outputs, of `chunk` channels.
+  int64_t tiles;   // along a row
+  int64_t strips;  // of tiles, down all rows of an image
+  int64_t chunks;  // of channels
+  int64_t chunk;
+
+  ImageStrides tensor_strides[at_least_one(kTensors)];
+};
+
+}  // namespace polyphase

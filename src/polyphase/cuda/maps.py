@@ -1,0 +1,236 @@
+"""A call of axis maps, prepared on the host: all of it but addresses."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from polyphase.cuda import emit, ways
+from polyphase.cuda.calls import ALIGNMENT, AxisFields, CallShape, Fields, TensorFields
+from polyphase.cuda.geometry import Dimension, Geometry, arrange, wider
+from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, in_step, progression, shared
+from polyphase.cuda.ways import Case, Cut, Way
+from polyphase.kernels import records
+from polyphase.kernels.plans import MapsPlan, plan_maps
+from polyphase.kernels.records import CallRecord
+from polyphase.sampling.programs import Axes
+
+#: Tables made, of this process.
+counts: Counter[str] = Counter()
+
+#: Puts tensors where kernels can read them: their addresses, 0 for None, and what keeps them there.
+Upload: TypeAlias = "Callable[..., tuple[list[int], object]]"
+
+
+class Origins(NamedTuple):
+    """Where the first element lies that is read, that is written and is read of each tensor, and of a row."""
+
+    source: int
+    others: tuple[int, ...]
+    row: int
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedMaps:
+    """Its tables are still on the host."""
+
+    plan: MapsPlan
+    way: Way
+    cut: Cut
+    geometry: Geometry
+    x: HostTable | None
+    y: HostTable | None
+    z: HostTable | None
+    outer: tuple[HostTable | None, ...]
+    origins: Origins
+    borders: records.Borders
+    row_offsets: Tensor | None
+
+    @property
+    def shape(self) -> CallShape:
+        return emit.call_shape(self.plan, self.way)
+
+    def fields(self, upload: Upload) -> tuple[Fields, list[object]]:
+        """With tables where kernels read them, and what keeps them there."""
+        kept: list[object] = []
+
+        def axis(one: Dimension, table: HostTable | None) -> list[int]:
+            if table is None:
+                return AxisFields(one.in_size, one.out_size, one.in_stride, one.out_stride).numbers()
+            parts = (table.first, table.index, table.weight, table.border)
+            (first, index, weight, border), memory = upload(*parts)
+            kept.append(memory)
+            counts["made"] += 1
+            sizes = (one.in_size, one.out_size, one.in_stride, one.out_stride)
+            return AxisFields(*sizes, first, index, weight, border, table.taps, table.precision).numbers()
+
+        geometry, cut, borders = self.geometry, self.cut, self.borders
+        values = torch.frombuffer(bytearray(borders.data), dtype=torch.uint8) if borders.data else None
+        (borders_at, offsets_at), memory = upload(values, self.row_offsets)
+        kept.append(memory)
+        tensors = [
+            TensorFields(
+                origin,
+                [one.tensors[t] for one in geometry.outer],
+                geometry.z.tensors[t],
+                geometry.y.tensors[t],
+                geometry.x.tensors[t],
+                geometry.pixel.tensors[t],
+            ).numbers()
+            for t, origin in enumerate(self.origins.others[1:])
+        ]
+        channel = [i for i, one in enumerate(geometry.outer) if one.channels]
+        outer = [axis(one, table) for one, table in zip(geometry.outer, self.outer, strict=True)]
+        return {
+            "outer": [*itertools.chain(*outer)],
+            "z": axis(geometry.z, self.z),
+            "y": axis(geometry.y, self.y),
+            "x": axis(geometry.x, self.x),
+            "planes": geometry.planes,
+            "channels": geometry.pixel.out_size,
+            "in_channel_stride": geometry.pixel.in_stride,
+            "out_channel_stride": geometry.pixel.out_stride,
+            "target_origin": self.origins.others[0],
+            "source_origin": self.origins.source,
+            "row_origin": self.origins.row,
+            "channel_axis": channel[0] if channel else -1,
+            "tensor_strides": [*itertools.chain(*tensors)],
+            "borders": borders_at,
+            "border_stride": borders.stride,
+            "first_stored": borders.first_stored,
+            "offsets": offsets_at,
+            "tiles": cut.tiles,
+            "strips": cut.strips,
+            "tile": cut.tile,
+            "strip": cut.strip,
+            "span": cut.span,
+            "staged_rows": cut.staged_rows,
+        }, kept
+
+
+def prepared(
+    record: CallRecord, aligned: bool, architecture: str, choose: Callable[[Case], Way] = ways.choose
+) -> PreparedMaps:
+    axes = record.program.sampler
+    assert isinstance(axes, Axes), "warps have calls of their own"
+    plan = plan_maps(record.program, architecture)
+    geometry, element_bytes = arrange(record), record.image.dtype.itemsize
+    can_widen = aligned and not record.varies and not record.program.borders  # whose values are elements
+    if plan.source is None and can_widen:
+        geometry, element_bytes = wider(geometry, element_bytes, ALIGNMENT)
+    sampled = record.program.sampled
+
+    def table(one: Dimension) -> HostTable | None:
+        if one.map is None:
+            return None
+        return host_table(one.map, one.out_size if axes.transposed else one.in_size, sampled, axes.transposed)
+
+    others = [(one, table(one)) for one in (geometry.y, geometry.z, *geometry.outer)]
+    source_origin = 0
+    if not plan.weighted:
+        others, source_origin = _by_strides(others)
+    (y_dimension, y), (z_dimension, z), *outer = others
+    geometry = replace(geometry, y=y_dimension, z=z_dimension, outer=tuple(one for one, _ in outer))
+    x = table(geometry.x)
+    case = Case(
+        geometry,
+        plan,
+        x,
+        y,
+        z,
+        any(one is not None and one.border is not None for one in (x, *[one for _, one in others])),
+        element_bytes,
+        element_bytes if plan.source is None else record.out.dtype.itemsize,
+        ALIGNMENT if aligned else record.image.dtype.itemsize,
+        ALIGNMENT if aligned else record.out.dtype.itemsize,
+        record.varies,
+    )
+    way = replace(choose(case), outer=len(geometry.outer))
+    cut = ways.cut(case, way)
+    row_offsets, row_origin, origins = None, 0, [0, *[0] * len(record.operands.tensors)]
+    if way.template == "Moved":
+        columns, _, computed, by_runs, *_ = way.constants
+        if computed:
+            ((along, x),), row_origin = _by_strides([(geometry.x, x)])
+            geometry = replace(geometry, x=along)
+        else:
+            row_offsets, x = _row_offsets(geometry, x), None
+            row_offsets = _with_runs(row_offsets, int(columns)) if by_runs else row_offsets
+    elif way.template != "General":
+        x = _as_windows(x, geometry.x, sampled)
+        y = _as_windows(y, geometry.y, sampled)
+        if way.template == "Direct":
+            y = shared(y, int(way.constants[4]))
+        elif y.descends and not y.ascends:
+            geometry, y, origins = _backwards(geometry, "y", y, origins)
+        if x.descends and not x.ascends and way.template in ways.COLUMNS_ASCEND:
+            geometry, x, origins = _backwards(geometry, "x", x, origins)
+        if way.template in ways.IN_FOURS:
+            x = in_fours(x)
+        if way.template == "Ring" and way.constants[4] >= 0:
+            found = in_step(x, int(way.constants[2]))
+            assert found is not None, "what was chosen by"
+            x = found.table
+    borders = records.borders_of(record.program, record.program.source if record.program.moves_only else plan.work)
+    tables = tuple(one for _, one in outer)
+    begins = Origins(source_origin, tuple(origins), row_origin)
+    return PreparedMaps(plan, way, cut, geometry, x, y, z, tables, begins, borders, row_offsets)
+
+
+def _by_strides(
+    axes: list[tuple[Dimension, HostTable | None]],
+) -> tuple[list[tuple[Dimension, HostTable | None]], int]:
+    """What merely goes along an axis, forwards or backwards, needs no table; and the source's origin then."""
+    made, origin = [], 0
+    for one, table in axes:
+        if table is not None and (found := progression(table)):
+            begin, step = found
+            origin += begin * one.in_stride
+            one, table = replace(one, in_stride=step * one.in_stride), None
+        made.append((one, table))
+    return made, origin
+
+
+def _as_windows(table: HostTable | None, one: Dimension, sampled: torch.dtype) -> HostTable:
+    if table is None:
+        return identity_table(one.in_size, sampled)
+    if table.weight is not None:
+        return table
+    return replace(table, weight=identity_table(table.out_size, sampled).weight)
+
+
+def _backwards(
+    geometry: Geometry, name: str, table: HostTable, origins: list[int]
+) -> tuple[Geometry, HostTable, list[int]]:
+    """An axis whose outputs are walked along from the last to the first."""
+    one: Dimension = getattr(geometry, name)
+    steps = (one.out_stride, *one.tensors)
+    origins = [origin + (one.out_size - 1) * step for origin, step in zip(origins, steps, strict=True)]
+    turned = replace(one, out_stride=-one.out_stride, tensors=tuple(-step for step in one.tensors))
+    turned_geometry = replace(geometry, x=turned) if name == "x" else replace(geometry, y=turned)
+    return turned_geometry, table.reversed(), origins
+
+
+def _row_offsets(geometry: Geometry, table: HostTable | None) -> Tensor:
+    """Where the source's row has every element of the target's: -n for border n."""
+    x, pixel = geometry.x, geometry.pixel
+    first = torch.arange(x.out_size) if table is None else table.first.long()
+    offsets = first[:, None] * x.in_stride + torch.arange(pixel.out_size) * pixel.in_stride
+    if table is not None and table.border is not None:
+        offsets = torch.where(table.border[:, None] > 0, -table.border.long()[:, None], offsets)
+    return offsets.reshape(-1).to(torch.int32)
+
+
+def _with_runs(offsets: Tensor, columns: int) -> Tensor:
+    """Behind the offsets, how each group of columns lies in the source: `Group` of moved.h."""
+    groups = offsets.view(-1, columns)
+    steps, inside = groups.diff(dim=1), (groups >= 0).all(1)
+    forwards, backwards = ((steps == step).all(1) & inside for step in (1, -1))
+    lowest = groups.amin(1)
+    return torch.cat((offsets, torch.where(forwards | backwards, 4 * lowest + forwards + 2 * backwards, 0).int()))
