@@ -18,11 +18,13 @@ from torch import Tensor
 from polyphase import settings
 from polyphase.cuda import build, emit, launch
 from polyphase.cuda.calls import ALIGNMENT
+from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.maps import PreparedMaps
 from polyphase.cuda.warps import PreparedWarp
 from polyphase.kernels import binding
 from polyphase.kernels.facts import Facts, facts
-from polyphase.kernels.records import CallRecord
+from polyphase.kernels.layout import dense_strides
+from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import Warp
 
@@ -70,13 +72,13 @@ def empty(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> T
     return out
 
 
-def execute(call: PreparedMaps | PreparedWarp, tensors: Sequence[Tensor], backwards: bool = False) -> None:
+def execute(call: PreparedMaps | PreparedWarp, tensors: Sequence[Tensor | None], backwards: bool = False) -> None:
     """The kernel of a call on the host: target, source, coordinates, vectors and tensors."""
     fields, _kept = call.fields(_on_host)
     shape = call.shape
     data, places = bytearray(shape.packed(fields)), shape.places()
     vectors = 2 + shape.coordinates + shape.vectors
-    addresses = [one.data_ptr() for one in tensors]
+    addresses = [0 if one is None else one.data_ptr() for one in tensors]
     for at, some in (
         (0, addresses[:2]),
         (places["coordinates" if shape.coordinates else "vectors"], addresses[2:vectors]),
@@ -93,6 +95,29 @@ def execute(call: PreparedMaps | PreparedWarp, tensors: Sequence[Tensor], backwa
         shared.fill_(0x5A)
         block = Block(place, blocks, shared.data_ptr() + 15 & -16, call.way.threads, backwards)
         kernel(parameters, ctypes.byref(block))
+
+
+def gradients(
+    gradient: Tensor,
+    image: Tensor,
+    coordinates: Tensor,
+    sampler: Warp,
+    needed: tuple[bool, bool],
+    *,
+    deterministic: bool = True,
+    backwards: bool = False,
+) -> binding.Gradients:
+    """Of a warp, as launches make them one after the other."""
+    of_gradient, of_image, of_coordinates = (on_cuda(facts(one)) for one in (gradient, image, coordinates))
+    record = GradientRecord(sampler, of_gradient, of_image, of_coordinates, needed)
+    return WarpGradients(record, ARCHITECTURE).run(
+        functools.partial(execute, backwards=backwards),
+        lambda shape, dtype: empty(shape, dense_strides(shape, False), dtype),
+        deterministic,
+        gradient,
+        image,
+        coordinates,
+    )
 
 
 def way_of(program: Program, *inputs: Tensor) -> str:

@@ -71,6 +71,8 @@ _MOVED = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "Bytes1
 
 
 def call_shape(plan: MapsPlan | WarpPlan, way: Way) -> CallShape:
+    if isinstance(plan, WarpPlan) and plan.gradients:
+        return WarpShape(vectors=2, tensors=1)  # as warp_gradients.h says
     vectors, tensors = (len(slots(kind, plan.prologue, plan.epilogue)) for kind in (Channel, Operand))
     return WarpShape(vectors, tensors) if isinstance(plan, WarpPlan) else MapsShape(vectors, tensors, way.outer)
 
@@ -104,7 +106,7 @@ def _sum(plan: MapsPlan, way: Way) -> list[str]:
     return ["ByteSum" if plan.work == torch.uint8 else f"FloatSum<{CPP_TYPES[plan.work]}>"]
 
 
-def _constant(value: bool | int | str) -> str:
+def _constant(value: bool | int) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

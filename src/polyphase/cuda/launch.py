@@ -16,6 +16,7 @@ from torch import Tensor
 from polyphase import settings, torch_private
 from polyphase.cuda import build, driver, emit, launcher, maps, warps, ways
 from polyphase.cuda.calls import ALIGNMENT
+from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.launcher import FreshCall, LaunchPlan
 from polyphase.cuda.maps import PreparedMaps
 from polyphase.cuda.memory import DeviceMemory
@@ -24,10 +25,12 @@ from polyphase.cuda.warps import PreparedWarp
 from polyphase.cuda.ways import Way
 from polyphase.errors import NoKernelError
 from polyphase.kernels import store
-from polyphase.kernels.binding import BoundCall
+from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
 from polyphase.kernels.devices import Described
+from polyphase.kernels.facts import Sizes
+from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose
-from polyphase.kernels.records import CallRecord
+from polyphase.kernels.records import CallRecord, GradientRecord
 
 #: The kernels in use.
 loaded: set[tuple[MapsPlan | WarpPlan, Way]] = set()
@@ -193,3 +196,31 @@ def stats() -> dict[str, int]:
         "tables_made": maps.counts["made"],
         "tables_cached": host_table.cache_info().hits,
     }
+
+
+# ---- gradients of warps
+
+
+def bind_gradients(record: GradientRecord) -> BoundGradients:
+    device = record.image.device.index
+    kinds = WarpGradients(record, architecture(device))
+    launches: dict[int, Launch] = {}
+
+    def execute(call: PreparedWarp, tensors: list[Tensor | None]) -> None:
+        launch = launches.get(id(call))
+        if launch is None:
+            launch = launches[id(call)] = launch_of(device, call)
+        addresses = [0 if one is None else one.data_ptr() for one in tensors]
+        launch.run(torch_private.current_raw_stream(device), *addresses)
+
+    def new(shape: Sizes, dtype: torch.dtype) -> Tensor:
+        return torch_private.empty_strided_cuda(shape, dense_strides(shape, False), dtype)
+
+    def run(gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:
+        with torch.cuda.device(device):
+            deterministic = torch.are_deterministic_algorithms_enabled()
+            return kinds.run(execute, new, deterministic, gradient, image, coordinates)
+
+    for call in kinds.kernels(deterministic=False) if 0 not in record.gradient.shape else ():
+        launches[id(call)] = launch_of(device, call)  # what cannot be built says so now
+    return run

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from polyphase.cuda import emit
 from polyphase.cuda.calls import ALIGNMENT, CallShape, Fields
 from polyphase.cuda.ways import Cut, Way
 from polyphase.kernels.facts import Facts, Sizes
-from polyphase.kernels.operands import Operands
 from polyphase.kernels.plans import WarpPlan, plan_warp
 from polyphase.kernels.records import CallRecord
 from polyphase.sampling.warps import PADDINGS, Warp
@@ -31,13 +31,11 @@ IN_PLANES, IN_PIXELS, IN_VECTORS = range(3)
 
 @dataclass(frozen=True)
 class Case:
-    """What is chosen by. chunked: channels may be split among blocks."""
+    """What is chosen by."""
 
     plan: WarpPlan
     image: Facts
-    out_size: Sizes  # z, y, x
     aligned: bool
-    chunked: bool = True
 
     @property
     def channels(self) -> int:
@@ -45,6 +43,8 @@ class Case:
 
 
 Choose: TypeAlias = "Callable[[Case], Way]"
+#: Fields of a call.
+Given: TypeAlias = "Mapping[str, Sequence[Any]]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class PreparedWarp:
     plan: WarpPlan
     way: Way
     cut: Cut
-    given: Fields
+    given: Given
 
     @property
     def shape(self) -> CallShape:
@@ -65,16 +65,23 @@ class PreparedWarp:
 
 def choose(case: Case) -> Way:
     """`warp.h`: which channels are fetched together, and the shape of a warp and of a block."""
-    most = {"nearest": 4, "bilinear": 4, "bicubic": 3}[case.plan.mode]
-    together = next(n for n in (4, 3, 2, 1) if n <= most and case.channels % n == 0)
+    together = divisor(case.channels, {"nearest": 4, "bilinear": 4, "bicubic": 3}[case.plan.mode])
     registers = {"nearest": 48, "bilinear": 64, "bicubic": 96}[case.plan.mode]
-    if case.plan.positions.itemsize == 8 or case.plan.axes == 3:
-        registers *= 2
     pixels, wide, across, threads = 1, 8, 2, 128
-    constants = (offset_type(case.image), together, _channels(case, together), pixels, wide, across, threads)
-    moved = case.plan.element_bytes
-    resident = max(1, REGISTERS // registers // threads)
-    return Way("warp", "Warp", constants, threads, resident, sums=False, moved_bytes=moved)
+    constants = (is_far(case.image), together, _channels(case, together), pixels, wide, across, threads)
+    resident = resident_blocks(case.plan, registers, threads)
+    return Way("warp", "Warp", constants, threads, resident, sums=False, moved_bytes=case.plan.element_bytes)
+
+
+def divisor(channels: int, most: int) -> int:
+    """As many channels as can be fetched together, over and over."""
+    return next(n for n in range(most, 0, -1) if channels % n == 0)
+
+
+def resident_blocks(plan: WarpPlan, registers: int, threads: int) -> int:
+    """Of threads that have so many registers; twice as many for doubles, and for volumes."""
+    twice = plan.positions.itemsize == 8 or plan.axes == 3
+    return max(1, REGISTERS // (2 * registers if twice else registers) // threads)
 
 
 def _channels(case: Case, together: int) -> int:
@@ -88,94 +95,82 @@ def _channels(case: Case, together: int) -> int:
     return IN_VECTORS if is_vector else IN_PIXELS
 
 
-def offset_type(image: Facts) -> str:
-    """That counts the elements of a plane."""
+def is_far(image: Facts) -> bool:
+    """Whether the elements of a plane are counted in 64 bits."""
     extent = sum((n - 1) * stride for n, stride in zip(image.shape[2:], image.strides[2:], strict=True))
-    return "int32_t" if extent <= MOST_IN_PLANE else "int64_t"
+    return extent > MOST_IN_PLANE
 
 
 def prepared(record: CallRecord, aligned: bool, architecture: str, choose: Choose = choose) -> PreparedWarp:
     coordinates, sampler = record.coordinates, record.program.sampler
-    assert coordinates is not None and isinstance(sampler, Warp), "axis maps have calls of their own"
+    assert coordinates is not None, "axis maps have calls of their own"
+    assert isinstance(sampler, Warp), "axis maps have no coordinates"
     plan = plan_warp(record.program, coordinates.dtype, len(record.image.shape) - 2, architecture)
-    return _prepared(plan, sampler, (record.image, record.out, coordinates), aligned, choose, record.operands)
+    tensors = [one.strides for one in record.operands.tensors]
+    given = described(sampler, record.image, record.out, coordinates, tensors)
+    way = choose(Case(plan, record.image, aligned))
+    _, together, _, pixels, wide, across, threads = way.constants
+    return cut_into_tiles(plan, way, given, Tiles(int(together), int(pixels), int(wide), int(across), int(threads)))
 
 
-def _prepared(
-    plan: WarpPlan,
-    sampler: Warp,
-    tensors: tuple[Facts, Facts, Facts],
-    aligned: bool,
-    choose: Choose,
-    operands: Operands,
-) -> PreparedWarp:
-    image, out, coordinates = tensors
-    out_size, target, along = _spatial(out.shape, 1), _image_strides(out), _coordinate_strides(coordinates)
-    joined = (
-        _as_one_row(out_size, target[2:], along[1:4]) if sampler.source == "grid" and not operands.tensors else None
-    )
-    if joined is not None:
-        out_size, target, along = (
-            (1, 1, math.prod(out_size)),
-            (*target[:2], *joined[0]),
-            (along[0], *joined[1], along[4]),
-        )
-    case = Case(plan, image, out_size, aligned)
-    way = choose(case)
-    cut, chunk = cut_of(case, way, image.shape[0])
+def described(sampler: Warp, image: Facts, out: Facts, coordinates: Facts, tensors: Sequence[Sizes]) -> Given:
+    """A warp's call, but for how it is cut. `tensors`: strides of what lies as the output does."""
+    out_size, target, along = _spatial(out.shape), image_strides(out.strides), _coordinate_strides(coordinates)
+    if sampler.source == "grid" and not tensors:
+        out_size, target, along = _with_long_rows(out_size, target, along)
     steps = [max(n - 1, 1) if sampler.align_corners else n for n in out_size]
-    return PreparedWarp(
-        plan,
-        way,
-        cut,
-        {
-            "batch": image.shape[0],
-            "channels": image.shape[1],
-            "in_size": _spatial(image.shape, 1),
-            "out_size": out_size,
-            "image_strides": _image_strides(image),
-            "target_strides": target,
-            "coordinate_strides": along,
-            "base_first": [(1 - n) / step for n, step in zip(out_size, steps, strict=True)],
-            "base_step": [2 / step for step in steps],
-            "affine": int(sampler.source == "affine"),
-            "padding": PADDINGS.index(sampler.padding),
-            "align_corners": int(sampler.align_corners),
-            "tiles": cut.tiles,
-            "strips": cut.strips,
-            "chunks": math.ceil(image.shape[1] / chunk),
-            "chunk": chunk,
-            "tensor_strides": [one for each in operands.tensors for one in _of_image(each.strides)],
-        },
-    )
+    return {
+        "batch": [image.shape[0]],
+        "channels": [image.shape[1]],
+        "in_size": _spatial(image.shape),
+        "out_size": out_size,
+        "image_strides": image_strides(image.strides),
+        "target_strides": target,
+        "coordinate_strides": along,
+        "base_first": [(1 - n) / step for n, step in zip(out_size, steps, strict=True)],
+        "base_step": [2 / step for step in steps],
+        "affine": [int(sampler.source == "affine")],
+        "padding": [PADDINGS.index(sampler.padding)],
+        "align_corners": [int(sampler.align_corners)],
+        "tensor_strides": [one for strides in tensors for one in image_strides(strides)],
+    }
 
 
-def cut_of(case: Case, way: Way, batch: int) -> tuple[Cut, int]:
-    """And the channels that a block makes."""
-    together, _, pixels, wide, across, threads = (int(one) for one in way.constants[1:])
-    columns, rows = wide * across, threads // wide // across * pixels
-    depth, height, width = case.out_size
-    tiles, strips = math.ceil(width / columns), math.ceil(depth * height / rows)
-    chunks = (
-        max(1, min(case.channels // together, math.ceil(MANY_BLOCKS / (tiles * strips * batch)))) if case.chunked else 1
-    )
-    chunk = together * math.ceil(case.channels / together / chunks)
-    planes = batch * math.ceil(case.channels / chunk)
-    blocks = (tiles, min(strips, MOST_BLOCKS), min(planes, MOST_BLOCKS))
-    return Cut(blocks, SHARED_BYTES, tiles, strips), chunk
+class Tiles(NamedTuple):
+    """How a kernel's threads are laid over the output: `ThreadTile` of warp_taps.h. together: channels, of which each
+    block makes a multiple."""
+
+    together: int
+    pixels: int
+    wide: int
+    across: int
+    threads: int
 
 
-def _spatial(shape: Sizes, missing: int) -> Sizes:
-    """z, y, x of (batch, channels, spatial...)."""
-    return (missing, *shape[2:]) if len(shape) == 4 else tuple(shape[2:])
+def cut_into_tiles(
+    plan: WarpPlan, way: Way, given: Given, by: Tiles, whole: bool = False, shared_bytes: int = SHARED_BYTES
+) -> PreparedWarp:
+    """whole: a block makes all channels of its pixels."""
+    batch, channels, (depth, height, width) = int(given["batch"][0]), int(given["channels"][0]), given["out_size"]
+    rows = by.threads // by.wide // by.across * by.pixels
+    tiles, strips = math.ceil(width / (by.wide * by.across)), math.ceil(depth * height / rows)
+    enough = math.ceil(MANY_BLOCKS / (tiles * strips * batch))
+    chunks = 1 if whole else max(1, min(channels // by.together, enough))
+    chunk = by.together * math.ceil(channels / by.together / chunks)
+    chunks = math.ceil(channels / chunk)
+    cut = Cut((tiles, min(strips, MOST_BLOCKS), min(batch * chunks, MOST_BLOCKS)), shared_bytes, tiles, strips)
+    given = {**given, "tiles": [tiles], "strips": [strips], "chunks": [chunks], "chunk": [chunk]}
+    return PreparedWarp(plan, way, cut, given)
 
 
-def _of_image(strides: Sizes) -> Sizes:
-    return (*strides[:2], *((0, *strides[2:]) if len(strides) == 4 else strides[2:]))
+def _spatial(shape: Sizes) -> Sizes:
+    """z, y, x of (batch, channels, spatial...); an image has one z."""
+    return (1, *shape[2:]) if len(shape) == 4 else tuple(shape[2:])
 
 
-def _image_strides(image: Facts) -> Sizes:
-    return _of_image(image.strides)
+def image_strides(strides: Sizes) -> Sizes:
+    """batch, channel, z, y, x."""
+    return (*strides[:2], 0, *strides[2:]) if len(strides) == 4 else tuple(strides)
 
 
 def _coordinate_strides(coordinates: Facts) -> Sizes:
@@ -186,14 +181,18 @@ def _coordinate_strides(coordinates: Facts) -> Sizes:
     return (batch, *[0] * (3 - len(along)), *along, last)
 
 
-def _as_one_row(size: Sizes, *strides: Sizes) -> list[Sizes] | None:
-    """Strides of short rows that follow each other, as one long row's; None where they do not, or are long."""
-    if size[2] >= LONG_ROW:
+def _with_long_rows(size: Sizes, target: Sizes, along: Sizes) -> tuple[Sizes, Sizes, Sizes]:
+    """Short rows as one long one, where they follow each other in the output and in the grid."""
+    of_target, of_grid = _as_one_row(size, target[2:]), _as_one_row(size, along[1:4])
+    pixels = math.prod(size)
+    if size[2] >= LONG_ROW or pixels > MOST_IN_PLANE or of_target is None or of_grid is None:
+        return size, target, along
+    return (1, 1, pixels), (*target[:2], 0, 0, of_target), (along[0], 0, 0, of_grid, along[4])
+
+
+def _as_one_row(size: Sizes, strides: Sizes) -> int | None:
+    """The step from pixel to pixel, if there is one."""
+    steps = [(n, stride) for n, stride in zip(reversed(size), reversed(strides), strict=True) if n > 1]
+    if any(n * stride != after for (n, stride), (_, after) in itertools.pairwise(steps)):
         return None
-    found = []
-    for one in strides:
-        steps = [(n, stride) for n, stride in zip(reversed(size), reversed(one), strict=True) if n > 1]
-        if any(n * stride != after for (n, stride), (_, after) in zip(steps, steps[1:], strict=False)):
-            return None
-        found.append((0, 0, steps[0][1] if steps else 0))
-    return found
+    return steps[0][1] if steps else 0

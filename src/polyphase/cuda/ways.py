@@ -46,7 +46,7 @@ class Way:
 
     header: str
     template: str
-    constants: tuple[bool | int | str, ...]
+    constants: tuple[bool | int, ...]
     threads: int
     resident: int = 1
     sums: bool = True

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 import torch
 
 from polyphase.cuda import launch
-from polyphase.errors import NotSupportedError
 from polyphase.kernels import tables
 from polyphase.kernels.devices import RULES, MovingCosts, Wing
-from polyphase.kernels.records import MOST_OPERANDS, GradientRecord
+from polyphase.kernels.records import MOST_OPERANDS
 from polyphase.kernels.tables import TapBytes
 from polyphase.sampling.axis_maps import AxisMap
-
-
-def _no_gradients(record: GradientRecord) -> NoReturn:
-    raise NotSupportedError(f"gradients of a {record.sampler.mode} warp by a CUDA kernel; there is none yet")
 
 
 def _tap_bytes(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: bool = False) -> TapBytes:
@@ -28,12 +21,12 @@ WING = Wing(
     most_operands=MOST_OPERANDS,
     longest_axis=2**28,  # tables count its taps in 32 bits
     longest_runs=2**16,  # images have shorter ones
-    most_warped=0,  # plain torch operations do all warps
+    most_warped=2**62,  # kernels count in 64 bits where planes are that large
     survives_fork=False,
     costs=MovingCosts(worth_a_call=8192, vector=4, gathers=True),
     architecture=launch.architecture,
     bind=launch.bind,
-    bind_gradients=_no_gradients,
+    bind_gradients=launch.bind_gradients,
     forget=launch.forget,
     tap_bytes=_tap_bytes,
     described=launch.described,

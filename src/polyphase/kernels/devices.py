@@ -33,7 +33,7 @@ MODULES = {"cpu": "polyphase.cpu.wing", "cuda": "polyphase.cuda.wing"}
 
 #: What a wing has kernels for: calls of axis maps, and calls of warps.
 MAPS, WARPS = "maps", "warps"
-ABLE = {"cpu": (MAPS, WARPS), "cuda": (MAPS,)}
+ABLE = {"cpu": (MAPS, WARPS), "cuda": (MAPS, WARPS)}
 
 #: Eager's arithmetic on each device. All CPUs of the ARM kind have fused multiply-adds, so compilers use them unasked.
 RULES = {

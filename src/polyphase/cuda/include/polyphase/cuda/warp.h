@@ -31,12 +31,13 @@ inline T fetched(const T* from) {
 // How the channels of a pixel lie that are fetched together: apart, side by side, or as one vector.
 enum Channels { kInPlanes, kInPixels, kInVectors };
 
-// Offset: counts the elements of a plane. kTogether: channels that are fetched together, of which every chunk has a multiple.
+// kFar: the elements of a plane are counted in 64 bits. kTogether: channels that are fetched together, of which every chunk has a multiple.
 // kPixels: a thread's, one below the other, as many rows apart as a block has threads.
-template <class Load, class Store, class Filter, class G, class P, int kAxes, class Offset, int kTogether, int kChannels,
+template <class Load, class Store, class Filter, class G, class P, int kAxes, bool kFar, int kTogether, int kChannels,
           int kPixels, int kWide, int kAcross, int kThreads>
 struct Warp {
   using From = typename Load::From;
+  using Offset = Conditional<kFar, int64_t, int32_t>;
   using Value = typename Load::To;
   using To = typename Store::To;
   using Threads = ThreadTile<kWide, kAcross, kThreads>;

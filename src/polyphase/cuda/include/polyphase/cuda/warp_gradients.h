@@ -16,10 +16,11 @@ enum Adding { kAddNothing, kAddFloats, kAddIntegers, kAddWhatIsNotFinite };
 
 // kDense: image and gradient have the same strides. kTogether: channels that are fetched together, of which every chunk has a
 // multiple.
-template <class Load, class Store, class Filter, class G, class P, int kAxes, class Offset, int kTogether, bool kDense,
+template <class Load, class Store, class Filter, class G, class P, int kAxes, bool kFar, int kTogether, bool kDense,
           int kAdding, bool kOfCoordinates, int kWide, int kAcross, int kThreads>
 struct WarpGradients {
   using From = typename Load::From;
+  using Offset = Conditional<kFar, int64_t, int32_t>;
   using Threads = ThreadTile<kWide, kAcross, kThreads>;
   using Tile = WarpTile<P, kAxes>;
   using Row = RowNumber<kAxes>;

@@ -1,0 +1,136 @@
+"""Gradients of a warp by CUDA kernels: which there are, and in which order they run.
+
+The gradient of a grid, and that of a matrix, are sums in a fixed order. The image's is added up by atomic operations: of
+floats, which is fastest; or, where torch is to be deterministic, of integers (`fixed_point.h`), for which no order matters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from polyphase.cuda import warps
+from polyphase.cuda.warps import PreparedWarp, Tiles
+from polyphase.cuda.ways import Cut, Way
+from polyphase.kernels.binding import Gradients
+from polyphase.kernels.facts import elements
+from polyphase.kernels.layout import dense_strides
+from polyphase.kernels.plans import plan_warp_gradients
+from polyphase.kernels.records import GradientRecord
+
+#: What is added to the image's gradient: `Adding` of warp_gradients.h.
+NOTHING, FLOATS, INTEGERS, NOT_FINITE = range(4)
+#: A kernel and its six tensors: what it takes for its target and its source, coordinates, their gradient, the largest
+#: values of all planes, the image's gradient. None for what it does not read.
+Execute: TypeAlias = "Callable[[PreparedWarp, list[Tensor | None]], None]"
+#: A new tensor of a shape and dtype, dense and not filled.
+New: TypeAlias = "Callable[[tuple[int, ...], torch.dtype], Tensor]"
+
+TILE_BYTES = 288  # `kTileBytes` of warp_gradients.h
+ROWS_SEARCHED = 16
+
+
+class WarpGradients:
+    """Of one kind of call."""
+
+    def __init__(self, record: GradientRecord, architecture: str) -> None:
+        image, sampler = record.image, record.sampler
+        axes = len(image.shape) - 2
+        self._record = record
+        self._plan = plan_warp_gradients(image.dtype, record.coordinates.dtype, sampler.mode, axes, architecture)
+        self._strides = dense_strides(image.shape, False)
+        self._given = warps.described(sampler, image, record.gradient, record.coordinates, [])
+        self._given = {**self._given, "tensor_strides": warps.image_strides(self._strides)}
+        self._affine = sampler.source == "affine"
+        self._slopes = record.needed[1] and sampler.mode != "nearest"
+        self._largest, self._to_floats = self._find_largest(), self._convert()
+        self._passes = {adding: self._pass(adding) for adding in (NOTHING, FLOATS, INTEGERS, NOT_FINITE)}
+
+    def kernels(self, deterministic: bool) -> list[PreparedWarp]:
+        """Those that run, in their order."""
+        if not self._record.needed[0]:
+            return [self._passes[NOTHING]] if self._slopes else []
+        if not deterministic:
+            return [self._passes[FLOATS]]
+        return [self._largest, self._passes[INTEGERS], self._to_floats, self._passes[NOT_FINITE]]
+
+    def run(
+        self, execute: Execute, new: New, deterministic: bool, gradient: Tensor, image: Tensor, coordinates: Tensor
+    ) -> Gradients:
+        record, work = self._record, self._plan.work
+        if 0 in record.gradient.shape:
+            return tuple(  # type: ignore[return-value]
+                torch.zeros_like(one, memory_format=torch.contiguous_format) if need else None
+                for one, need in zip((image, coordinates), record.needed, strict=True)
+            )
+        of_coordinates = self._new_shares(new) if self._slopes else None
+        of_image = new(tuple(image.shape), work) if record.needed[0] else None
+        given: list[Tensor | None] = [gradient, image, coordinates, of_coordinates]
+        if of_image is None:
+            if self._slopes:
+                execute(self._passes[NOTHING], [*given, None, None])
+        elif not deterministic:
+            execute(self._passes[FLOATS], [*given, None, of_image.zero_()])
+        else:
+            planes = image.shape[0] * image.shape[1]
+            largest = new((planes, 2), torch.int64).zero_()
+            sums = new((work.itemsize // 4, *image.shape), torch.int64).zero_()
+            execute(self._largest, [gradient, image, coordinates, None, largest, None])
+            execute(self._passes[INTEGERS], [*given, largest, sums])
+            execute(self._to_floats, [of_image, image, coordinates, None, largest, sums])
+            execute(self._passes[NOT_FINITE], [gradient, image, coordinates, None, largest, of_image])
+        return (
+            None if of_image is None else of_image.to(image.dtype),
+            self._coordinate_gradient(of_coordinates, coordinates) if record.needed[1] else None,
+        )
+
+    def _coordinate_gradient(self, shares: Tensor | None, coordinates: Tensor) -> Tensor:
+        if shares is None:
+            return torch.zeros_like(coordinates, memory_format=torch.contiguous_format)
+        found = shares.sum(1).view(coordinates.shape) if self._affine else shares
+        return found.to(coordinates.dtype)
+
+    def _new_shares(self, new: New) -> Tensor:
+        """Of a grid, its gradient; of matrices (batch, blocks of an image, elements), to be summed over the blocks."""
+        if not self._affine:
+            return new(tuple(self._record.coordinates.shape), self._plan.positions)
+        call = self._passes[FLOATS].given
+        blocks = math.prod(call[name][0] for name in ("chunks", "strips", "tiles"))
+        return new((call["batch"][0], blocks, self._plan.axes * (self._plan.axes + 1)), torch.float64)
+
+    def _pass(self, adding: int) -> PreparedWarp:
+        """The kernel that adds; the one of what is not finite leaves the coordinates alone."""
+        image, plan = self._record.image, self._plan
+        slopes = self._slopes and adding != NOT_FINITE
+        together = warps.divisor(image.shape[1], 1 if plan.mode == "bicubic" else 4)
+        dense = tuple(image.strides) == tuple(self._strides)
+        wide, across, threads = 8, 2, 128
+        constants = (warps.is_far(image), together, dense, adding, slopes, wide, across, threads)
+        resident = warps.resident_blocks(plan, 96 if plan.mode == "bicubic" else 64, threads)
+        way = Way("warp_gradients", "WarpGradients", constants, threads, resident, sums=False)
+        shared = TILE_BYTES + (8 * plan.axes * (plan.axes + 1) * threads if slopes and self._affine else 0)
+        tiles = Tiles(together, 1, wide, across, threads)
+        return warps.cut_into_tiles(plan, way, self._given, tiles, slopes and not self._affine, shared)
+
+    def _find_largest(self) -> PreparedWarp:
+        threads = 128
+        way = Way("fixed_point", "FindLargest", (ROWS_SEARCHED, threads), threads, sums=False)
+        depth, height, _ = self._given["out_size"]
+        strips = math.ceil(depth * height / ROWS_SEARCHED)
+        blocks = (1, min(strips, warps.MOST_BLOCKS), self._planes_at_once())
+        given = {**self._given, "strips": [strips]}
+        return PreparedWarp(self._plan, way, Cut(blocks, 16 * threads), given)
+
+    def _convert(self) -> PreparedWarp:
+        threads, each = 256, 8
+        way = Way("fixed_point", "ToFloats", (threads,), threads, sums=False)
+        pixels = elements(self._record.image.shape[2:])
+        blocks = (math.ceil(pixels / (threads * each)), 1, self._planes_at_once())
+        return PreparedWarp(self._plan, way, Cut(blocks), self._given)
+
+    def _planes_at_once(self) -> int:
+        return min(elements(self._record.image.shape[:2]), warps.MOST_BLOCKS)
