@@ -3,23 +3,19 @@ expected of them."""
 
 from __future__ import annotations
 
-import itertools
-import math
-
 import pytest
 import torch
 from torch import Tensor
 
-from polyphase.kernels import binding, plain_torch
+from polyphase.kernels import binding
 from polyphase.kernels.binding import Gradients, Needed
 from polyphase.kernels.operands import ordered
 from polyphase.sampling.programs import Program, warp_program
 from polyphase.sampling.warps import Warp
 from tests.cpu import test_warp_kernels as cpu
 from tests.cpu.test_launch import content
-from tests.cpu.test_warp_kernels import Case
 from tests.cuda import host
-from tests.support.samples import GRID_MODES, image, small, select
+from tests.support.samples import GRID_MODES
 
 ON_HOST = "cuda, on the host"
 
@@ -100,3 +96,36 @@ def test_settled_positions() -> None:
     cpu.test_positions_near_a_half_in_one_axis_stay(ON_HOST, "bilinear", 4)
     cpu.test_bytes_are_rounded_half_to_even(ON_HOST, 3, "CF")
     cpu.test_bytes_saturate(ON_HOST, "CL")
+
+
+@pytest.mark.parametrize("name", cpu.ARITHMETIC)
+def test_arithmetic(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    cpu.test_arithmetic(monkeypatch, "portable", name)
+
+
+# ---- gradients
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+@pytest.mark.parametrize("mode", GRID_MODES[2])
+def test_gradients(mode: str, dtype: torch.dtype) -> None:
+    for case in cpu.gradient_cases(dtype, mode, 2):
+        cpu.assert_gradients_right(case)
+
+
+@pytest.mark.parametrize("mode", GRID_MODES[3])
+def test_gradients_of_volumes(mode: str) -> None:
+    for case in cpu.gradient_cases(torch.float64, mode, 3):
+        cpu.assert_gradients_right(case)
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_gradients_of_all_settings(axes: int) -> None:
+    cpu.test_gradients_of_all_settings(axes)
+
+
+@pytest.mark.parametrize("mode", GRID_MODES[2])
+def test_gradients_at_special_coordinates(mode: str) -> None:
+    cpu.test_gradients_at_special_coordinates(ON_HOST, mode)
+    cpu.test_gradients_that_are_not_needed((True, False))
+    cpu.test_gradients_that_are_not_needed((False, True))

@@ -56,7 +56,10 @@ def new_overrides(mode_of: Callable[[Override], Mode]) -> list[Override]:
     takes |= {getattr(aten, f"grid_sampler_{axes}d_backward").default: _warp_gradients for axes in (2, 3)}
     built_for = ("cpu",) if torch.version.cuda is None else ("cpu", "cuda")
     keys = [device.upper() for device in devices.MODULES if device in built_for and devices.has_kernels(device)]
-    return [Override(op, key, take, mode_of) for key in keys for op, take in takes.items()]
+    found = [Override(op, key, take, mode_of) for key in keys for op, take in takes.items()]
+    if "CUDA" in keys:
+        found += [Override(op, "CUDA", take, mode_of) for op, take in _OF_CUDNN.items()]
+    return found
 
 
 class Override:
@@ -154,6 +157,16 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken
     return None if call.by_torch else Taken(lambda image, *others: call.fresh(image), program.moves_only)
 
 
+def _sampled_by_cudnn(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken | None:
+    return _sampled(aten.grid_sampler_2d.default, device, [*args, *_CUDNN])
+
+
+def _gradients_by_cudnn(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken | None:
+    image, grid, gradient = args
+    taken = _warp_gradients(op, device, [gradient, image, grid, *_CUDNN, (True, True)])
+    return taken and Taken(lambda image, grid, gradient: taken.run(gradient, image, grid), moves=False)
+
+
 def _leaves_nothing(step: Step | None, n: int) -> bool:
     """Where a pad crops all there is, eager has a result or an error by mode."""
     return isinstance(step, Pad) and n + min(step.before, 0) + min(step.after, 0) < 1
@@ -172,3 +185,11 @@ def _warp_gradients(op: OpOverload, device: torch.device, args: Sequence[Any]) -
     sampler = Warp("grid", MODES[mode], PADDINGS[padding], align_corners)
     run = binding.bound_gradients(sampler, *_on(device, gradient, image, grid), (needed[0], needed[1]))
     return Taken(run, moves=False)
+
+
+#: What torch sends to cuDNN, where that can be: bilinear, zeros, corners aligned.
+_CUDNN = (MODES.index("bilinear"), PADDINGS.index("zeros"), True)
+_OF_CUDNN: dict[OpOverload, Take] = {
+    aten.cudnn_grid_sampler.default: _sampled_by_cudnn,
+    aten.cudnn_grid_sampler_backward.default: _gradients_by_cudnn,
+}

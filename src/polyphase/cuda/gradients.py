@@ -30,6 +30,8 @@ Execute: TypeAlias = "Callable[[PreparedWarp, list[Tensor | None]], None]"
 #: A new tensor of a shape and dtype, dense and not filled.
 New: TypeAlias = "Callable[[tuple[int, ...], torch.dtype], Tensor]"
 
+#: Channels that are fetched together; pixels side by side in a warp, warps side by side, and threads of a block.
+TOGETHER, THREADS, REGISTERS = 4, (8, 2, 128), 64
 TILE_BYTES = 288  # `kTileBytes` of warp_gradients.h
 ROWS_SEARCHED = 16
 
@@ -44,7 +46,9 @@ class WarpGradients:
         self._plan = plan_warp_gradients(image.dtype, record.coordinates.dtype, sampler.mode, axes, architecture)
         self._strides = dense_strides(image.shape, False)
         self._given = warps.described(sampler, image, record.gradient, record.coordinates, [])
-        self._given = {**self._given, "tensor_strides": warps.image_strides(self._strides)}
+        pixels = elements(record.gradient.shape[2:])
+        own = {"tensor_strides": warps.image_strides(self._strides), "sum_bits": [max(pixels - 1, 0).bit_length()]}
+        self._given = {**self._given, **own}
         self._affine = sampler.source == "affine"
         self._slopes = record.needed[1] and sampler.mode != "nearest"
         self._largest, self._to_floats = self._find_largest(), self._convert()
@@ -106,11 +110,11 @@ class WarpGradients:
         """The kernel that adds; the one of what is not finite leaves the coordinates alone."""
         image, plan = self._record.image, self._plan
         slopes = self._slopes and adding != NOT_FINITE
-        together = warps.divisor(image.shape[1], 1 if plan.mode == "bicubic" else 4)
+        together = warps.divisor(image.shape[1], 1 if plan.mode == "bicubic" else TOGETHER)
         dense = tuple(image.strides) == tuple(self._strides)
-        wide, across, threads = 8, 2, 128
+        wide, across, threads = THREADS
         constants = (warps.is_far(image), together, dense, adding, slopes, wide, across, threads)
-        resident = warps.resident_blocks(plan, 96 if plan.mode == "bicubic" else 64, threads)
+        resident = warps.resident_blocks(plan, 96 if plan.mode == "bicubic" else REGISTERS, threads)
         way = Way("warp_gradients", "WarpGradients", constants, threads, resident, sums=False)
         shared = TILE_BYTES + (8 * plan.axes * (plan.axes + 1) * threads if slopes and self._affine else 0)
         tiles = Tiles(together, 1, wide, across, threads)

@@ -79,7 +79,7 @@ def grid_sample(image: Tensor, grid: Tensor, mode: Any, padding_mode: Any, align
     given = arguments.warp_options(mode, padding_mode, align_corners)
     if not _all_have_kernels(image, grid):
         return F.grid_sample(image, grid, *given)
-    image, grid = map(_float32_under_autocast, (image, grid))
+    image, grid = _as_warped_under_autocast(image, grid)
     return _warp(image, grid, arguments.grid_warp(image.shape, image.dtype, grid.shape, grid.dtype, *given))
 
 
@@ -96,7 +96,7 @@ def affine_sample(image: Tensor, theta: Tensor, size: Any, mode: Any, padding_mo
     given = arguments.warp_options(mode, padding_mode, align_corners)
     if not _all_have_kernels(image, theta):
         return F.grid_sample(image, F.affine_grid(theta, size, given[-1]), *given)
-    image, theta = map(_float32_under_autocast, (image, theta))
+    image, theta = _as_warped_under_autocast(image, theta)
     size = arguments.affine_size(size)
     sampler = arguments.affine_warp(image.shape, image.dtype, theta.shape, theta.dtype, size, *given)
     return _warp(image, theta, sampler)
@@ -163,8 +163,14 @@ def _as_under_autocast(image: Tensor, mode: str, axes: int) -> Tensor:
     return _float32_under_autocast(image) if listed else image
 
 
+def _as_warped_under_autocast(image: Tensor, coordinates: Tensor) -> tuple[Tensor, Tensor]:
+    """As eager's autocast has grid_sample: on the CPU in float32, on CUDA in the wider dtype of the two."""
+    if image.device.type == "cuda" and torch.float32 not in (image.dtype, coordinates.dtype):
+        return image, coordinates
+    return _float32_under_autocast(image), _float32_under_autocast(coordinates)
+
+
 def _float32_under_autocast(tensor: Tensor) -> Tensor:
-    """As eager's autocast on the CPU has grid_sample."""
     device = tensor.device.type
     cast = device in FLOAT32_UNDER_AUTOCAST and tensor.dtype in HALF and torch.is_autocast_enabled(device)
     return tensor.float() if cast else tensor

@@ -28,9 +28,10 @@ struct FixedPoint {
   double scale, unit;  // unit * scale == 1
   double rest;         // what the second integer counts: 1 / rest of the first one's unit
 
-  FixedPoint(const Largest& largest, int64_t pixels) {
-    int bits = 0;  // so many gradients are less than 2^bits; taps of one pixel weigh less than 2 in all
-    while (bits < 60 && (int64_t(1) << bits) < pixels) ++bits;
+  // Taps of one pixel weigh less than 2 in all.
+  FixedPoint(const WarpCall& call, int64_t plane) {
+    const Largest largest = static_cast<const Largest*>(call.vectors[1])[plane];
+    const auto bits = static_cast<int>(call.sum_bits);
     const int exponent = static_cast<int>(largest.finite >> 52) - 1022;  // the largest is less than 2^exponent
     const int shift = 61 - bits - (exponent > -900 ? exponent : -900);
     scale = power_of_two(shift);
@@ -93,7 +94,7 @@ struct ToFloats {
     const int64_t size = call.in_size[0] * call.in_size[1] * call.in_size[2], planes = call.batch * call.channels;
     const auto* sums = static_cast<const int64_t*>(call.tensors[0]);
     each_part(block, 1, planes, [&](int64_t, int64_t plane) {
-      const FixedPoint fixed(static_cast<const Largest*>(call.vectors[1])[plane], call.out_size[0] * call.out_size[1] * call.out_size[2]);
+      const FixedPoint fixed(call, plane);
       block.each_thread([&](int thread) {
         for (int64_t i = int64_t(block.place().x) * kThreads + thread; i < size; i += int64_t(block.count().x) * kThreads) {
           double sum = static_cast<double>(sums[plane * size + i]);

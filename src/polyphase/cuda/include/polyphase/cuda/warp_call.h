@@ -35,6 +35,8 @@ struct WarpCall {
   int64_t chunks;  // of channels
   int64_t chunk;
 
+  int64_t sum_bits;  // of gradients: 2^sum_bits is no less than the output's pixels in a plane
+
   ImageStrides tensor_strides[at_least_one(kTensors)];
 };
 

@@ -60,13 +60,10 @@ struct WarpGradients {
   static constexpr int kTileBytes = 288;  // of what comes before the sums in shared memory
   static_assert(sizeof(Tile) <= kTileBytes);
 
-  static const Largest* largest_of(const WarpCall& call, int64_t plane) {
-    return static_cast<const Largest*>(call.vectors[1]) + plane;
-  }
   static bool has_others(const WarpCall& call, int64_t n, int64_t c) {
     bool found = false;
     for (int64_t end = min(c + call.chunk, call.channels); c < end; ++c) {
-      found = found || largest_of(call, n * call.channels + c)->others != 0;
+      found = found || static_cast<const Largest*>(call.vectors[1])[n * call.channels + c].others != 0;
     }
     return found;
   }
@@ -130,7 +127,7 @@ struct WarpGradients {
   static void add_to_image(const WarpCall& call, const Taps& taps, const Offset (&to)[kCount], int64_t plane, int64_t sums,
                            P gradient) {
     if constexpr (kAdding == kAddIntegers) {
-      const FixedPoint fixed(*largest_of(call, plane), call.out_size[0] * call.out_size[1] * call.out_size[2]);
+      const FixedPoint fixed(call, plane);
       if (!is_finite(gradient)) return;
       auto* at = static_cast<int64_t*>(const_cast<void*>(call.tensors[0])) + sums;
 #pragma unroll
