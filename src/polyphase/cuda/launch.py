@@ -126,12 +126,12 @@ def prepared(
 
 def _launch_of(record: CallRecord, aligned: bool, choose: Choose = None) -> Launch:
     device = record.image.device.index
-    with torch.device("cpu"):  # tables begin on the host, whatever the user's default is
+    with torch.device("cpu"):
         return launch_of(device, prepared(record, aligned, architecture(device), choose))
 
 
 def launch_of(device: int, call: PreparedMaps | PreparedWarp) -> Launch:
-    with torch.cuda.device(device):
+    with torch.cuda.device(device), torch.device("cpu"):  # tables begin on the host, whatever the user's default is
         fields, kept = call.fields(functools.partial(uploaded, device))
         function = _function(call.plan, call.way, device)
     cut, shape = call.cut, call.shape
