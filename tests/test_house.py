@@ -30,7 +30,6 @@ _FOR_WINGS = ("version", "errors", "settings", "torch_private", "sampling", "ker
 WINGS = {"cpu": _FOR_WINGS, "cuda": (*_FOR_WINGS, "cpu")}  # what launches CUDA kernels is a library for the CPU
 MAY_ENTER_A_WING = {
     "bench/environment.py",  # says which processor this is, and which instruction sets it has
-    "explaining/replay.py",  # builds a kernel from a file that somebody edited
 }
 PUBLIC = {"accelerate", "explain", "stats", "__version__"}  # what the package itself has for its users
 WHOLE = ("__init__.py", "__main__.py")  # the package itself has everything

@@ -17,7 +17,6 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from polyphase import arguments
 from polyphase.errors import NotATensorError, NotSupportedError, WrongArgumentError
-from polyphase.kernels.devices import WARPS
 from polyphase.kernels.facts import Facts
 from polyphase.ops import whole_calls
 from polyphase.sampling.programs import Program, maps_program, warp_program
@@ -59,7 +58,7 @@ def _sampled_by(image: Facts, theta: Facts, size: Any, *given: Any) -> Program:
 
 
 _INTERPOLATE, _FLIP, _PAD = ShortWay(_resized), ShortWay(_flipped), ShortWay(_padded)
-_GRID_SAMPLE, _AFFINE_SAMPLE = ShortWay(_sampled_at, WARPS), ShortWay(_sampled_by, WARPS)
+_GRID_SAMPLE, _AFFINE_SAMPLE = ShortWay(_sampled_at), ShortWay(_sampled_by)
 
 
 def interpolate(

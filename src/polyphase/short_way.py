@@ -33,8 +33,8 @@ _MOST_CALLS = 256
 class ShortWay:
     """Of one function: its latest call, and those before it."""
 
-    def __init__(self, program_of: ProgramOf, kind: str = devices.MAPS) -> None:
-        self._program_of, self._kind = program_of, kind
+    def __init__(self, program_of: ProgramOf) -> None:
+        self._program_of = program_of
         self._latest = NO_CALL
         self._calls: dict[tuple[Any, ...], Callable[..., Tensor]] = {}
 
@@ -60,7 +60,7 @@ class ShortWay:
         known = tuple([(one.dtype, one.shape, one.stride(), one.device, one.requires_grad) for one in tensors])
         call = self._calls.get((key, known))
         if call is None:
-            if not devices.has_kernels(tensors[0].device.type, self._kind):
+            if not devices.has_kernels(tensors[0].device.type):
                 return None
             # Of a number of numpy, bytes are its memory alone, which others have too: no bytes of what is remembered
             # are like those.

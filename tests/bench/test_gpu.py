@@ -11,8 +11,6 @@ import torch
 
 from polyphase.bench import columns, compare, gpu, measure, session, tables
 from polyphase.bench.columns.base import Options
-from polyphase.bench.columns.compiled import PolyphaseCompiled
-from polyphase.bench.columns.uncompiled import Polyphase
 from polyphase.bench.operations import AffineWarp, Resize
 from polyphase.bench.results import GPU, WALL, Run
 from polyphase.bench.work import Call
@@ -55,16 +53,6 @@ def test_tables_have_the_floor(run: Run) -> None:
     (line,) = (line for line in text.splitlines() if "(GPU time)" in line)
     assert "| Memory floor |" in text
     assert line.split("|")[2].strip() == "10.0 (+-0.0)"
-
-
-def test_what_is_torchs_is_not_timed_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    on_cuda = Options(device="cuda")
-    assert Polyphase(on_cuda).can_run(WARP) == "no warps of ours on cuda: they are torch's"
-    assert Polyphase(on_cuda).can_run(RESIZE) is None
-    assert Polyphase(Options()).can_run(WARP) is None
-    monkeypatch.setattr("polyphase.bench.columns.compiled.backend_missing", lambda: None)
-    assert PolyphaseCompiled(on_cuda).can_run(RESIZE) == "no graphs of ours on cuda: they are torch's"
-    assert PolyphaseCompiled(Options()).can_run(RESIZE) is None
 
 
 def test_effort_is_less_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

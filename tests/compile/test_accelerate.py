@@ -114,6 +114,7 @@ def kernel_of_flip() -> str:
     return next(line for line in torch._C._dispatch_dump_table("aten::flip").splitlines() if line.startswith("CPU:"))
 
 
+@pytest.mark.cpu
 def test_an_override_that_is_in_the_way_goes_and_comes_back() -> None:
     for _ in range(2):
         with accelerate():
@@ -150,6 +151,7 @@ def _report(queue: multiprocessing.Queue[int]) -> None:
     queue.put(launched())
 
 
+@pytest.mark.cpu
 def test_forked_workers() -> None:
     context = multiprocessing.get_context("fork")
     queue = context.Queue()

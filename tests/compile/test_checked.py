@@ -73,6 +73,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_wrong_kernel_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     function, dtype, spoil = PLANTED[name]
@@ -121,6 +122,7 @@ def test_as_a_decorator_and_a_switch(monkeypatch: pytest.MonkeyPatch) -> None:
             accelerate(False)
 
 
+@pytest.mark.cpu
 def test_gradients_are_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
     x = image().requires_grad_()
     with accelerate(check=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polyphase.compile.reasons import Why
+from polyphase.kernels.devices import MovingCosts, wing_of
 from polyphase.sampling.axis_maps import NotMerged, Reason
 from tests.compile.graphs import fused
 
@@ -179,12 +181,24 @@ LEFT: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], Why | None]] = {
 }
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("name", LEFT)
 def test_left_to_inductor(name: str) -> None:
     function, args, why = LEFT[name]
     report, result = fused(function, *args)
     assert [one.why for one in report.left] == ([] if why is None else [why])
     torch.testing.assert_close(result, function(*args))
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_left_to_inductor_where_it_gathers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: all that only moves, but for what stands alone."""
+    wing = replace(wing_of(torch.device("cpu")), costs=MovingCosts(worth_a_call=8192, vector=4, gathers=True))
+    monkeypatch.setattr("polyphase.compile.costs.wing_of", lambda device: wing)
+    function, args, _ = LEFT[name]
+    report, _ = fused(function, *args)
+    alone = name.startswith("nothing but")
+    assert [one.why for one in report.left] == ([] if alone else [Why.ALREADY_POINTWISE])
 
 
 def test_a_report_names_lines() -> None:

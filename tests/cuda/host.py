@@ -48,16 +48,15 @@ def on_cuda(one: Facts) -> Facts:
 
 
 def record_for(program: Program, inputs: Sequence[Tensor]) -> CallRecord:
-    image, *given = [on_cuda(facts(one)) for one in inputs]
-    if isinstance(program.sampler, Warp):
-        return binding._warp_record(program, image, given[0], given[1:], None)
-    return binding._maps_record(program, image, given, None)
+    return binding.record_of(program, [on_cuda(facts(one)) for one in inputs])
 
 
-def run(program: Program, *inputs: Tensor, backwards: bool = False, aligned: bool = True) -> Tensor:
+def run(
+    program: Program, *inputs: Tensor, backwards: bool = False, aligned: bool = True, varies: bool = False
+) -> Tensor:
     """As a launch does, block after block; `aligned` where the image is. The output's memory begins as a pattern that
     shows what was not written."""
-    record = record_for(program, inputs)
+    record = record_for(program, inputs)._replace(varies=varies)
     aligned = aligned and inputs[0].data_ptr() % ALIGNMENT == 0
     call = launch.prepared(record, aligned, ARCHITECTURE)
     out = empty(record.out.shape, record.out.strides, record.out.dtype)

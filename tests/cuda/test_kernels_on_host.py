@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from polyphase import arguments
-from polyphase.cuda import launch, ways
+from polyphase.cuda import emit, launch, ways
 from polyphase.kernels import binding, plain_torch
 from polyphase.kernels.facts import facts
 from polyphase.sampling.axis_maps import AxisMap
@@ -187,3 +187,16 @@ def test_arithmetic_and_borders(last: bool) -> None:
     expected = binding.bind(program, tuple(map(facts, inputs))).fresh(*inputs)
     assert torch.equal(host.run(program, *inputs), expected)
     assert torch.equal(host.run(program, *inputs, backwards=True), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_one_kernel_for_sizes_that_vary(dtype: torch.dtype) -> None:
+    sources = set()
+    for height, width in ((37, 53), (40, 64), (91, 30)):
+        x = image(dtype, 1, 3, height, width)
+        program = resized(x, (16, 20), **AA)
+        got, made_for_it = host.run(program, x, varies=True), host.run(program, x)
+        torch.testing.assert_close(got, made_for_it, rtol=0, atol=0 if dtype == torch.uint8 else 1e-6)
+        call = launch.prepared(host.record_for(program, [x])._replace(varies=True), True, host.ARCHITECTURE)
+        sources.add(emit.kernel_source(call.plan, call.way))
+    assert len(sources) == 1

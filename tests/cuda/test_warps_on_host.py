@@ -1,5 +1,5 @@
-"""CUDA kernels of warps, compiled for the host and run block by block: by the tests of the CPU's kernels, which say what is
-expected of them."""
+"""CUDA kernels of warps, compiled for the host and run block by block: by the tests of the CPU's kernels, which say
+what is expected of them."""
 
 from __future__ import annotations
 

@@ -106,12 +106,11 @@ def cuda_kernels() -> str:
     """What they are built for, and by what; or why there are none."""
     if not devices.has_kernels("cuda"):
         return f"switched off by POLYPHASE_DEVICES={os.environ.get('POLYPHASE_DEVICES')}"
-    torchs = "" if devices.has_kernels("cuda", devices.WARPS) else "; warps are torch's"
     forced = " (forced by POLYPHASE_CUDA_ARCH)" if os.environ.get("POLYPHASE_CUDA_ARCH") else ""
     try:
         if not torch.cuda.is_available() and not forced:
             return f"none: {missing()}; {nvrtc()} is there"
-        return f"{launch.architecture()}{forced}, built by {nvrtc()}{torchs}"
+        return f"{launch.architecture()}{forced}, built by {nvrtc()}"
     except PolyphaseError as error:
         return f"none: {error}"
 

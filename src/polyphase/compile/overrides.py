@@ -180,8 +180,6 @@ def _warp_gradients(op: OpOverload, device: torch.device, args: Sequence[Any]) -
     gradient, image, grid, mode, padding, align_corners, needed = args
     if image.dtype not in COORDINATES or grid.dtype not in COORDINATES[image.dtype]:
         return None
-    if not devices.has_kernels(device.type, devices.WARPS):
-        return None
     sampler = Warp("grid", MODES[mode], PADDINGS[padding], align_corners)
     run = binding.bound_gradients(sampler, *_on(device, gradient, image, grid), (needed[0], needed[1]))
     return Taken(run, moves=False)

@@ -23,7 +23,7 @@ MOST_OUTER = 6
 
 @dataclass(frozen=True)
 class CallShape:
-    """How many operands, and outer axes, the calls of a kernel have. What the fields of their struct are, a subclass says.
+    """How many operands, and outer axes, the calls of a kernel have. A subclass says what fields their struct has.
 
     struct: its name in C++. coordinates: addresses that a launch fills in behind target and source, before vectors'.
     """

@@ -1,7 +1,8 @@
 """Gradients of a warp by CUDA kernels: which there are, and in which order they run.
 
-The gradient of a grid, and that of a matrix, are sums in a fixed order. The image's is added up by atomic operations: of
-floats, which is fastest; or, where torch is to be deterministic, of integers (`fixed_point.h`), for which no order matters.
+The gradient of a grid, and that of a matrix, are sums in a fixed order. The image's is added up by atomic operations:
+of floats, which is fastest; or, where torch is to be deterministic, of integers (`fixed_point.h`), for which no order
+matters.
 """
 
 from __future__ import annotations

@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 #: The module of each wing, which has it as `WING`.
 MODULES = {"cpu": "polyphase.cpu.wing", "cuda": "polyphase.cuda.wing"}
 
-#: What a wing has kernels for: calls of axis maps, and calls of warps.
-MAPS, WARPS = "maps", "warps"
-ABLE = {"cpu": (MAPS, WARPS), "cuda": (MAPS, WARPS)}
-
 #: Eager's arithmetic on each device. All CPUs of the ARM kind have fused multiply-adds, so compilers use them unasked.
 RULES = {
     "cpu": DeviceRules(bicubic_backward_fused=platform.machine() in ("aarch64", "arm64")),
@@ -92,9 +88,9 @@ class Wing:
     stats: Callable[[], dict[str, int]]
 
 
-def has_kernels(device: str, kind: str = MAPS) -> bool:
-    """Whether a type of device has kernels of a kind, and is not switched off. Imports nothing."""
-    return kind in ABLE.get(device, ()) and device in settings.devices()
+def has_kernels(device: str) -> bool:
+    """Whether a type of device has kernels, and is not switched off. Imports nothing."""
+    return device in MODULES and device in settings.devices()
 
 
 def wing_of(device: torch.device) -> Wing:

@@ -124,10 +124,10 @@ def _tangents_would_be_lost() -> bool:
     return not levels.ARE_KNOWN and forward_mode_is_on()
 
 
-def _have_kernels(image: Tensor, kind: str = devices.MAPS) -> bool:
+def _have_kernels(image: Tensor) -> bool:
     """A meta tensor needs none."""
     return (
-        (image.device.type == "meta" or devices.has_kernels(image.device.type, kind))
+        (image.device.type == "meta" or devices.has_kernels(image.device.type))
         and image.layout is torch.strided
         and not (image.is_quantized or image.is_nested)
     )
@@ -140,7 +140,7 @@ def _all_have_kernels(*tensors: Tensor) -> bool:
         raise MismatchedTensorsError(
             f"an image on {places[0]} with coordinates on {places[1]}; both must be on one device: move one with .to"
         )
-    return all(_have_kernels(one, devices.WARPS) for one in tensors)
+    return all(map(_have_kernels, tensors))
 
 
 def _check_eager_has(image: Tensor, mode: str, antialias: bool) -> None:

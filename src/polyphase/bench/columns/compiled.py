@@ -13,12 +13,11 @@ import torch
 
 from polyphase.bench.checks import OFF_BY_ONE
 from polyphase.bench.columns.base import Column, Options
-from polyphase.bench.columns.uncompiled import kernels_missing, without_kernels
+from polyphase.bench.columns.uncompiled import without_kernels
 from polyphase.bench.operations import PYTORCH, Function
 from polyphase.bench.work import Call, Work, call_of
 from polyphase.bench.workloads import Case
 from polyphase.decompositions import preferred, table
-from polyphase.kernels.devices import MAPS
 from polyphase.torch_private import dynamo_counters, lookup_backend
 from polyphase.version import __version__
 
@@ -88,7 +87,7 @@ class PolyphaseCompiled(Compiled):
         return __version__
 
     def can_run(self, case: Case) -> str | None:
-        return backend_missing() or kernels_missing(self.options.device, MAPS)
+        return backend_missing()
 
     def disproof(self, work: Work, call: Call) -> str | None:
         return super().disproof(work, call) or without_kernels(work, call)

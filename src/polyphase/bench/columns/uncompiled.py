@@ -6,10 +6,8 @@ import torch
 
 from polyphase import stats
 from polyphase.bench.columns.base import Column
-from polyphase.bench.operations import POLYPHASE, PYTORCH, AffineWarp
+from polyphase.bench.operations import POLYPHASE, PYTORCH
 from polyphase.bench.work import Call, Work, call_of
-from polyphase.bench.workloads import Case
-from polyphase.kernels.devices import WARPS, has_kernels
 from polyphase.version import __version__
 
 
@@ -29,19 +27,11 @@ class Polyphase(Column):
     def version(self) -> str:
         return __version__
 
-    def can_run(self, case: Case) -> str | None:
-        return kernels_missing(self.options.device, WARPS) if isinstance(case.operation, AffineWarp) else None
-
     def make(self, work: Work) -> Call:
         return call_of(work, work.case.operation.function(POLYPHASE))
 
     def disproof(self, work: Work, call: Call) -> str | None:
         return without_kernels(work, call)
-
-
-def kernels_missing(device: str, kind: str) -> str | None:
-    """That calls run as torch's, if so: to time them would say nothing of ours."""
-    return None if has_kernels(device, kind) else f"no {kind} of ours on {device}: they are torch's"
 
 
 def without_kernels(work: Work, call: Call) -> str | None:
