@@ -140,7 +140,8 @@ def _warp_gradient_failure(pair: Pair) -> str | None:
     sizes. A pixel's is a sum over any number of outputs, in any order."""
     _, channels, *sizes = pair.case.tensors[0].shape
     of_coordinates = channels * max(sizes) * max(8, sum(sizes) / 4) * _farthest(pair)
-    terms = of_coordinates if pair.seen.place else 256 * max(greatest(pair.eager), 1)
+    of_pixels = 256 * max(greatest(pair.eager), 1) * _farthest(pair)
+    terms = of_coordinates if pair.seen.place else of_pixels
     return close(pair.ours, pair.eager, rtol=1e-5, atol=terms * torch.finfo(pair.ours.dtype).eps)
 
 
