@@ -229,6 +229,7 @@ def test_plain_inductor_calls_them() -> None:
     assert launched(lambda: compiled(IMAGE)) == 0
 
 
+@pytest.mark.cpu
 def test_what_torch_does_as_well_is_atens_own() -> None:
     """Long runs and many dimensions, which no kernel of ours is for; also where our functions ask torch for them."""
     long, high = torch.arange(2**16 + 5), torch.rand([2] * 13).permute(*reversed(range(13)))

@@ -266,9 +266,10 @@ def test_without_gradients(mode: Callable[[], Any]) -> None:
 
 
 def under_autocast(x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(x.device.type, torch.bfloat16):
         y = F.conv2d(x, weight, padding=1)
-        grid = F.affine_grid(torch.tensor([[[0.9137, 0.1, 0], [0, 1.1171, 0]]] * 2), [2, 3, 5, 6], align_corners=False)
+        theta = torch.tensor([[[0.9137, 0.1, 0], [0, 1.1171, 0]]] * 2, device=x.device)
+        grid = F.affine_grid(theta, [2, 3, 5, 6], align_corners=False)
         return (
             y,
             F.interpolate(y, scale_factor=2.0, mode="bilinear"),

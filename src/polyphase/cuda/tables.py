@@ -47,7 +47,7 @@ class HostTable:
     def reversed(self) -> HostTable:
         """For outputs walked along backwards."""
         assert self.index is None, "lists are walked along as they are"
-        flipped = [None if one is None else one.flip(0).contiguous() for one in (self.first, self.weight, self.border)]
+        flipped = [None if one is None else _turned(one) for one in (self.first, self.weight, self.border)]
         first, weight, border = flipped
         assert first is not None
         return HostTable(
@@ -188,7 +188,7 @@ def _windows_or_lists(read: _Read, work: torch.dtype) -> HostTable:
 def _in_order(low: Tensor, high: Tensor, width: int) -> Tensor:
     """Where windows of a width begin: where an output's first tap has no weight, earlier, so that they ascend or
     descend; where that would take wider windows, at the first tap."""
-    ascending, descending = low.flip(0).cummin(0).values.flip(0), low.cummin(0).values
+    ascending, descending = _turned(_turned(low).cummin(0).values), low.cummin(0).values
     for first in (ascending, descending):
         if bool((high - first < width).all()):
             return first
@@ -269,6 +269,11 @@ def in_step(table: HostTable, columns: int) -> InStep | None:
     firsts = sum(int(one) << 4 * i for i, one in enumerate(within))
     multiple = math.gcd(int(begin[0]) + edge, step)
     return InStep(firsts, edge, inputs, multiple, replace(table, first=first.to(torch.int32), weight=weight))
+
+
+def _turned(table: Tensor) -> Tensor:
+    """The last first. Not by torch.flip: under `accelerate()` that would be a call of ours."""
+    return table[torch.arange(len(table) - 1, -1, -1)]
 
 
 def in_fours(table: HostTable) -> HostTable:
