@@ -106,9 +106,7 @@ class WarpShape(CallShape):
             **dict.fromkeys(("in_size", "out_size"), 3),
             **dict.fromkeys(("image_strides", "target_strides", "coordinate_strides"), 5),
             **dict.fromkeys(("base_first", "base_step"), 3),
-            **dict.fromkeys(
-                ("affine", "padding", "align_corners", "tiles", "strips", "chunks", "chunk", "sum_bits"), 1
-            ),
+            **dict.fromkeys(("padding", "align_corners", "tiles", "strips", "chunks", "chunk", "steps", "sum_bits"), 1),
             "tensor_strides": 5 * max(self.tensors, 1),
         }
 

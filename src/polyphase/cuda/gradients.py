@@ -109,12 +109,14 @@ class WarpGradients:
 
     def _pass(self, adding: int) -> PreparedWarp:
         """The kernel that adds; the one of what is not finite leaves the coordinates alone."""
-        image, plan = self._record.image, self._plan
+        record, image, plan = self._record, self._record.image, self._plan
+        planes = [(one.shape, one.strides) for one in (image, record.gradient)]
+        far = warps.is_far(record.coordinates, *planes, (image.shape, self._strides))
         slopes = self._slopes and adding != NOT_FINITE
         together = warps.divisor(image.shape[1], 1 if plan.mode == "bicubic" else TOGETHER)
         dense = tuple(image.strides) == tuple(self._strides)
         wide, across, threads = THREADS
-        constants = (warps.is_far(image), together, dense, adding, slopes, wide, across, threads)
+        constants = (self._affine, far, together, dense, adding, slopes, wide, across, threads)
         resident = warps.resident_blocks(plan, 96 if plan.mode == "bicubic" else REGISTERS, threads)
         way = Way("warp_gradients", "WarpGradients", constants, threads, resident, sums=False)
         shared = TILE_BYTES + (8 * plan.axes * (plan.axes + 1) * threads if slopes and self._affine else 0)

@@ -14,6 +14,7 @@ from polyphase.cuda.ways import Cut, Way
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.plans import WarpPlan, plan_warp
 from polyphase.kernels.records import CallRecord
+from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import PADDINGS, Warp
 
 #: Blocks that keep a large GPU busy: channels are split among blocks until there are as many.
@@ -27,6 +28,10 @@ LONG_ROW = 16
 MOST_IN_PLANE = 2**31 - 1
 REGISTERS = 65536
 IN_PLANES, IN_PIXELS, IN_VECTORS = range(3)
+#: Images of up to four channels, channels last, have kernels of their own.
+MOST_KNOWN_STEP = 4
+#: A block goes down its tile in so many steps at most, as long as so many blocks are left.
+MOST_STEPS, BLOCKS_FOR_STEPS = 4, 8192
 
 
 @dataclass(frozen=True)
@@ -34,12 +39,12 @@ class Case:
     """What is chosen by."""
 
     plan: WarpPlan
-    image: Facts
+    record: CallRecord
     aligned: bool
 
     @property
     def channels(self) -> int:
-        return self.image.shape[1]
+        return self.record.image.shape[1]
 
 
 Choose: TypeAlias = "Callable[[Case], Way]"
@@ -65,12 +70,22 @@ class PreparedWarp:
 
 def choose(case: Case) -> Way:
     """`warp.h`: which channels are fetched together, and the shape of a warp and of a block."""
-    together = divisor(case.channels, {"nearest": 4, "bilinear": 4, "bicubic": 3}[case.plan.mode])
-    registers = {"nearest": 48, "bilinear": 64, "bicubic": 96}[case.plan.mode]
-    pixels, wide, across, threads = 1, 8, 2, 128
-    constants = (is_far(case.image), together, _channels(case, together), pixels, wide, across, threads)
+    mode, record = case.plan.mode, case.record
+    together = divisor(case.channels, {"nearest": 4, "bilinear": 4, "bicubic": 3}[mode])
+    pixels, registers = {"nearest": (2, 48), "bilinear": (2, 64), "bicubic": (1, 96)}[mode]
+    wide, across, threads = 16, 1, 64
+    image, out, coordinates = record.image, record.out, record.coordinates
+    assert coordinates is not None, "axis maps have ways of their own"
+    tensors = [(out.shape, one.strides) for one in record.operands.tensors]
+    far = is_far(coordinates, (image.shape, image.strides), (out.shape, out.strides), *tensors)
+    layout = (_step(case), together, _channels(case, together))
+    constants = (_is_affine(record.program), far, False, *layout, pixels, wide, across, threads)
     resident = resident_blocks(case.plan, registers, threads)
     return Way("warp", "Warp", constants, threads, resident, sums=False, moved_bytes=case.plan.element_bytes)
+
+
+def _is_affine(program: Program) -> bool:
+    return isinstance(program.sampler, Warp) and program.sampler.source == "affine"
 
 
 def divisor(channels: int, most: int) -> int:
@@ -84,9 +99,15 @@ def resident_blocks(plan: WarpPlan, registers: int, threads: int) -> int:
     return max(1, REGISTERS // (2 * registers if twice else registers) // threads)
 
 
+def _step(case: Case) -> int:
+    """From a pixel to the next along x, where few kernels tell them apart; 0 for others."""
+    step = case.record.image.strides[-1]
+    return step if 1 <= step <= MOST_KNOWN_STEP else 0
+
+
 def _channels(case: Case, together: int) -> int:
     """How those lie that are fetched together: `Channels` of warp.h."""
-    image = case.image
+    image = case.record.image
     if image.strides[1] != 1 or together == 1:
         return IN_PLANES
     steps = [stride for n, stride in zip(image.shape, image.strides, strict=True) if n > 1]
@@ -95,10 +116,11 @@ def _channels(case: Case, together: int) -> int:
     return IN_VECTORS if is_vector else IN_PIXELS
 
 
-def is_far(image: Facts) -> bool:
-    """Whether the elements of a plane are counted in 64 bits."""
-    extent = sum((n - 1) * stride for n, stride in zip(image.shape[2:], image.strides[2:], strict=True))
-    return extent > MOST_IN_PLANE
+def is_far(coordinates: Facts, *images: tuple[Sizes, Sizes]) -> bool:
+    """Whether the elements of a plane are counted in 64 bits. `images`: their shapes and strides."""
+    planes = [(shape[2:], strides[2:]) for shape, strides in images]
+    planes += [(coordinates.shape[1:], coordinates.strides[1:])]
+    return any(sum((n - 1) * stride for n, stride in zip(*plane, strict=True)) > MOST_IN_PLANE for plane in planes)
 
 
 def prepared(record: CallRecord, aligned: bool, architecture: str, choose: Choose = choose) -> PreparedWarp:
@@ -108,9 +130,11 @@ def prepared(record: CallRecord, aligned: bool, architecture: str, choose: Choos
     plan = plan_warp(record.program, coordinates.dtype, len(record.image.shape) - 2, architecture)
     tensors = [one.strides for one in record.operands.tensors]
     given = described(sampler, record.image, record.out, coordinates, tensors)
-    way = choose(Case(plan, record.image, aligned))
-    _, together, _, pixels, wide, across, threads = way.constants
-    return cut_into_tiles(plan, way, given, Tiles(int(together), int(pixels), int(wide), int(across), int(threads)))
+    way = choose(Case(plan, record, aligned))
+    *_, together, _, pixels, wide, across, threads = way.constants
+    return cut_into_tiles(
+        plan, way, given, Tiles(int(together), int(pixels), int(wide), int(across), int(threads), MOST_STEPS)
+    )
 
 
 def described(sampler: Warp, image: Facts, out: Facts, coordinates: Facts, tensors: Sequence[Sizes]) -> Given:
@@ -129,7 +153,6 @@ def described(sampler: Warp, image: Facts, out: Facts, coordinates: Facts, tenso
         "coordinate_strides": along,
         "base_first": [(1 - n) / step for n, step in zip(out_size, steps, strict=True)],
         "base_step": [2 / step for step in steps],
-        "affine": [int(sampler.source == "affine")],
         "padding": [PADDINGS.index(sampler.padding)],
         "align_corners": [int(sampler.align_corners)],
         "tensor_strides": [one for strides in tensors for one in image_strides(strides)],
@@ -145,6 +168,7 @@ class Tiles(NamedTuple):
     wide: int
     across: int
     threads: int
+    most_steps: int = 1
 
 
 def cut_into_tiles(
@@ -153,13 +177,15 @@ def cut_into_tiles(
     """whole: a block makes all channels of its pixels."""
     batch, channels, (depth, height, width) = int(given["batch"][0]), int(given["channels"][0]), given["out_size"]
     rows = by.threads // by.wide // by.across * by.pixels
-    tiles, strips = math.ceil(width / (by.wide * by.across)), math.ceil(depth * height / rows)
+    tiles = math.ceil(width / (by.wide * by.across))
+    steps = max(1, min(by.most_steps, tiles * math.ceil(depth * height / rows) * batch // BLOCKS_FOR_STEPS))
+    strips = math.ceil(depth * height / (rows * steps))
     enough = math.ceil(MANY_BLOCKS / (tiles * strips * batch))
     chunks = 1 if whole else max(1, min(channels // by.together, enough))
     chunk = by.together * math.ceil(channels / by.together / chunks)
     chunks = math.ceil(channels / chunk)
     cut = Cut((tiles, min(strips, MOST_BLOCKS), min(batch * chunks, MOST_BLOCKS)), shared_bytes, tiles, strips)
-    given = {**given, "tiles": [tiles], "strips": [strips], "chunks": [chunks], "chunk": [chunk]}
+    given = {**given, "tiles": [tiles], "strips": [strips], "chunks": [chunks], "chunk": [chunk], "steps": [steps]}
     return PreparedWarp(plan, way, cut, given)
 
 

@@ -58,7 +58,7 @@ struct FindLargest {
         for (int r = 0; r < kRows && strip * kRows + r < rows; ++r) {
           const OutputPixel first = output_pixel<kAxes>(call, static_cast<RowNumber<kAxes>>(strip * kRows + r), 0);
           const ImageStrides& s = call.target_strides;
-          const From* row = static_cast<const From*>(call.target) + offset_in<kAxes>(s, at.quotient, first) + at.remainder * s.channel;
+          const From* row = static_cast<const From*>(call.target) + at.quotient * s.batch + at.remainder * s.channel + offset_in<kAxes, int64_t>(s, first);
           for (int32_t x = thread; x < call.out_size[2]; x += kThreads) {
             const double value = abs(static_cast<double>(Load::apply(row[x * s.x], call, 0)));
             if (is_finite(value)) {

@@ -1,4 +1,7 @@
-// Warps: a thread makes a few pixels of a tile, and their channels a few at a time.
+// Warps: a thread makes a few pixels of a tile at once, and their channels a few at a time; then the pixels further down.
+//
+// Most pixels have all their taps inside the image. These are neighbours: a row of them is read from one address on. Where a
+// thread has another pixel, or a sum that is not finite, its pixels are made one by one, by the rules of padding.
 #pragma once
 
 #include "polyphase/cuda/vectors.h"
@@ -6,35 +9,15 @@
 
 namespace polyphase {
 
-// By the cache that is only read from: what is written meanwhile is never what is read.
-template <class T>
-inline T fetched(const T* from) {
-#ifdef __CUDACC__
-  if constexpr (sizeof(T) == 16) {
-    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const uint4*>(from)));
-  } else if constexpr (sizeof(T) == 8) {
-    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned long long*>(from)));
-  } else if constexpr (sizeof(T) == 4) {
-    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned int*>(from)));
-  } else if constexpr (sizeof(T) == 2) {
-    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned short*>(from)));
-  } else if constexpr (sizeof(T) == 1) {
-    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned char*>(from)));
-  } else {
-    return *from;
-  }
-#else
-  return *from;
-#endif
-}
-
 // How the channels of a pixel lie that are fetched together: apart, side by side, or as one vector.
 enum Channels { kInPlanes, kInPixels, kInVectors };
 
-// kFar: the elements of a plane are counted in 64 bits. kTogether: channels that are fetched together, of which every chunk has a multiple.
-// kPixels: a thread's, one below the other, as many rows apart as a block has threads.
-template <class Load, class Store, class Filter, class G, class P, int kAxes, bool kFar, int kTogether, int kChannels,
-          int kPixels, int kWide, int kAcross, int kThreads>
+// kAffine: coordinates are matrices, else a grid. kFar: the elements of a plane are counted in 64 bits. kByRules: all pixels
+// are made one by one. kStep: elements from a pixel to the next along x, 0 where the call says it. kTogether: channels that are
+// fetched together, of which every chunk has a multiple. kPixels: a thread's, one below the other, as many rows apart as a
+// block has threads.
+template <class Load, class Store, class Filter, class G, class P, int kAxes, bool kAffine, bool kFar, bool kByRules, int kStep,
+          int kTogether, int kChannels, int kPixels, int kWide, int kAcross, int kThreads>
 struct Warp {
   using From = typename Load::From;
   using Offset = Conditional<kFar, int64_t, int32_t>;
@@ -44,89 +27,170 @@ struct Warp {
   using Tile = WarpTile<P, kAxes>;
   using Row = RowNumber<kAxes>;
   using Taps = PixelTaps<Filter, P, kAxes, Offset, false>;
+  static constexpr int kTaps = Taps::kPerAxis, kDeep = Taps::kDeep, kCount = Taps::kCount;
   static constexpr bool kWeighted = Filter::kTaps > 1;
-  using Positions = PixelPositions<G, P, kAxes, kWeighted>;
+  using Positions = PixelPositions<G, P, kAxes, Offset, kAffine, kWeighted>;
 
   static void run(const WarpCall& call, const Block& block) {
     auto& tile = *reinterpret_cast<Tile*>(block.shared());
     each_part(block, call.strips, call.batch * call.chunks, [&](int64_t strip, int64_t part) {
       const Divided at = call.chunks == 1 ? Divided{part, 0} : divided(part, call.chunks);
-      const int64_t n = at.quotient;
-      const Row row = static_cast<Row>(strip) * (Threads::kRows * kPixels);
+      const auto steps = static_cast<int32_t>(call.steps);
+      const Row row = static_cast<Row>(strip) * (Threads::kRows * kPixels * steps);
       const int32_t x = block.place().x * Threads::kColumns;
       block.each_thread([&](int thread) {
-        if (thread < kAxes) tile.template enter<G>(call, n, output_pixel<kAxes>(call, row, x), thread);
+        if (thread < kAxes) tile.template enter<G, kAffine>(call, at.quotient, output_pixel<kAxes>(call, row, x), thread);
       });
       block.each_thread([&](int thread) {
-        const int32_t column = x + Threads::column(thread);
-        const Row own = row + Threads::row(thread);
-        if (column < call.out_size[2] && own < row_count<kAxes>(call)) {
-          outputs(call, tile, n, at.remainder * call.chunk, own, column);
-        }
+        const Part own(call, tile, at.quotient, at.remainder * call.chunk, x + Threads::column(thread));
+        if (own.x >= call.out_size[2]) return;
+#pragma unroll 1
+        for (int32_t s = 0; s < steps; ++s) own.outputs(row + Threads::row(thread) + s * (Threads::kRows * kPixels));
       });
     });
   }
 
  private:
-  // Of the chunk of channels from c on.
-  static void outputs(const WarpCall& call, const Tile& tile, int64_t n, int64_t c, Row row, int32_t x) {
-    const Positions positions(call, tile, n);
-    const Row rows = row_count<kAxes>(call);
-    const int64_t first = c, end = min(c + call.chunk, call.channels);
-    OutputPixel pixels[kPixels];
-    Taps taps[kPixels];
-#pragma unroll
-    for (int p = 0; p < kPixels; ++p) {
-      pixels[p] = output_pixel<kAxes>(call, p == 0 ? row : min(row + p * Threads::kRows, rows - 1), x);
-      taps[p].make(positions, pixels[p], call.image_strides);
-    }
-    const From* image = static_cast<const From*>(call.source) + n * call.image_strides.batch + c * call.image_strides.channel;
-    P spoilt = 0;
-    for (; c < end; c += kTogether, image += kTogether * call.image_strides.channel) {
-      From read[kPixels][kTogether][Taps::kCount];
-#pragma unroll
-      for (int p = 0; p < kPixels; ++p) fetch(image, call.image_strides.channel, taps[p], read[p]);
-#pragma unroll
+  // What is a thread's: pixels of column x in image n, a chunk of channels from `first` on.
+  struct Part {
+    const WarpCall& call;
+    const Tile& tile;
+    int64_t n, first, end;
+    int32_t x;
+    Positions positions;
+    const From* image;
+
+    Part(const WarpCall& of, const Tile& entered, int64_t image_number, int64_t channel, int32_t column)
+        : call(of),
+          tile(entered),
+          n(image_number),
+          first(channel),
+          end(min(channel + of.chunk, of.channels)),
+          x(column),
+          positions(of, entered, n),
+          image(static_cast<const From*>(of.source) + n * of.image_strides.batch + channel * of.image_strides.channel) {}
+
+    // From `row` on, as many as there are.
+    void outputs(Row row) const {
+      if (!kByRules && inner_outputs(row)) return;
+#pragma unroll 1
       for (int p = 0; p < kPixels; ++p) {
-        Target target(call, n, c, pixels[p]);
-#pragma unroll
-        for (int t = 0; t < kTogether; ++t) {
-          const Value value = sum(call, taps[p], read[p][t], c + t);
-          if constexpr (kWeighted) spoilt = multiply_add(value, P(0), spoilt);
-          if (p == 0 || row + p * Threads::kRows < rows) target.store(call, c + t, value);
-          target.next(call);
+        if (row + p * Threads::kRows < row_count<kAxes>(call)) {
+          output_by_rules(output_pixel<kAxes>(call, row + p * Threads::kRows, x));
         }
       }
     }
-    if constexpr (kWeighted) {
+
+    // Whether all could be made.
+    bool inner_outputs(Row row) const {
+      const Row rows = row_count<kAxes>(call);
+      OutputPixel pixels[kPixels];
+      P at[kPixels][kAxes];
+      bool inside = row + (kPixels - 1) * Threads::kRows < rows;
+#pragma unroll
+      for (int p = 0; p < kPixels; ++p) {
+        pixels[p] = output_pixel<kAxes>(call, min<Row>(row + p * Threads::kRows, rows - 1), x);
+        positions.find(pixels[p], at[p]);
+#pragma unroll
+        for (int a = 0; a < kAxes; ++a) inside = inside & InnerTaps<Filter, P>::exist(at[p][a], tile.axes[a]);
+      }
+      if (!inside) return false;
+      InnerTaps<Filter, P> taps[kPixels][kAxes];
+      Offset start[kPixels];
+#pragma unroll
+      for (int p = 0; p < kPixels; ++p) {
+#pragma unroll
+        for (int a = 0; a < kAxes; ++a) taps[p][a].make(at[p][a]);
+        start[p] = taps[p][0].first * step() + taps[p][1].first * static_cast<Offset>(call.image_strides.y);
+        if (kAxes == 3) start[p] += taps[p][kAxes - 1].first * static_cast<Offset>(call.image_strides.z);
+      }
+      P spoilt = 0;
+      const From* from = image;
+      for (int64_t c = first; c < end; c += kTogether, from += kTogether * call.image_strides.channel) {
+        From read[kPixels][kTogether][kCount];
+#pragma unroll
+        for (int p = 0; p < kPixels; ++p) fetch(from, start[p], read[p]);
+#pragma unroll
+        for (int p = 0; p < kPixels; ++p) {
+          Target target(call, n, c, pixels[p]);
+#pragma unroll
+          for (int t = 0; t < kTogether; ++t) {
+            const Value value = sum(taps[p], [&](int k) { return Load::apply(read[p][t][k], call, c + t); });
+            if constexpr (kWeighted) spoilt = multiply_add(value, P(0), spoilt);
+            target.store(call, c + t, value);
+            target.next(call);
+          }
+        }
+      }
+      return spoilt == 0;
+    }
+
+    // Taps of weight 0 are not read by the map: their values need not be finite.
+    void output_by_rules(const OutputPixel& pixel) const {
+      Taps taps;
+      taps.make(positions, pixel, call.image_strides);
+      Target target(call, n, first, pixel);
+      const From* from = image;
 #pragma unroll 1
-      for (int p = 0; spoilt != 0 && p < kPixels && row + p * Threads::kRows < rows; ++p) {
-        outputs_carefully(call, tile, n, first, row + p * Threads::kRows, x);
+      for (int64_t c = first; c < end; ++c, from += call.image_strides.channel) {
+        From read[kCount] = {};
+#pragma unroll
+        for (int k = 0; k < kCount; ++k) {
+          if (taps.weight(k) != 0) read[k] = fetched(from + taps.offset(k));
+        }
+        const auto value_of = [&](int k) { return taps.weight(k) != 0 ? Load::apply(read[k], call, c) : Value{}; };
+        target.store(call, c, sum(taps.axes, value_of));
+        target.next(call);
       }
     }
-  }
 
-  // Without taps of weight 0, which are not read by the map: their values need not be finite.
-  static POLYPHASE_SELDOM void outputs_carefully(const WarpCall& call, const Tile& tile, int64_t n, int64_t c, Row row,
-                                                 int32_t x) {
-    const OutputPixel pixel = output_pixel<kAxes>(call, row, x);
-    const Positions positions(call, tile, n);
-    const int64_t end = min(c + call.chunk, call.channels);
-    Taps taps;
-    taps.make(positions, pixel, call.image_strides);
-    Target target(call, n, c, pixel);
-#pragma unroll 1
-    for (; c < end; ++c) {
+    // Of a pixel's taps, from the first on.
+    void fetch(const From* from, Offset start, From (&read)[kTogether][kCount]) const {
       const ImageStrides& s = call.image_strides;
-      const From* plane = static_cast<const From*>(call.source) + n * s.batch + c * s.channel;
-      Value value{};
 #pragma unroll
-      for (int k = 0; k < Taps::kCount; ++k) {
-        const P weight = taps.weight(k);
-        if (weight != 0) value = multiply_add(weight, Load::apply(plane[taps.offset(k)], call, c), value);
+      for (int line = 0; line < kDeep * kTaps; ++line) {
+        Offset offset = start + line % kTaps * static_cast<Offset>(s.y);
+        if (kAxes == 3) offset += line / kTaps * static_cast<Offset>(s.z);
+#pragma unroll
+        for (int x = 0; x < kTaps; ++x) {
+          const int k = line * kTaps + x;
+          if constexpr (kChannels == kInVectors) {
+            const auto values = fetched(reinterpret_cast<const Vector<From, kTogether>*>(from + offset + x * step()));
+#pragma unroll
+            for (int t = 0; t < kTogether; ++t) read[t][k] = values.items[t];
+          } else {
+#pragma unroll
+            for (int t = 0; t < kTogether; ++t) {
+              read[t][k] = fetched(from + t * (kChannels == kInPlanes ? s.channel : 1) + offset + x * step());
+            }
+          }
+        }
       }
-      target.store(call, c, value);
-      target.next(call);
+    }
+
+    Offset step() const { return kStep > 0 ? kStep : static_cast<Offset>(call.image_strides.x); }
+  };
+
+  // Along x, then y, then z. value(k): of tap k.
+  template <class AxisTaps, class Read>
+  static Value sum(const AxisTaps (&taps)[kAxes], const Read& value) {
+    if constexpr (!kWeighted) {
+      return value(0);
+    } else {
+      Value result = 0;
+#pragma unroll
+      for (int z = 0; z < kDeep; ++z) {
+        Value of_plane = 0;
+#pragma unroll
+        for (int y = 0; y < kTaps; ++y) {
+          Value of_row = 0;
+#pragma unroll
+          for (int x = 0; x < kTaps; ++x) of_row = multiply_add(taps[0].weight[x], value((z * kTaps + y) * kTaps + x), of_row);
+          of_plane = multiply_add(taps[1].weight[y], of_row, of_plane);
+        }
+        result = kAxes == 3 ? multiply_add(taps[kAxes - 1].weight[z], of_plane, result) : of_plane;
+      }
+      return result;
     }
   }
 
@@ -136,10 +200,11 @@ struct Warp {
     int64_t tensors[at_least_one(kTensors)];
 
     Target(const WarpCall& call, int64_t n, int64_t c, const OutputPixel& pixel)
-        : at(static_cast<To*>(call.target) + offset_in<kAxes>(call.target_strides, n, pixel) + c * call.target_strides.channel) {
+        : at(static_cast<To*>(call.target) + image_offset(call.target_strides, n, c) +
+             offset_in<kAxes, Offset>(call.target_strides, pixel)) {
       for (int t = 0; t < kTensors; ++t) {
         const ImageStrides& s = call.tensor_strides[t];
-        tensors[t] = offset_in<kAxes>(s, n, pixel) + c * s.channel;
+        tensors[t] = image_offset(s, n, c) + offset_in<kAxes, Offset>(s, pixel);
       }
     }
     void store(const WarpCall& call, int64_t c, const Value& value) { *at = Store::apply(value, call, c, tensors); }
@@ -149,53 +214,7 @@ struct Warp {
     }
   };
 
-  static void fetch(const From* image, int64_t channel_stride, const Taps& taps, From (&read)[kTogether][Taps::kCount]) {
-    if constexpr (kChannels == kInPlanes) {
-#pragma unroll
-      for (int t = 0; t < kTogether; ++t, image += channel_stride) {
-#pragma unroll
-        for (int k = 0; k < Taps::kCount; ++k) read[t][k] = fetched(image + taps.offset(k));
-      }
-    } else {
-#pragma unroll
-      for (int k = 0; k < Taps::kCount; ++k) {
-        const From* pixel = image + taps.offset(k);
-        if constexpr (kChannels == kInVectors) {
-          const auto values = fetched(reinterpret_cast<const Vector<From, kTogether>*>(pixel));
-#pragma unroll
-          for (int t = 0; t < kTogether; ++t) read[t][k] = values.items[t];
-        } else {
-#pragma unroll
-          for (int t = 0; t < kTogether; ++t) read[t][k] = fetched(pixel + t);
-        }
-      }
-    }
-  }
-
-  static Value sum(const WarpCall& call, const Taps& taps, const From (&read)[Taps::kCount], int64_t channel) {
-    if constexpr (!kWeighted) {
-      return taps.weight(0) != 0 ? Load::apply(read[0], call, channel) : Value{};
-    } else {
-      constexpr int kTaps = Taps::kPerAxis;
-      Value result = 0;
-#pragma unroll
-      for (int z = 0; z < Taps::kDeep; ++z) {
-        Value of_plane = 0;
-#pragma unroll
-        for (int y = 0; y < kTaps; ++y) {
-          Value of_row = 0;
-#pragma unroll
-          for (int x = 0; x < kTaps; ++x) {
-            const Value value = Load::apply(read[(z * kTaps + y) * kTaps + x], call, channel);
-            of_row = multiply_add(taps.axes[0].weight[x], value, of_row);
-          }
-          of_plane = multiply_add(taps.axes[1].weight[y], of_row, of_plane);
-        }
-        result = kAxes == 3 ? multiply_add(taps.axes[kAxes - 1].weight[z], of_plane, result) : of_plane;
-      }
-      return result;
-    }
-  }
+  static int64_t image_offset(const ImageStrides& s, int64_t n, int64_t c) { return n * s.batch + c * s.channel; }
 };
 
 }  // namespace polyphase

@@ -25,7 +25,6 @@ struct WarpCall {
   CoordinateStrides coordinate_strides;
   double base_first[3];  // the coordinate, before a matrix, of the first output pixel along each axis,
   double base_step[3];   // and from one to the next
-  int64_t affine;
   int64_t padding;
   int64_t align_corners;
 
@@ -34,6 +33,7 @@ struct WarpCall {
   int64_t strips;  // of tiles, down all rows of an image
   int64_t chunks;  // of channels
   int64_t chunk;
+  int64_t steps;   // of a block down its tile
 
   int64_t sum_bits;  // of gradients: 2^sum_bits is no less than the output's pixels in a plane
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "polyphase/cuda/fixed_point.h"
-#include "polyphase/cuda/warp.h"
+#include "polyphase/cuda/warp_taps.h"
 
 namespace polyphase {
 
@@ -16,8 +16,8 @@ enum Adding { kAddNothing, kAddFloats, kAddIntegers, kAddWhatIsNotFinite };
 
 // kDense: image and gradient have the same strides. kTogether: channels that are fetched together, of which every chunk has a
 // multiple.
-template <class Load, class Store, class Filter, class G, class P, int kAxes, bool kFar, int kTogether, bool kDense,
-          int kAdding, bool kOfCoordinates, int kWide, int kAcross, int kThreads>
+template <class Load, class Store, class Filter, class G, class P, int kAxes, bool kAffine, bool kFar,
+          int kTogether, bool kDense, int kAdding, bool kOfCoordinates, int kWide, int kAcross, int kThreads>
 struct WarpGradients {
   using From = typename Load::From;
   using Offset = Conditional<kFar, int64_t, int32_t>;
@@ -25,7 +25,7 @@ struct WarpGradients {
   using Tile = WarpTile<P, kAxes>;
   using Row = RowNumber<kAxes>;
   using Taps = PixelTaps<Filter, P, kAxes, Offset, kOfCoordinates>;
-  using Positions = PixelPositions<G, P, kAxes, false>;
+  using Positions = PixelPositions<G, P, kAxes, Offset, kAffine, false>;
   static constexpr int kCount = Taps::kCount, kPerAxis = Taps::kPerAxis, kMatrix = kAxes * (kAxes + 1);
 
   static void run(const WarpCall& call, const Block& block) {
@@ -38,7 +38,7 @@ struct WarpGradients {
       const Row row = static_cast<Row>(strip) * Threads::kRows;
       const int32_t x = block.place().x * Threads::kColumns;
       block.each_thread([&](int thread) {
-        if (thread < kAxes) tile.template enter<G>(call, n, output_pixel<kAxes>(call, row, x), thread);
+        if (thread < kAxes) tile.template enter<G, kAffine>(call, n, output_pixel<kAxes>(call, row, x), thread);
       });
       block.each_thread([&](int thread) {
         const int32_t column = x + Threads::column(thread);
@@ -48,11 +48,11 @@ struct WarpGradients {
         if (column < call.out_size[2] && own < row_count<kAxes>(call)) {
           pixel = output_pixel<kAxes>(call, own, column);
           add_pixel(call, tile, n, c, pixel, by_axis);
-          if (kOfCoordinates && !call.affine) store(call, n, pixel, by_axis);
+          if (kOfCoordinates && !kAffine) store(call, n, pixel, by_axis);
         }
-        if (kOfCoordinates && call.affine) keep(call, pixel, by_axis, sums + thread);
+        if (kOfCoordinates && kAffine) keep(call, pixel, by_axis, sums + thread);
       });
-      if (kOfCoordinates && call.affine) add_up(call, block, sums, (part * call.strips + strip) * call.tiles + block.place().x);
+      if (kOfCoordinates && kAffine) add_up(call, block, sums, (part * call.strips + strip) * call.tiles + block.place().x);
     });
   }
 
@@ -88,7 +88,7 @@ struct WarpGradients {
       to[k] = kDense ? from[k] : offset_of_tap(taps, call.tensor_strides[0], k);
     }
     const ImageStrides& s = call.target_strides;
-    const From* gradient = static_cast<const From*>(call.target) + offset_in<kAxes>(s, n, pixel) + c * s.channel;
+    const From* gradient = static_cast<const From*>(call.target) + n * s.batch + c * s.channel + offset_in<kAxes, Offset>(s, pixel);
     const From* image = static_cast<const From*>(call.source) + n * call.image_strides.batch + c * call.image_strides.channel;
     int64_t sums = n * call.tensor_strides[0].batch + c * call.tensor_strides[0].channel;
     for (; c < end; c += kTogether) {
@@ -190,7 +190,8 @@ struct WarpGradients {
 #pragma unroll 1
     for (; c < end; ++c) {
       const ImageStrides &s = call.target_strides, &of_image = call.image_strides;
-      const P gradient = Load::apply(static_cast<const From*>(call.target)[offset_in<kAxes>(s, n, pixel) + c * s.channel], call, c);
+      const From* of_target = static_cast<const From*>(call.target) + n * s.batch + c * s.channel;
+      const P gradient = Load::apply(of_target[offset_in<kAxes, Offset>(s, pixel)], call, c);
       const From* plane = static_cast<const From*>(call.source) + n * of_image.batch + c * of_image.channel;
 #pragma unroll 1
       for (int k = 0; k < kCount; ++k) {

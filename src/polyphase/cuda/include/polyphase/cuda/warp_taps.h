@@ -8,6 +8,28 @@
 
 namespace polyphase {
 
+// By the cache that is only read from: what is written meanwhile is never what is read.
+template <class T>
+inline T fetched(const T* from) {
+#ifdef __CUDACC__
+  if constexpr (sizeof(T) == 16) {
+    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const uint4*>(from)));
+  } else if constexpr (sizeof(T) == 8) {
+    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned long long*>(from)));
+  } else if constexpr (sizeof(T) == 4) {
+    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned int*>(from)));
+  } else if constexpr (sizeof(T) == 2) {
+    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned short*>(from)));
+  } else if constexpr (sizeof(T) == 1) {
+    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned char*>(from)));
+  } else {
+    return *from;
+  }
+#else
+  return *from;
+#endif
+}
+
 // Of one image of the batch.
 struct OutputPixel {
   int32_t z, y, x;
@@ -29,11 +51,11 @@ inline OutputPixel output_pixel(const WarpCall& call, RowNumber<kAxes> row, int3
   return {static_cast<int32_t>(at.quotient), static_cast<int32_t>(at.remainder), x};
 }
 
-// Of a pixel in image n.
-template <int kAxes>
-inline int64_t offset_in(const ImageStrides& strides, int64_t n, const OutputPixel& at) {
-  const int64_t plane = n * strides.batch + at.y * strides.y + at.x * strides.x;
-  return kAxes == 3 ? at.z * strides.z + plane : plane;
+// Of a pixel in its plane. Offset: 64 bits where 32 do not hold every plane's.
+template <int kAxes, class Offset, class Strides>
+inline Offset offset_in(const Strides& strides, const OutputPixel& at) {
+  const Offset plane = at.y * static_cast<Offset>(strides.y) + at.x * static_cast<Offset>(strides.x);
+  return kAxes == 3 ? at.z * static_cast<Offset>(strides.z) + plane : plane;
 }
 
 // Which pixel of a tile is a thread's. A warp has kWide pixels side by side and 32 / kWide rows: of an image that is turned,
@@ -58,11 +80,12 @@ struct WarpTile {
   P start[kAxes], rest[kAxes];
   P step[kAxes][kAxes];  // step[a][b]: along image axis a, for an output pixel along b
 
-  template <class G>
+  // kAffine: coordinates are matrices of G, else a grid.
+  template <class G, bool kAffine>
   void enter(const WarpCall& call, int64_t n, const OutputPixel& pixel, int a) {
     axes[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0);
     if (a == 0) first = pixel;
-    if (!call.affine) return;
+    if (!kAffine) return;
     const CoordinateStrides& s = call.coordinate_strides;
     const G* matrix = static_cast<const G*>(call.coordinates) + n * s.batch + a * s.y;
     const double half = PixelAxis<double>(call.in_size[2 - a], call.align_corners != 0).half;
@@ -82,7 +105,7 @@ struct WarpTile {
 };
 
 // The positions of output pixels in image n, unpadded. kSettled: as the CPU's kernels have it (warp/positions.h).
-template <class G, class P, int kAxes, bool kSettled>
+template <class G, class P, int kAxes, class Offset, bool kAffine, bool kSettled>
 struct PixelPositions {
   const WarpCall& call;
   const WarpTile<P, kAxes>& tile;
@@ -92,7 +115,7 @@ struct PixelPositions {
       : call(of), tile(entered), coordinates(static_cast<const G*>(of.coordinates) + n * of.coordinate_strides.batch) {}
 
   void find(const OutputPixel& pixel, P (&out)[kAxes]) const {
-    if (call.affine) {
+    if (kAffine) {
       const auto x = static_cast<P>(pixel.x - tile.first.x), y = static_cast<P>(pixel.y - tile.first.y);
 #pragma unroll
       for (int a = 0; a < kAxes; ++a) {
@@ -102,10 +125,11 @@ struct PixelPositions {
       }
     } else {
       const CoordinateStrides& s = call.coordinate_strides;
-      const G* from = coordinates + pixel.y * s.y + pixel.x * s.x + (kAxes == 3 ? pixel.z * s.z : 0);
+      const G* from = coordinates + offset_in<kAxes, Offset>(s, pixel);
 #pragma unroll
       for (int a = 0; a < kAxes; ++a) {
-        out[a] = multiply_add(static_cast<P>(from[a * s.component]) + 1, tile.axes[a].half, tile.axes[a].offset);
+        const G coordinate = fetched(from + a * static_cast<Offset>(s.component));
+        out[a] = multiply_add(static_cast<P>(coordinate) + 1, tile.axes[a].half, tile.axes[a].offset);
       }
     }
     if (kSettled) settle(out);
@@ -127,7 +151,44 @@ inline P padded(P position, const PixelAxis<P>& axis, int64_t padding) {
   return padding == kReflection ? reflected(position, axis) : position;
 }
 
-// The taps of a pixel along one axis. One that lies outside has offset 0, which can be read, and a weight of 0, or NaN where
+// The weights of taps by how far a position lies behind the pixel at or before it.
+template <class P>
+inline void weigh(Linear, P fraction, P (&weight)[2]) {
+  weight[0] = 1 - fraction;
+  weight[1] = fraction;
+}
+template <class P>
+inline void weigh(Cubic, P fraction, P (&weight)[4]) {
+  weight[0] = cubic_far(fraction + 1);
+  weight[1] = cubic_near(fraction);
+  weight[2] = cubic_near(1 - fraction);
+  weight[3] = cubic_far(2 - fraction);
+}
+
+// The taps of a pixel along one axis where all lie inside the image: neighbours.
+template <class Filter, class P>
+struct InnerTaps {
+  int32_t first;
+  P weight[Filter::kTaps];
+
+  // Whether there are such. NaN has none.
+  static bool exist(P position, const PixelAxis<P>& axis) {
+    constexpr int kBehind = Filter::kTaps > 1 ? Filter::kTaps + Filter::kFirst - 1 : 1;
+    return (position >= P(-Filter::kFirst)) & (position < axis.last - P(kBehind - 1));
+  }
+
+  void make(P position) {
+    if constexpr (Filter::kTaps == 1) {
+      first = static_cast<int32_t>(round_half_even(position));
+    } else {
+      const auto before = static_cast<int32_t>(position);
+      weigh(Filter(), position - static_cast<P>(before), weight);
+      first = before + Filter::kFirst;
+    }
+  }
+};
+
+// The taps of a pixel along one axis, by the rules of padding. One that lies outside has offset 0, which can be read, and a weight of 0, or NaN where
 // the position is no number. kSlopes: of the weights too, by position.
 template <class P, class Offset, int kTaps, bool kSlopes>
 struct LineTaps {
@@ -150,8 +211,7 @@ struct LineTaps {
     }
     position = padded(position, axis, padding);
     const P first = floor(position), fraction = position - first;
-    weight[0] = 1 - fraction;
-    weight[1] = fraction;
+    weigh(Linear(), fraction, weight);
     place(0, first, axis, stride);
     place(1, first + 1, axis, stride);
   }
@@ -159,10 +219,7 @@ struct LineTaps {
   // Padding moves each tap, not the position.
   void make(Cubic, P position, const PixelAxis<P>& axis, int64_t padding, Offset stride) {
     const P left = floor(position), x = position - left;
-    weight[0] = cubic_far(x + 1);
-    weight[1] = cubic_near(x);
-    weight[2] = cubic_near(1 - x);
-    weight[3] = cubic_far(2 - x);
+    weigh(Cubic(), x, weight);
     if (kSlopes) {
       slope[0] = cubic_far_slope(x + 1);
       slope[1] = cubic_near_slope(x);
