@@ -145,10 +145,16 @@ struct PixelPositions {
   }
 };
 
+// It divides: in every tap of a bicubic kernel that would be half of its instructions.
+template <class P>
+POLYPHASE_SELDOM P seldom_reflected(P position, const PixelAxis<P>& axis) {
+  return reflected(position, axis);
+}
+
 template <class P>
 inline P padded(P position, const PixelAxis<P>& axis, int64_t padding) {
   if (padding == kBorder) return clamped(position, axis);
-  return padding == kReflection ? reflected(position, axis) : position;
+  return padding == kReflection ? seldom_reflected(position, axis) : position;
 }
 
 // The weights of taps by how far a position lies behind the pixel at or before it.
