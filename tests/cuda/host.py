@@ -52,13 +52,18 @@ def record_for(program: Program, inputs: Sequence[Tensor]) -> CallRecord:
 
 
 def run(
-    program: Program, *inputs: Tensor, backwards: bool = False, aligned: bool = True, varies: bool = False
+    program: Program,
+    *inputs: Tensor,
+    backwards: bool = False,
+    aligned: bool = True,
+    varies: bool = False,
+    choose: launch.Choose = None,
 ) -> Tensor:
     """As a launch does, block after block; `aligned` where the image is. The output's memory begins as a pattern that
     shows what was not written."""
     record = record_for(program, inputs)._replace(varies=varies)
     aligned = aligned and inputs[0].data_ptr() % ALIGNMENT == 0
-    call = launch.prepared(record, aligned, ARCHITECTURE)
+    call = launch.prepared(record, aligned, ARCHITECTURE, choose)
     out = empty(record.out.shape, record.out.strides, record.out.dtype)
     sampled = 1 if record.coordinates is None else 2
     execute(call, [out, *inputs[:sampled], *record.operands.dense(inputs[sampled:])], backwards)

@@ -3,10 +3,16 @@ what is expected of them."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import math
+
 import pytest
 import torch
 from torch import Tensor
 
+from polyphase.cuda import warps
+from polyphase.cuda.ways import Way
 from polyphase.kernels import binding
 from polyphase.kernels.binding import Gradients, Needed
 from polyphase.kernels.operands import ordered
@@ -54,25 +60,63 @@ def on_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binding, "run", whole)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.bfloat16, torch.float64])
+def first_of(*some: object) -> list[object]:
+    """Every kernel is compiled: the first of a test's parameters stands for all but in the full run."""
+    return [some[0], *(pytest.param(one, marks=pytest.mark.full) for one in some[1:])]
+
+
+@pytest.mark.parametrize("dtype", first_of(torch.float32, torch.uint8, torch.bfloat16, torch.float64))
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_sums(mode: str, dtype: torch.dtype) -> None:
-    for case in cpu.cases(dtype, mode, 2, range(1, 71, 3)):
+    for case in cpu.cases(dtype, mode, 2, range(1, 71, 8)):
         cpu.assert_case_right(case)
 
 
-@pytest.mark.parametrize("dtype", cpu.MOVED)
+@pytest.mark.parametrize("dtype", first_of(*cpu.MOVED))
 def test_moves(dtype: torch.dtype) -> None:
-    for case in cpu.cases(dtype, "nearest", 2, range(1, 71, 7)):
+    for case in cpu.cases(dtype, "nearest", 2, range(1, 71, 12)):
         cpu.assert_case_right(case)
 
 
-@pytest.mark.parametrize("mode", GRID_MODES[3])
+@pytest.mark.parametrize("mode", first_of(*GRID_MODES[3]))
 def test_volumes(mode: str) -> None:
-    for case in cpu.cases(torch.float32, mode, 3, range(1, 71, 5)):
+    for case in cpu.cases(torch.float32, mode, 3, range(1, 71, 12)):
         cpu.assert_case_right(case)
 
 
+@pytest.mark.parametrize(("mode", "source"), [*itertools.product(GRID_MODES[2], ("grid", "affine"))])
+def test_taps_inside_are_as_by_the_rules(mode: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit: neighbours, without a check, and the taps that padding makes. Where a block takes several steps, the
+    positions of a matrix are rounded otherwise."""
+    size = (20, 70)
+    sampler = Warp(source, mode, "reflection", size=size if source == "affine" else ())
+    program = warp_program(torch.float32, sampler)
+    case = cpu.Case(torch.float32, (2, 3, 30, 33), "CF", size, sampler, "smooth", "CF", 3)
+    for picture in (case.picture(), spoilt(case.picture())):
+        got = run(program, picture, case.coordinates())
+        assert content(got) == content(host.run(program, picture, case.coordinates(), choose=by_rules))
+        with monkeypatch.context() as patched:
+            patched.setattr(warps, "BLOCKS_FOR_STEPS", 1)
+            in_steps = host.run(program, picture, case.coordinates())
+        if source == "grid":
+            assert content(in_steps) == content(got)
+        elif bool(picture.isfinite().all()):
+            cpu.assert_right(in_steps, picture, case.coordinates(), sampler)
+
+
+def by_rules(case: warps.Case) -> Way:
+    way = warps.choose(case)
+    affine, far, _, *others = way.constants
+    return dataclasses.replace(way, constants=(affine, far, True, *others))
+
+
+def spoilt(picture: Tensor) -> Tensor:
+    picture[:, :, ::5, ::7] = math.nan
+    picture[:, :, ::6, ::5] = math.inf
+    return picture
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("axes", [2, 3])
 def test_settings(axes: int) -> None:
     cpu.test_settings(axes)
@@ -98,34 +142,47 @@ def test_settled_positions() -> None:
     cpu.test_bytes_saturate(ON_HOST, "CL")
 
 
-@pytest.mark.parametrize("name", cpu.ARITHMETIC)
+@pytest.mark.parametrize("name", ["to float, normalised", "blended"])
 def test_arithmetic(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(cpu, "LAYOUTS", ["CL"] * len(cpu.LAYOUTS))
+    cpu.test_arithmetic(monkeypatch, "portable", name)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", cpu.ARITHMETIC)
+def test_all_arithmetic(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     cpu.test_arithmetic(monkeypatch, "portable", name)
 
 
 # ---- gradients
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+@pytest.mark.parametrize("dtype", first_of(torch.float32, torch.float64, torch.float16))
 @pytest.mark.parametrize("mode", GRID_MODES[2])
 def test_gradients(mode: str, dtype: torch.dtype) -> None:
-    for case in cpu.gradient_cases(dtype, mode, 2):
+    for case in cpu.gradient_cases(dtype, mode, 2, cpu.WIDTHS[:: 25 if dtype == torch.float32 else 5]):
         cpu.assert_gradients_right(case)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", GRID_MODES[3])
 def test_gradients_of_volumes(mode: str) -> None:
     for case in cpu.gradient_cases(torch.float64, mode, 3):
         cpu.assert_gradients_right(case)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("axes", [2, 3])
 def test_gradients_of_all_settings(axes: int) -> None:
     cpu.test_gradients_of_all_settings(axes)
 
 
-@pytest.mark.parametrize("mode", GRID_MODES[2])
+@pytest.mark.parametrize("mode", first_of(*GRID_MODES[2]))
 def test_gradients_at_special_coordinates(mode: str) -> None:
     cpu.test_gradients_at_special_coordinates(ON_HOST, mode)
-    cpu.test_gradients_that_are_not_needed((True, False))
-    cpu.test_gradients_that_are_not_needed((False, True))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("needed", [(True, False), (False, True)])
+def test_gradients_that_are_not_needed(needed: Needed) -> None:
+    cpu.test_gradients_that_are_not_needed(needed)

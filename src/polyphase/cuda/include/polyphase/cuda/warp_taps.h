@@ -145,10 +145,11 @@ struct PixelPositions {
   }
 };
 
-// It divides: in every tap of a bicubic kernel that would be half of its instructions.
+// It divides: in every tap of a bicubic kernel that would be half of its instructions. A position inside is left as it is,
+// to the bit.
 template <class P>
 POLYPHASE_SELDOM P seldom_reflected(P position, const PixelAxis<P>& axis) {
-  return reflected(position, axis);
+  return lies_inside(position, axis) ? position : reflected(position, axis);
 }
 
 template <class P>
