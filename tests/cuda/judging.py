@@ -59,6 +59,21 @@ def exact_failure(got: Tensor, want: Tensor) -> str | None:
     return kind_failure(got, want) or same_bits(got, want)
 
 
+#: Of the pixels of a warp that are nearest to a position between two, or bytes that are halfway between two.
+MOST_TIES = 0.01
+
+
+def tie_failure(got: Tensor, want: Tensor, most: float) -> str | None:
+    """The same but for ties, by `most` where values are bytes."""
+    if failure := kind_failure(got, want):
+        return failure
+    apart = (got.double() - want.double()).abs().nan_to_num(0)
+    differing = float((apart > 0).double().mean()) if got.numel() else 0.0
+    if differing > MOST_TIES:
+        return f"{differing:.1%} of the values differ"
+    return f"off by {float(apart.max())}" if differing and float(apart.max()) > most else None
+
+
 def kind_failure(got: Tensor, want: Tensor) -> str | None:
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"{got.dtype} {tuple(got.shape)} instead of {want.dtype} {tuple(want.shape)}"

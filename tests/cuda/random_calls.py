@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import polyphase.functional as P
-from tests.support.samples import DTYPES, LAYOUTS, image
+from tests.support.samples import DTYPES, GRID_MODES, GRID_PADDINGS, LAYOUTS, image
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 COMPUTED = (*[torch.uint8] * 3, *[torch.float32] * 2, *FLOATS)
@@ -68,7 +68,13 @@ class Call:
     @property
     def moves(self) -> bool:
         """Values only: every bit counts. Gradients are sums all the same."""
-        return not self.backward and (self.function is not P.interpolate or "nearest" in self.mode)
+        sums = (P.interpolate, warped, sampled_at)
+        return not self.backward and (self.function not in sums or ("nearest" in self.mode and not self.by_matrix))
+
+    @property
+    def by_matrix(self) -> bool:
+        """Its positions are rounded otherwise on every device: where one lies between two pixels, either is nearest."""
+        return self.options.get("source") == "affine"
 
     def run(self, tensor: Tensor) -> Tensor:
         if not self.backward:
@@ -102,9 +108,32 @@ def placed(made: Tensor, device: str, shifted: bool = False) -> Tensor:
     return there
 
 
+def warped(
+    image: Tensor, *, source: str, size: tuple[int, ...], stored: torch.dtype, seed: int, **options: Any
+) -> Tensor:
+    """By a grid or matrices of random values, as they are in dtype `stored`."""
+    axes = image.dim() - 2
+    shape = (image.shape[0], axes, axes + 1) if source == "affine" else (image.shape[0], *size, axes)
+    values = (_random(shape, seed) * 2.6 - 1.3).to(stored)
+    coordinates = values.to(image.device, image.dtype if image.is_floating_point() else torch.float32)
+    if source == "grid":
+        return P.grid_sample(image, coordinates, **options)
+    return P.affine_sample(image, coordinates, (*image.shape[:2], *size), **options)
+
+
+def sampled_at(grid: Tensor, *, size: tuple[int, ...], seed: int, **options: Any) -> Tensor:
+    """A random image, at coordinates in [0, 1] spread over and around it: so they have gradients too."""
+    picture = _random((grid.shape[0], 3, *size), seed).to(grid.device, grid.dtype)
+    return P.grid_sample(picture, grid * 2.5 - 1.25, **options)
+
+
+def _random(shape: tuple[int, ...], seed: int) -> Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed))
+
+
 def draw(seed: int, number: int) -> Call:
     rng = random.Random(f"{seed}/{number}")
-    return rng.choices((_resize, _flip, _pad, _crop), (14, 2, 3, 1))[0](rng)
+    return rng.choices((_resize, _flip, _pad, _crop, _warp, _sample), (14, 2, 3, 1, 3, 1))[0](rng)
 
 
 def _image(rng: random.Random, axes: int, dtypes: tuple[torch.dtype, ...]) -> dict[str, Any]:
@@ -168,3 +197,37 @@ def _crop(rng: random.Random) -> Call:
     top, left = rng.randint(-5, height - 1), rng.randint(-5, width - 1)
     options = {"top": top, "left": left, "height": rng.randint(1, height + 5), "width": rng.randint(1, width + 5)}
     return Call(P.crop, options, **given, **_marks(rng, given))
+
+
+def _warp(rng: random.Random) -> Call:
+    axes = rng.choice((2, 2, 2, 3))
+    given = _image(rng, axes, COMPUTED)
+    size = tuple(rng.randint(1, n + 20) for n in given["shape"][2:])
+    source, stored = rng.choice(("grid", "affine")), given["dtype"]
+    options = {
+        "source": source,
+        "size": size,
+        "stored": stored if stored.is_floating_point else torch.float32,
+        "seed": given["seed"] + 2,
+        **_rules(rng, axes),
+    }
+    marks = _marks(rng, given)
+    if source == "affine" and options["mode"] == "nearest":
+        marks["backward"] = False
+    return Call(warped, options, **given, **marks)
+
+
+def _sample(rng: random.Random) -> Call:
+    given = _image(rng, 2, (torch.float32, torch.float64))
+    batch, _, height, width = given["shape"]
+    given = {**given, "shape": (batch, height, width, 2), "layout": "CF"}
+    size = (rng.randint(2, 60), rng.randint(2, 60))
+    return Call(sampled_at, {"size": size, "seed": given["seed"] + 2, **_rules(rng, 2)}, **given, backward=True)
+
+
+def _rules(rng: random.Random, axes: int) -> dict[str, Any]:
+    return {
+        "mode": rng.choice(GRID_MODES[axes]),
+        "padding_mode": rng.choice(GRID_PADDINGS),
+        "align_corners": rng.random() < 0.5,
+    }

@@ -4,19 +4,23 @@ shared memory end where they end."""
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from polyphase.cuda import ways
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.programs import Program, maps_program
+from polyphase.sampling.programs import Program, maps_program, warp_program
 from polyphase.sampling.steps import Flip, Pad
+from polyphase.sampling.warps import PADDINGS, Warp
 from tests.cpu.conftest import run_sanitised
 from tests.cuda import host
 from tests.cuda.test_kernels_on_host import AA, CUBIC, CUBIC_AA, image, resized
+from tests.support.samples import GRID_MODES
 
 CODE = "from tests.cuda.test_memory_safety import run_all; run_all({seldom})"
 
@@ -34,7 +38,38 @@ def calls(seldom: bool) -> Iterator[tuple[Program, Tensor]]:
             yield maps_program(dtype, (AxisMap((Pad(2, 3, "constant", 1),)),), border=3), x
 
 
+def warped(seldom: bool) -> Iterator[tuple[Tensor, Tensor, Warp]]:
+    """Positions inside, at the edges and far outside; images that end with their last pixel, or lie in a larger one."""
+    dtypes = (torch.float32,) if not seldom else (torch.uint8, torch.float16, torch.float64)
+    out = (5, 37)
+    for turn, (dtype, mode, source) in enumerate(itertools.product(dtypes, GRID_MODES[2], ("grid", "affine"))):
+        whole = image(dtype, 2, 3, 11, 13, last=turn % 4 == 0)
+        sampler = Warp(source, mode, PADDINGS[turn % 3], turn % 2 == 0, out if source == "affine" else ())
+        coordinates = torch.tensor([[1.2, 0.4, 0.1], [-0.4, 1.2, 0.3]]).repeat(2, 1, 1)
+        if source == "grid":
+            coordinates = F.affine_grid(coordinates, [2, 3, *out], align_corners=False)
+            coordinates[:, ::2, ::9] = 1
+            coordinates[:, ::2, 3::9] = math.nan
+            coordinates[:, 1::2, ::7] *= 1e30
+        positions = torch.float64 if dtype == torch.float64 else torch.float32
+        yield (whole if turn % 4 < 2 else whole[..., 1:-1, 1:-1]), coordinates.to(positions), sampler
+    volume, grid = image(torch.float32, 1, 2, 4, 5, 6), torch.linspace(-1.5, 1.5, 6 * 3).reshape(1, 1, 2, 3, 3)
+    yield volume, grid, Warp("grid", "bilinear", "border")
+
+
+def run_warps(seldom: bool) -> None:
+    for x, coordinates, sampler in warped(seldom):
+        print(sampler, x.dtype, x.shape, x.stride())
+        for aligned in (True, False):
+            host.run(warp_program(x.dtype, sampler), x, coordinates, aligned=aligned)
+        if x.is_floating_point() and (seldom or (sampler.mode, sampler.source) == ("bilinear", "grid")):
+            size = sampler.size or tuple(coordinates.shape[1:-1])
+            gradient = torch.ones(*x.shape[:2], *size, dtype=x.dtype)
+            host.gradients(gradient, x, coordinates, sampler, (True, True))
+
+
 def run_all(seldom: bool) -> None:
+    run_warps(seldom)
     for few_outputs, many_threads in ((0, 0), (1 << 20, 1 << 15)):
         ways.FEW_OUTPUTS, ways.MANY_THREADS = few_outputs, many_threads
         for program, x in calls(seldom):

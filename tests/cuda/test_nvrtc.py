@@ -10,8 +10,12 @@ import pytest
 import torch
 
 from polyphase.cuda import build, driver, emit, launch, ways
+from polyphase.cuda.gradients import WarpGradients
 from polyphase.errors import BuildFailedError, NvrtcMissingError
 from polyphase.kernels import store
+from polyphase.kernels.records import GradientRecord
+from polyphase.sampling.programs import warp_program
+from polyphase.sampling.warps import Warp
 from tests.cuda import host
 from tests.cuda.test_kernels_on_host import AA, CUBIC_AA, image, resized
 
@@ -50,6 +54,25 @@ def test_kernels_compile(case: str, architecture: str, monkeypatch: pytest.Monke
     options = (f"--gpu-architecture={architecture}", *build.OPTIONS)
     machine_code = driver.compile_source(emit.kernel_source(call.plan, call.way), build.headers(), options)
     assert machine_code[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("mode", "source"), [("bicubic", "affine"), ("bilinear", "grid"), ("nearest", "grid")])
+def test_warps_compile(mode: str, source: str, architecture: str) -> None:
+    """And their gradients."""
+    x, out = image(torch.float32, 2, 3, 40, 60), (20, 30)
+    coordinates = torch.zeros(2, 2, 3) if source == "affine" else torch.zeros(2, *out, 2)
+    sampler = Warp(source, mode, size=out if source == "affine" else ())
+    record = host.record_for(warp_program(x.dtype, sampler), [x, coordinates])
+    assert record.coordinates is not None
+    of_gradients = GradientRecord(sampler, record.out, record.image, record.coordinates, (True, True))
+    kernels = [launch.prepared(record, True, architecture)]
+    if mode != "nearest":
+        kernels += WarpGradients(of_gradients, architecture).kernels(deterministic=mode == "bilinear")
+    for call in kernels:
+        options = (f"--gpu-architecture={architecture}", *build.OPTIONS)
+        source_code = emit.kernel_source(call.plan, call.way)
+        assert driver.compile_source(source_code, build.headers(), options)[:4] == b"\x7fELF"
 
 
 def test_an_architecture_of_the_future_gets_ptx() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import polyphase.functional as P
 from tests.cuda import on_gpu
-from tests.cuda.judging import Errors, Found, exact_failure, float_failure
+from tests.cuda.judging import Errors, Found, exact_failure, float_failure, tie_failure
 from tests.cuda.random_calls import Call, draw, placed
 from tests.support.samples import LAYOUTS
 
@@ -17,7 +17,9 @@ def test_calls_are_the_same_for_the_same_number() -> None:
     assert str(draw(3, 17)) == str(draw(3, 17))
     assert str(draw(3, 17)) != str(draw(4, 17))
     drawn = [draw(0, number) for number in range(400)]
-    assert {call.function.__name__ for call in drawn} == {"interpolate", "flip", "pad", "crop"}
+    assert {call.function.__name__ for call in drawn} == {
+        *("interpolate", "flip", "pad", "crop", "warped", "sampled_at")
+    }
     assert any(call.backward for call in drawn)
     assert any(call.broken for call in drawn)
     assert {call.layout for call in drawn} == set(LAYOUTS)
@@ -69,4 +71,8 @@ def test_judging() -> None:
     broken = torch.tensor([0.5, float("nan")])
     assert "NaN" in str(float_failure(broken, [want], truth, 10, Errors(), "any"))
     assert exact_failure(want, want) is None
+    many = torch.zeros(1000)
+    assert tie_failure(many.index_fill(0, torch.tensor([3]), 1), many, most=1) is None
+    assert "off by 2" in str(tie_failure(many.index_fill(0, torch.tensor([3]), 2), many, most=1))
+    assert "differ" in str(tie_failure(many + 1, many, most=1))
     assert "instead of" in str(exact_failure(want.double(), want))

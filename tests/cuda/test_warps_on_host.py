@@ -21,7 +21,7 @@ from polyphase.sampling.warps import Warp
 from tests.cpu import test_warp_kernels as cpu
 from tests.cpu.test_launch import content
 from tests.cuda import host
-from tests.support.samples import GRID_MODES
+from tests.support.samples import GRID_MODES, LAYOUTS
 
 ON_HOST = "cuda, on the host"
 
@@ -144,7 +144,7 @@ def test_settled_positions() -> None:
 
 @pytest.mark.parametrize("name", ["to float, normalised", "blended"])
 def test_arithmetic(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(cpu, "LAYOUTS", ["CL"] * len(cpu.LAYOUTS))
+    monkeypatch.setattr(cpu, "LAYOUTS", ["CL"] * len(LAYOUTS))
     cpu.test_arithmetic(monkeypatch, "portable", name)
 
 

@@ -24,6 +24,19 @@ BUILT_SECONDS, CACHED_SECONDS = 0.6, 0.02
 AGAIN = 200
 AA: dict[str, Any] = {"mode": "bilinear", "antialias": True}
 
+CUBIC: dict[str, Any] = {"mode": "bicubic", "align_corners": False}
+#: Made before anything is timed.
+_TURNED: dict[torch.device, Tensor] = {}
+
+
+def turned(image: Tensor) -> Tensor:
+    """Matrices on the image's device, one for both of its pictures."""
+    if image.device not in _TURNED:
+        matrix = torch.tensor([[0.9, -0.3, 0.1], [0.3, 0.9, 0.0]])
+        _TURNED[image.device] = matrix.expand(image.shape[0], 2, 3).contiguous().to(image.device)
+    return _TURNED[image.device]
+
+
 FIRST = "the first of all"
 #: Each needs a kernel of its own. The first also needs what all need: the wing, NVRTC, and the launcher.
 CALLS: dict[str, tuple[tuple[int, ...], torch.dtype, Callable[[Tensor], Tensor]]] = {
@@ -32,6 +45,7 @@ CALLS: dict[str, tuple[tuple[int, ...], torch.dtype, Callable[[Tensor], Tensor]]
     "large, float32": ((8, 3, 1234, 1345), torch.float32, lambda x: P.interpolate(x, (2345, 2456), mode="bicubic")),
     "shrunk, float32": ((4, 3, 1080, 1920), torch.float32, lambda x: P.interpolate(x, (224, 224), **AA)),
     "shrunk, uint8": ((4, 3, 1080, 1920), torch.uint8, lambda x: P.interpolate(x, (224, 224), **AA)),
+    "turned, bicubic": ((2, 3, 345, 456), torch.float32, lambda x: P.affine_sample(x, turned(x), x.shape, **CUBIC)),
     "volume, bfloat16": ((1, 2, 9, 10, 11), torch.bfloat16, lambda x: P.interpolate(x, (4, 5, 6), mode="trilinear")),
 }
 
@@ -69,6 +83,7 @@ def measured(device: str) -> dict[str, dict[str, float]]:
     found = {}
     for name, (shape, dtype, call) in CALLS.items():
         image = (torch.rand(shape, device=device) * 255).to(dtype)
+        turned(image)
         _wait(on_gpu)
         began = time.perf_counter()
         output = call(image)
