@@ -14,7 +14,7 @@ from tests.conformance.test_functional_samples import DIFFERING, THIN, different
 from tests.conformance.test_samples import FEW, case_of
 from tests.cuda.judging import Found, exact_failure, float_failure, strides_failure
 from tests.cuda.random_calls import placed
-from tests.support.samples import Sample
+from tests.support.samples import Sample, full, select
 
 
 def conformance(numbers: Sequence[int], device: str, found: Found) -> None:
@@ -28,7 +28,8 @@ def conformance(numbers: Sequence[int], device: str, found: Found) -> None:
 
 
 def all_samples() -> list[Sample]:
-    return [*FEW, *DIFFERING, *THIN]
+    """And more grids: the small samples are few of them."""
+    return [*FEW, *DIFFERING, *THIN, *select(full(), operator="grid_sample")[::4]]
 
 
 def by_floats(sample: Sample) -> bool:
