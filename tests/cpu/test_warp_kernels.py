@@ -319,6 +319,18 @@ def test_samples(instruction_set: str) -> None:
         assert_right(binding.warp(picture, grid, sampler), picture, grid, sampler)
 
 
+@pytest.mark.parametrize("mode", GRID_MODES[2])
+def test_rows_longer_than_a_float_counts(instruction_set: str, mode: str) -> None:
+    """The last pixel's number would be rounded to one behind it, which is not the image's."""
+    width = 2**24 + 4
+    memory = torch.zeros(width + 1, dtype=torch.uint8)
+    memory[-1] = 77
+    grid = torch.tensor([1.0, 0.0]).expand(1, 1, 40, 2)
+    for padding in PADDINGS:
+        sampler = Warp("grid", mode, padding, True)
+        assert not binding.warp(memory[:-1].view(1, 1, 1, width), grid, sampler).any()
+
+
 @pytest.mark.parametrize("source", ["grid", "affine"])
 def test_empty_outputs(source: str) -> None:
     for shape, out in [((0, 3, 4, 5), (2, 3)), ((2, 0, 4, 5), (2, 3)), ((2, 3, 4, 5), (0, 3)), ((1, 1, 0, 5), (2, 0))]:

@@ -128,6 +128,7 @@ def test_special_coordinates(mode: str) -> None:
     cpu.test_reflections_from_afar(ON_HOST, False, mode)
     cpu.test_identity(ON_HOST, True, mode)
     cpu.test_matrices_that_lead_nowhere(ON_HOST, torch.float32, mode)
+    cpu.test_rows_longer_than_a_float_counts(ON_HOST, mode)
 
 
 @pytest.mark.parametrize("mode", GRID_MODES[2])

@@ -37,14 +37,14 @@ template <class P>
 struct PixelAxis {
   PixelAxis() = default;
   PixelAxis(int64_t size, bool align_corners)
-      : last(static_cast<P>(size - 1)),
+      : last(static_cast<P>(sizeof(P) == 4 && size > (1 << 24) ? (size - 1) & ~int64_t(127) : size - 1)),
         half(static_cast<P>(align_corners ? size - 1 : size) / 2),
         offset(align_corners ? P(0) : P(-0.5)),
         low(align_corners ? P(0) : P(-0.5)),
         span(static_cast<P>(align_corners ? size - 1 : size)),
         near(static_cast<P>(size) * kEpsilon < P(0x1p-10) ? static_cast<P>(size) * kEpsilon : P(0x1p-10)) {}
 
-  P last = 0;    // the last pixel
+  P last = 0;    // the last pixel; of more than a float can count, one before it, for none behind it may be read
   P half = 0;    // pixels per unit of the coordinate
   P offset = 0;  // -0.5 where coordinates begin at the first pixel's outer edge, else 0
   P low = 0;     // where reflection folds: at the first pixel's centre or outer edge,
