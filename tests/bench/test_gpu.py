@@ -15,7 +15,6 @@ from polyphase.bench.operations import AffineWarp, Resize
 from polyphase.bench.results import GPU, WALL, Run
 from polyphase.bench.work import Call
 from polyphase.bench.workloads import Case
-from polyphase.kernels import devices
 from tests.bench.conftest import ENVIRONMENT
 
 WARP = Case("warp", AffineWarp("bilinear"), ((1, 3, 20, 30),), "f32", "CF")
