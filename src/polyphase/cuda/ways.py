@@ -315,25 +315,31 @@ def _by_words(case: Case) -> bool:
 
 def _moved(case: Case) -> Way:
     most = 16 if case.from_bytes == 1 else 8
-    columns = max(1, min(most, 16 // max(case.from_bytes, case.to_bytes))) if case.output_is_dense else 1
-    rows, strip, resident = {1: (2, 8, 4), 2: (8, 16, 2)}.get(case.from_bytes, (4, 16, 4))
-    threads = 256
-
-    def few(columns: int, strip: int) -> bool:
-        return case.outputs < MANY_THREADS * columns * strip
-
+    size = max(case.from_bytes, case.to_bytes)
+    columns = max(1, min(most, 16 // size)) if case.output_is_dense else 1
     while columns > 1 and _stores(case, columns) != AT_ONCE:
         columns //= 2
-    while strip > 1 and few(columns, strip):
-        strip //= 2
-    while columns > 1 and columns * case.to_bytes > 4 and few(columns, strip):
-        columns //= 2
+    # The less a thread reads of a row, the more rows, or threads, have to be on their way.
+    rows, strip, resident = {1: (2, 8, 4), 2: (8, 16, 2)}.get(case.from_bytes, (4, 16, 4))
+    if columns * size <= 8:
+        rows, strip, resident = 4 if columns >= 8 else 8, 16, 6 if columns == 1 and size <= 4 else 4
+    if case.bordered:  # which takes registers
+        rows, resident = min(rows, 4), min(resident, 4)
+    threads = 256
+    if case.outputs < FEW_OUTPUTS:
+        threads, resident = threads // 2, resident * 2
+    for least_strip, least_bytes in ((2, 16), (2, 8), (1, 8), (1, 4)):
+        while strip > least_strip and case.outputs < MANY_THREADS * columns * strip:
+            strip //= 2
+        while columns > 1 and columns * size > least_bytes and case.outputs < MANY_THREADS * columns * strip:
+            columns //= 2
     goes = (0, 1) if case.x is None else progression(case.x)
     lies_so = goes is not None and (goes[1] == 1 or (goes[1] == -1 and case.channels == 1))
     by_bytes = case.from_bytes == 1 and columns >= 4 and case.row_is_dense and _row_bytes_in(case) < 2**29
     runs = by_bytes and (goes is None or lies_so)
+    computed = goes is not None and case.y is None
     moved = 0 if case.plan.source is not None else case.from_bytes
-    constants = (columns, case.output_is_dense, goes is not None, runs, min(rows, strip), case.bordered, threads)
+    constants = (columns, case.output_is_dense, computed, runs, min(rows, strip), case.bordered, threads)
     return Way("moved", "Moved", constants, threads, resident, sums=False, moved_bytes=moved, strip=strip)
 
 
@@ -406,9 +412,12 @@ def _cut_byte_ring(case: Case, way: Way) -> Cut:
 
 def _cut_moved(case: Case, way: Way) -> Cut:
     groups = _parts(case.length, int(way.constants[0]))
-    # Few threads without a group; of several powers of two that leave as few, the greatest.
+    # Long pieces of a row, but few threads without a group: the greatest power of two that leaves an eighth of them at
+    # most, or else as few as can be.
     least = (LINE // (int(way.constants[0]) * case.to_bytes)).bit_length() - 1
-    power = min(range(least, way.threads.bit_length()), key=lambda one: (_parts(groups, 1 << one) << one, -one))
+    threads = {one: _parts(groups, 1 << one) << one for one in range(least, way.threads.bit_length())}
+    enough = max(groups + groups // 8, min(threads.values()))
+    power = max(one for one, count in threads.items() if count <= enough)
     tiles, strips = _parts(groups, 1 << power), _parts(case.geometry.y.out_size, way.strip)
     bands = _parts(strips, way.threads >> power)
     span = case.geometry.x.in_size * case.geometry.pixel.in_size

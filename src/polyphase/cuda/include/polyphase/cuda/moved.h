@@ -19,8 +19,9 @@ struct Group {
 
 // kColumns: elements that a thread owns. kTogether: they are stored at once. kRows: rows that are read before any is
 // stored; rows of a plane are counted in 32 bits. Where an element comes from in the source's row follows from its number
-// (kComputed: from call.row_origin on, by strides), or call.offsets says it; -n for border n. kRuns: elements are bytes, and
-// where a thread's lie side by side in the source, forwards or backwards, they are read by words.
+// (kComputed: from call.row_origin on, by strides; rows likewise), or call.offsets says it, and y's table; -n for border n.
+// kRuns: elements are bytes, and where a thread's lie side by side in the source, forwards or backwards, they are read by
+// words.
 template <class Load, class Store, int kColumns, bool kTogether, bool kComputed, bool kRuns, int kRows, bool kBordered,
           int kThreads>
 struct Moved {
@@ -55,19 +56,25 @@ struct Moved {
     const Group run = kRuns ? run_at(call, length, element) : Group{0, kScattered};
     int32_t offsets[kColumns] = {};
     if (!kRuns || (!kComputed && run.direction == kScattered)) find(call, element, owned, offsets);
+    const From* const source = static_cast<const From*>(call.source) + place.source;
+    const From* next = source + y * call.y.in_stride;
+    To* target = static_cast<To*>(call.target) + place.target;
 #pragma unroll 1
     for (int32_t row = y; row < stop; row += kRows) {
       Read read[kRows];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
+        // Where rows come from a table, none waits for whether the one before is there.
         const int32_t in_strip = row + r < stop ? row + r : stop - 1;
-        fetch(call, place.source + index_at(call.y, in_strip) * call.y.in_stride, offsets, run, read[r]);
+        const From* const from = kComputed ? next : source + index_at(call.y, in_strip) * call.y.in_stride;
+        if (!kComputed || row + r < stop) fetch(call, from, offsets, run, read[r]);
+        next += call.y.in_stride;
       }
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         if (row + r < stop) {
-          store(call, place, row + r, element, owned, offsets, read[r]);
-          place.target += call.y.out_stride;
+          store(call, place, target, row + r, element, owned, offsets, read[r]);
+          target += call.y.out_stride;
           for (int t = 0; t < kTensors; ++t) place.tensors[t] += call.tensor_strides[t].y;
         }
       }
@@ -100,8 +107,7 @@ struct Moved {
     }
   }
 
-  static void fetch(const MapsCall& call, int64_t row, const int32_t (&offsets)[kColumns], Group run, Read& read) {
-    const From* source = static_cast<const From*>(call.source) + row;
+  static void fetch(const MapsCall& call, const From* source, const int32_t (&offsets)[kColumns], Group run, Read& read) {
     if constexpr (kRuns) {
       if (kComputed || run.direction != kScattered) {
         fetch_run(call, source, run, read);
@@ -145,10 +151,9 @@ struct Moved {
     return words;
   }
 
-  static void store(const MapsCall& call, const Place& place, int64_t y, int32_t element, int owned,
+  static void store(const MapsCall& call, const Place& place, To* target, int64_t y, int32_t element, int owned,
                     const int32_t (&offsets)[kColumns], const Read& read) {
     const int32_t of_row = kBordered ? greater(place.border, border_at(call.y, y)) : 0;
-    To* target = static_cast<To*>(call.target) + place.target;
     if constexpr (kTogether && !kBordered && Load::kIsIdentity && Store::kIsIdentity) {
       *reinterpret_cast<Read*>(target + element) = read;
       return;
