@@ -121,6 +121,30 @@ def test_adjoints() -> None:
     assert check(padded, gradient) == "General"  # its taps lie apart
 
 
+@pytest.mark.usefixtures("large")
+def test_large_images_of_many_sizes_share_a_quick_kernel() -> None:
+    """Made for no number of taps, so that other sizes need no other."""
+    x, kinds = image(torch.float32, 2, 3, 40, 68), set()
+    for size, mode in (((21, 35), AA), ((70, 93), CUBIC), ((4, 5), CUBIC_AA)):
+        program = resized(x, size, **mode)
+        call = launch.prepared(host.record_for(program, [x])._replace(varies=True), True, host.ARCHITECTURE)
+        out = host.empty((2, 3, *size), (3 * size[0] * size[1], size[0] * size[1], size[1], 1), torch.float32)
+        host.execute(call, [out, x])
+        torch.testing.assert_close(out, plain_torch.run(program, x), rtol=1e-4, atol=1e-4)
+        kinds.add(call.way)
+    assert [one.template for one in kinds] == ["Shrink"]
+
+
+def test_long_pieces_of_rows_are_moved() -> None:
+    """By a warp at least: what it reads of several rows is less, but as many sectors of memory."""
+    x = torch.empty((8, 3, 1234, 1345), device="meta")
+    for program in (resized(x, (2345, 2456), "nearest", False), maps_program(x.dtype, arguments.flip_maps(4, (-1,)))):
+        call = launch.prepared(host.record_for(program, [x]), True, host.ARCHITECTURE)
+        groups = -(-call.geometry.x.out_size // int(call.way.constants[0]))
+        assert 32 <= 1 << call.cut.tile <= call.way.threads
+        assert call.cut.tiles << call.cut.tile <= groups * 9 / 8
+
+
 def test_volumes() -> None:
     x = image(torch.float32, 1, 2, 5, 7, 9)
     assert check(resized(x, (8, 4, 13), "trilinear", False), x) == "General"
@@ -132,6 +156,7 @@ MOVES: list[tuple[tuple[AxisMap, ...], float]] = [
     ((AxisMap((Pad(-1, -2, "constant", 1),)), AxisMap((Pad(-3, -1, "constant", 1),))), 3),
     ((AxisMap((Pad(2, 3, "constant", 1),)), AxisMap((Pad(1, 0, "constant", 1),))), 3),
     ((AxisMap((Pad(2, 3, "reflect", 0),)),), 0),
+    ((AxisMap((Pad(2, 3, "reflect", 0),)), AxisMap((Flip(),))), 0),
     ((AxisMap((Flip(),)), AxisMap(()), AxisMap((Slice(1, 9, 2),)), AxisMap(())), 0),
 ]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from polyphase.cuda.geometry import Dimension, Geometry
-from polyphase.cuda.tables import HostTable, identity_table, in_step, progression, reach, reach_of_groups
+from polyphase.cuda.tables import HostTable, InStep, identity_table, in_step, progression, reach, reach_of_groups
 from polyphase.kernels.plans import MapsPlan, Plan
 from polyphase.sampling.pointwise import Value
 
@@ -34,7 +34,9 @@ MOST_IN_BYTE_RING = 64
 APART, BESIDE, AT_ONCE = range(3)
 #: Registers that a thread has for inputs that are fetched ahead.
 DIRECT_REGISTERS = 48
-RING_REGISTERS = 56
+AHEAD_REGISTERS, MOST_AHEAD_REGISTERS, MOST_AHEAD = 36, 56, 8
+#: And for rows that were summed along x.
+RING_REGISTERS = 24
 WALK_REGISTERS = 40
 
 
@@ -103,6 +105,10 @@ class Case:
         return self.geometry.pixel.in_size
 
     @property
+    def grows(self) -> bool:
+        return self.geometry.y.out_size >= self.geometry.y.in_size
+
+    @property
     def row_is_dense(self) -> bool:
         return _is_dense(self.geometry.pixel.in_stride, self.geometry.x.in_stride, self.geometry.pixel.in_size)
 
@@ -123,9 +129,9 @@ def loads_as_is(plan: Plan) -> bool:
 
 def choose(case: Case) -> Way:
     """The kernel for a call. Most are made for numbers of taps and for how rows lie; where sizes vary, it is one that
-    serves them all, as a build would take longer than many calls."""
+    serves nearly all, as a build would take longer than many calls."""
     if case.varies:
-        return _general(case)
+        return _shrink(case) if case.outputs >= FEW_OUTPUTS and _can_shrink(case) else _general(case)
     tables = [one for one in (case.x, case.y, case.z) if one is not None]
     if not case.plan.weighted:
         fits = case.z is None and _fits_in_row(case) and case.geometry.y.out_size < MOST_ROWS_MOVED
@@ -140,14 +146,29 @@ def choose(case: Case) -> Way:
         return _general(case)
     if max(kx, ky) <= MOST_IN_RING:
         return _byte_walk(case, kx, ky) if _can_walk_bytes(case) else _ring(case, kx, ky)
-    if case.x is None or case.y is None or not (case.x.ascends or case.x.descends):
-        return _general(case)
-    way = _general(case)
-    if case.plan.work != torch.uint8:
-        way = _shrink(case) if case.row_is_dense else way
-    elif max(kx, ky) <= MOST_IN_BYTE_RING and case.geometry.pixel.in_size <= 4:
+    if _can_shrink(case):
+        return _shrink(case)
+    if (
+        case.plan.work == torch.uint8
+        and _all_in_order(case)
+        and max(kx, ky) <= MOST_IN_BYTE_RING
+        and case.channels <= 4
+    ):
         way = _byte_ring(case, ky)
-    return way if cut(case, way).shared_bytes <= MOST_SHARED else _general(case)
+        return way if cut(case, way).shared_bytes <= MOST_SHARED else _general(case)
+    return _general(case)
+
+
+def _all_in_order(case: Case) -> bool:
+    """Whether windows along x and y begin one behind the other."""
+    tables = (case.x, case.y)
+    return all(one is not None and one.index is None and (one.ascends or one.descends) for one in tables)
+
+
+def _can_shrink(case: Case) -> bool:
+    sums_floats = case.plan.weighted and case.plan.work != torch.uint8
+    fits = sums_floats and case.z is None and _all_in_order(case) and case.row_is_dense and _fits_in_row(case)
+    return fits and cut(case, _shrink(case)).shared_bytes <= MOST_SHARED
 
 
 def _fits_in_row(case: Case) -> bool:
@@ -189,33 +210,74 @@ def _step(case: Case) -> int:
 
 
 def _ring(case: Case, kx: int, ky: int) -> Way:
-    columns = 8
+    # Where images grow, there are more outputs to store than rows to wait for.
+    grows = case.grows
+    size = 2 if case.plan.work.itemsize == 8 else 1
+    few = next(rows for rows in (2, ky, 1) if ky % rows == 0)  # that can be fetched ahead
+    columns = 8 if grows else max(1, 8 // max(case.from_bytes, 4))
     while columns > 1 and not _fits_pixels(case, columns):
         columns //= 2
     pixel = columns > 1
     if not pixel:
-        columns = max(1, min(4, 16 // max(case.from_bytes, case.to_bytes)))
-    size = 2 if case.plan.work.itemsize == 8 else 1
-
-    def fits(rows: int) -> bool:
-        return columns * kx * rows * size <= RING_REGISTERS
-
-    # Where images grow, there are more outputs to store than rows to wait for.
-    grows = case.geometry.y.out_size >= case.geometry.y.in_size
-    while columns > 1 and not fits(2 if grows and ky % 2 == 0 else ky):
+        most, wide = (4, 16) if grows else (2, 8)
+        columns = max(1, min(most, wide // max(case.from_bytes, case.to_bytes)))
+    while columns > 1 and not (
+        columns * ky * size <= RING_REGISTERS and few * _row_registers(case, kx, columns, pixel) <= MOST_AHEAD_REGISTERS
+    ):
         columns //= 2
     pixel = pixel and columns > 1
-    ahead = max((rows for rows in range(2, ky + 1) if ky % rows == 0 and fits(rows)), default=1)
-    threads, strip = (128, 64) if pixel else (64, 32)
     shared = _shared(case, 1 if pixel else columns)
-    stores = _stores(case, columns)
-    constants = (kx, ky, columns, pixel, *shared, _step(case), stores, ahead, case.bordered, strip, threads)
-    return Way("ring", "Ring", constants, threads, (640 if kx * ky <= 4 and not pixel else 512) // threads)
+    row = _row_registers(case, kx, columns, pixel)
+    # Elements of 16 bits are half as much on their way: more rows of them than the ring has.
+    rows = [rows for rows in range(1, ky + 1) if ky % rows == 0] + (
+        [2 * ky, 4 * ky] if grows and case.from_bytes <= 2 else []
+    )
+    ahead = max((one for one in rows if one * row <= AHEAD_REGISTERS and one <= MOST_AHEAD), default=1)
+    ahead = max(ahead, few if few * row <= MOST_AHEAD_REGISTERS else 1)
+    deep = ahead > ky
+    threads = 128 if pixel and case.from_bytes > 2 else 64
+    strip = 64 if pixel or deep else 32  # each begins with waiting for what is fetched ahead
+    constants = (
+        kx,
+        ky,
+        columns,
+        pixel,
+        *shared,
+        _step(case),
+        _stores(case, columns),
+        ahead,
+        case.bordered,
+        strip,
+        threads,
+    )
+    few_registers = kx * ky * size <= 4 and not pixel and not deep
+    return Way("ring", "Ring", constants, threads, (640 if few_registers else 512) // threads)
+
+
+def _row_registers(case: Case, kx: int, columns: int, pixel: bool) -> int:
+    """That hold what a thread reads of a row: `Inputs` of ring.h."""
+
+    def registers(count: int) -> int:
+        """Of elements that are read at once. Where images shrink, so much else is kept that words do not count."""
+        in_words = case.from_bytes > 4 or (case.grows and count * case.from_bytes % 4 == 0)
+        return count * case.from_bytes // 4 if in_words else count
+
+    if pixel:
+        return kx * registers(columns)
+    found = _in_step(case, columns)
+    if found is None:
+        return columns * kx * registers(1)
+    inner, together = found.inputs - 2 * found.edge, _shared(case, columns)[2]
+    return inner // together * registers(together) + 2 * found.edge * registers(1)
+
+
+def _in_step(case: Case, columns: int) -> InStep | None:
+    return in_step(case.x, columns) if columns > 1 and case.channels == 1 and case.x is not None else None
 
 
 def _shared(case: Case, columns: int) -> tuple[int, int, int]:
     """kFirsts, kEdge and kTogether of ring.h."""
-    found = in_step(case.x, columns) if columns > 1 and case.channels == 1 and case.x is not None else None
+    found = _in_step(case, columns)
     if found is None:
         return -1, 0, 1
     together = 16 // case.from_bytes
