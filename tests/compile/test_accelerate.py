@@ -14,7 +14,11 @@ from torch import Tensor
 import polyphase
 import polyphase.functional as P
 from polyphase import accelerate
+from polyphase.compile import overrides
 from polyphase.compile.overrides import MOST_CALLS_OUTSIDE, Override
+from polyphase.errors import NoKernelError
+from polyphase.kernels.binding import BoundCall
+from polyphase.sampling.programs import Program
 
 IMAGE = torch.rand(2, 3, 20, 22)
 
@@ -242,3 +246,19 @@ def test_what_torch_does_as_well_is_atens_own() -> None:
         for functions in (F, P):
             assert torch.equal(functions.pad(long, (1, -2), value=3), padded)
         assert polyphase.stats()["kernels_launched"] == before
+
+
+@pytest.mark.parametrize(("device", "order"), [("cpu", "preserve"), ("cuda", "contiguous")])
+def test_strides_are_decided_by_the_device(device: str, order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eager's kernels for CUDA make contiguous what the CPU's leave channels last. Needs no GPU: nothing is bound."""
+    decided: list[Program] = []
+
+    def bound(program: Program, inputs: object) -> BoundCall:
+        decided.append(program)
+        raise NoKernelError("only what was decided is wanted")
+
+    monkeypatch.setattr(overrides.binding, "bound", bound)
+    image = torch.empty((2, 3, 8, 9), device="meta", memory_format=torch.channels_last)
+    with pytest.raises(NoKernelError):
+        overrides._sampled(torch.ops.aten.reflection_pad2d.default, torch.device(device), [image, [1, 2, 1, 2]])
+    assert [one.order for one in decided] == [order]

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from polyphase.kernels.facts import facts
-from polyphase.kernels.layout import dense_strides, is_channels_last, output_strides
+from polyphase.kernels.layout import dense_strides, is_channels_last, order_on, output_strides
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import maps_program
-from polyphase.sampling.steps import Flip
+from polyphase.sampling.steps import Area, Flip, Pad, Step
 from tests.support.samples import LAYOUTS, image
 
 SHAPES = [
@@ -42,3 +42,20 @@ def test_flips_keep_dense_strides(layout: str) -> None:
     tensor = image((2, 3, 5, 7), layout=layout)
     flip = maps_program(tensor.dtype, (AxisMap((Flip(),)),))
     assert output_strides(flip, facts(tensor), tensor.shape) == tensor.flip(-1).stride()
+
+
+@pytest.mark.parametrize(
+    ("step", "device", "forward", "gradient"),
+    [
+        (Pad(1, 2, "reflect", 0), "cpu", None, None),
+        (Pad(1, 2, "reflect", 0), "cuda", "contiguous", "contiguous"),
+        (Pad(1, 2, "replicate", 0), "cuda", None, "contiguous"),
+        (Pad(1, 2, "constant", 1), "cuda", None, None),
+        (Area(4), "cuda", None, None),
+    ],
+)
+def test_orders_of_eager_on_a_device(step: Step, device: str, forward: str | None, gradient: str | None) -> None:
+    """As eager's kernels make them; on a GPU, `tests/cuda/on_gpu.py` compares."""
+    maps = (AxisMap((step,)), AxisMap(()))
+    assert order_on(torch.device(device), maps, transposed=False) == forward
+    assert order_on(torch.device(device), maps, transposed=True) == gradient

@@ -19,7 +19,7 @@ from polyphase.compile.recognise import AtenCall, Sampling, WarpOf, aten_operato
 from polyphase.errors import PolyphaseError, WrongSettingError
 from polyphase.kernels import binding, devices
 from polyphase.kernels.facts import Facts, facts
-from polyphase.kernels.layout import gradient_order, is_channels_last
+from polyphase.kernels.layout import gradient_order, is_channels_last, order_on
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import maps_program, warp_program
 from polyphase.sampling.steps import Pad, Step
@@ -153,6 +153,8 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken
     if sampling.adjoint_of:
         before = next((one for one in args[1:] if isinstance(one, Tensor)), image)  # resizes have only its sizes
         program = replace(program, order=gradient_order(maps, is_channels_last(before.shape, before.stride())))
+    if order := order_on(device, maps, transposed=bool(sampling.adjoint_of)):
+        program = replace(program, order=order)
     call = binding.bound(program, _on(device, image))
     return None if call.by_torch else Taken(lambda image, *others: call.fresh(image), program.moves_only)
 

@@ -15,6 +15,10 @@ from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Step
 #: By rank: the dimensions of a channels-last image, from the innermost on.
 CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
 
+#: Pads whose results, and whose gradients, eager's kernels for CUDA make contiguous, whatever the image is.
+CONTIGUOUS_ON_CUDA = ("reflect",)
+CONTIGUOUS_GRADIENTS_ON_CUDA = ("reflect", "replicate")
+
 
 def output_strides(program: Program, image: Facts, out_shape: Sizes) -> Sizes:
     """Flips and crops keep any dense strides, as eager's do; other programs keep channels last, or what their order
@@ -53,6 +57,14 @@ def gradient_order(maps: tuple[AxisMap, ...], channels_last: bool) -> str:
         one_pixel = all(isinstance(step, Area) and step.size == 1 for step in steps)  # eager takes the mean
         return "channels_last" if channels_last and not one_pixel else "contiguous"
     return "preserve"
+
+
+def order_on(device: torch.device, maps: tuple[AxisMap, ...], *, transposed: bool) -> str | None:
+    """How eager's kernels for a device lay out the result of maps, or the gradient, where it is not as the CPU's do;
+    else None. Our functions are alike on all devices; what stands for eager's kernels is as these are."""
+    modes = CONTIGUOUS_GRADIENTS_ON_CUDA if transposed else CONTIGUOUS_ON_CUDA
+    pads = any(isinstance(step, Pad) and step.mode in modes for one in maps for step in one.steps)
+    return "contiguous" if device.type == "cuda" and pads else None
 
 
 def has_contiguous_gradient(step: object, axes: int) -> bool:
