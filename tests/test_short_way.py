@@ -13,7 +13,7 @@ from torch import Tensor
 import polyphase.functional as P
 from polyphase.errors import PolyphaseError
 from polyphase.kernels import binding
-from polyphase.short_way import ShortWay
+from polyphase.short_way import ShortWay, _cannot_change
 
 X = torch.rand(2, 3, 8, 8)
 GRID = torch.rand(2, 4, 4, 2)
@@ -108,3 +108,14 @@ def test_tensors_that_take_turns() -> None:
                 ours = P.interpolate(image, (5, 6), mode="bilinear")
                 torch.testing.assert_close(ours, F.interpolate(image, (5, 6), mode="bilinear"))
                 assert ours.requires_grad == image.requires_grad
+
+
+def test_the_very_objects_of_the_call_before() -> None:
+    """By which it is found without a look at what they are; a list that has changed is the very object too."""
+    size, mode, inside = (5, 6), "bilinear", ([5, 6],)
+    for _ in range(3):
+        assert P.interpolate(X, size, mode=mode).shape == (2, 3, 5, 6)
+    assert P.interpolate(X[..., 1:], size, mode=mode).shape == (2, 3, 5, 6)
+    assert P.interpolate(X, size, mode="nearest").equal(F.interpolate(X, size, mode="nearest"))
+    assert _cannot_change((size, mode, None))
+    assert not _cannot_change((inside, mode))

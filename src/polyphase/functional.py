@@ -57,8 +57,8 @@ def _sampled_by(image: Facts, theta: Facts, size: Any, *given: Any) -> Program:
     )
 
 
-_INTERPOLATE, _FLIP, _PAD = ShortWay(_resized), ShortWay(_flipped), ShortWay(_padded)
-_GRID_SAMPLE, _AFFINE_SAMPLE = ShortWay(_sampled_at), ShortWay(_sampled_by)
+_INTERPOLATE, _FLIP, _PAD = ShortWay(_resized, 6), ShortWay(_flipped, 1), ShortWay(_padded, 3)
+_GRID_SAMPLE, _AFFINE_SAMPLE = ShortWay(_sampled_at, 3), ShortWay(_sampled_by, 4)
 
 
 def interpolate(

@@ -61,31 +61,43 @@ def check_of_same(tensors: tuple[Tensor, ...]) -> Check:
     alone = len(tensors) == 1  # a call has an image and at most one tensor more; what is beyond was found plain before
 
     def check(others: tuple[Any, ...]) -> bool:
+        image = others[0]
         return (
-            type(others[0]) is Tensor  # as in `_can_be_guarded`, without another call
-            and not others[0].is_nested
-            and (alone or _can_be_guarded(others[1]))
-            and same(*others)
+            type(image) is Tensor  # as in `_can_be_guarded`, without another call
+            and not image.is_nested
+            and (same(image) if alone else _can_be_guarded(others[1]) and same(*others))
             and not len_torch_dispatch_stack()
-            and not has_torch_function_unary(others[0])
+            and not has_torch_function_unary(image)
             and forward_level() < 0
         )
 
     return check
 
 
+#: The first of which is no other object.
+NO_ARGUMENTS = (object(),)
+
+
 class Latest(NamedTuple):
     """The latest call of a function. Most calls are like the one before: that is quicker to tell than what they are,
     and where an image has just gone through the caches, all that is looked up comes from far away. `fits` says whether
-    tensors are like those it was for; it is made when the same call comes a second time."""
+    tensors are like those it was for; it is made when the same call comes a second time. objects: the arguments
+    themselves, where none of them can change."""
 
     given: bytes | None
     fits: Check
     call: Callable[..., Tensor]
+    objects: tuple[Any, ...] = NO_ARGUMENTS
 
-    def followed_by(self, given: bytes | None, call: Callable[..., Tensor], tensors: tuple[Tensor, ...]) -> Latest:
+    def followed_by(
+        self,
+        given: bytes | None,
+        call: Callable[..., Tensor],
+        tensors: tuple[Tensor, ...],
+        objects: tuple[Any, ...] = NO_ARGUMENTS,
+    ) -> Latest:
         again = call is self.call and call is not torch.clone
-        return Latest(given, check_of_same(tensors) if again else _never, call)
+        return Latest(given, check_of_same(tensors) if again else _never, call, objects)
 
 
 def _never(tensors: object) -> bool:

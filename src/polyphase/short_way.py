@@ -18,7 +18,7 @@ from polyphase.kernels import devices
 from polyphase.kernels.binding import BoundCall, bind, bound
 from polyphase.kernels.facts import Facts
 from polyphase.ops.recorded import recorded
-from polyphase.plain import NO_CALL, is_plain
+from polyphase.plain import NO_ARGUMENTS, NO_CALL, is_plain
 from polyphase.sampling.programs import Program
 
 #: What a call asks for, from the facts of its tensors and its other arguments; None where the image stays as it is.
@@ -31,10 +31,10 @@ _MOST_CALLS = 256
 
 
 class ShortWay:
-    """Of one function: its latest call, and those before it."""
+    """Of one function, with so many arguments besides tensors: its latest call, and those before it."""
 
-    def __init__(self, program_of: ProgramOf) -> None:
-        self._program_of = program_of
+    def __init__(self, program_of: ProgramOf, arguments: int) -> None:
+        self._program_of, self._are_same = program_of, _ARE_SAME[arguments]
         self._latest = NO_CALL
         self._calls: dict[tuple[Any, ...], Callable[..., Tensor]] = {}
 
@@ -46,13 +46,15 @@ class ShortWay:
         """
         if is_dynamo_compiling():
             return None
+        latest = self._latest
+        if self._are_same(given, latest.objects) and latest.fits(tensors):
+            return latest.call
         key: bytes | None
         try:
             key = dumps(given, _FORMAT)
         except ValueError:  # something other than numbers, names, and tuples and lists of them
             given = tuple([tuple(one) if type(one) is torch.Size else one for one in given])
             key = dumps(given, _FORMAT) if _are_builtin(given) else None
-        latest = self._latest
         if key == latest.given and latest.fits(tensors):
             return latest.call
         if not _are_plain(tensors):
@@ -70,7 +72,7 @@ class ShortWay:
             if len(self._calls) >= _MOST_CALLS:
                 self._calls.clear()
             self._calls[key, known] = call
-        self._latest = latest.followed_by(key, call, tensors)
+        self._latest = latest.followed_by(key, call, tensors, given if _cannot_change(given) else NO_ARGUMENTS)
         return call
 
     def _bind(
@@ -97,6 +99,22 @@ def _are_builtin(values: tuple[Any, ...] | list[Any]) -> bool:
             return False
     return True
 
+
+def _cannot_change(values: tuple[Any, ...]) -> bool:
+    """Of builtin values: whether there is no list among them."""
+    return all(_cannot_change(one) if type(one) is tuple else type(one) is not list for one in values)
+
+
+#: By how many there are: whether arguments are the very objects that others are, as literals of a call are each time,
+#: which is sooner told than by their bytes.
+_ARE_SAME: dict[int, Callable[[tuple[Any, ...], tuple[Any, ...]], bool]] = {
+    1: lambda a, b: a[0] is b[0],
+    3: lambda a, b: a[0] is b[0] and a[1] is b[1] and a[2] is b[2],
+    4: lambda a, b: a[0] is b[0] and a[1] is b[1] and a[2] is b[2] and a[3] is b[3],
+    6: lambda a, b: (
+        a[0] is b[0] and a[1] is b[1] and a[2] is b[2] and a[3] is b[3] and a[4] is b[4] and a[5] is b[5]
+    ),
+}
 
 _BUILTIN = frozenset((int, float, bool, str, type(None)))
 
