@@ -111,9 +111,7 @@ _ARE_SAME: dict[int, Callable[[tuple[Any, ...], tuple[Any, ...]], bool]] = {
     1: lambda a, b: a[0] is b[0],
     3: lambda a, b: a[0] is b[0] and a[1] is b[1] and a[2] is b[2],
     4: lambda a, b: a[0] is b[0] and a[1] is b[1] and a[2] is b[2] and a[3] is b[3],
-    6: lambda a, b: (
-        a[0] is b[0] and a[1] is b[1] and a[2] is b[2] and a[3] is b[3] and a[4] is b[4] and a[5] is b[5]
-    ),
+    6: lambda a, b: a[0] is b[0] and a[1] is b[1] and a[2] is b[2] and a[3] is b[3] and a[4] is b[4] and a[5] is b[5],
 }
 
 _BUILTIN = frozenset((int, float, bool, str, type(None)))

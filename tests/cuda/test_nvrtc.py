@@ -2,57 +2,126 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
+from polyphase import arguments
 from polyphase.cuda import build, driver, emit, launch, ways
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.errors import BuildFailedError, NvrtcMissingError
 from polyphase.kernels import store
+from polyphase.kernels.plans import MapsPlan, WarpPlan
 from polyphase.kernels.records import GradientRecord
-from polyphase.sampling.programs import warp_program
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.programs import Axes, maps_program, warp_program
+from polyphase.sampling.steps import Pad
 from polyphase.sampling.warps import Warp
 from tests.cuda import host
-from tests.cuda.test_kernels_on_host import AA, CUBIC_AA, image, resized
+from tests.cuda.test_kernels_on_host import AA, CUBIC, CUBIC_AA, image, resized
 
 try:
     driver.nvrtc_version()
 except NvrtcMissingError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-CASES: dict[str, tuple[torch.dtype, tuple[int, ...], tuple[int, ...], dict[str, Any], int]] = {
-    "direct": (torch.float32, (1, 3, 40, 60), (20, 30), AA, 1 << 20),
-    "ring": (torch.float16, (1, 3, 40, 60), (20, 30), AA, 0),
-    "shrink": (torch.float32, (1, 3, 40, 60), (4, 5), CUBIC_AA, 0),
-    "byte ring": (torch.uint8, (1, 3, 40, 60), (10, 15), CUBIC_AA, 0),
-    "byte walk": (torch.uint8, (1, 3, 40, 60), (20, 30), AA, 0),
-    "moved": (torch.uint8, (1, 3, 40, 60), (50, 64), {"mode": "nearest", "antialias": False}, 0),
-    "general": (torch.bfloat16, (1, 3, 9, 10, 11), (4, 5, 6), {"mode": "trilinear", "antialias": False}, 0),
+NEAREST: dict[str, Any] = {"mode": "nearest", "antialias": False}
+LINEAR: dict[str, Any] = {"mode": "bilinear", "antialias": False}
+TRILINEAR: dict[str, Any] = {"mode": "trilinear", "antialias": False}
+ALL_LARGE, ALL_SMALL = 0, 1 << 20  # FEW_OUTPUTS of ways.py
+
+
+class Case(NamedTuple):
+    """A resize, or a flip where there is no size. bordered: with a constant border around."""
+
+    header: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    size: tuple[int, ...] = ()
+    mode: dict[str, Any] = AA
+    few: int = ALL_LARGE
+    last: bool = False
+    bordered: bool = False
+    adjoint_of: tuple[int, ...] = ()
+
+    def way(self, architecture: str, monkeypatch: pytest.MonkeyPatch) -> tuple[MapsPlan | WarpPlan, ways.Way]:
+        monkeypatch.setattr(ways, "FEW_OUTPUTS", self.few)
+        monkeypatch.setattr(ways, "MANY_THREADS", 0 if self.few == ALL_LARGE else 1 << 15)
+        x = image(self.dtype, *self.shape, last=self.last)
+        maps = arguments.flip_maps(len(self.shape), (-1,))
+        if self.size:
+            axes = resized(x, self.size, **self.mode, adjoint_of=self.adjoint_of).sampler
+            assert isinstance(axes, Axes)
+            maps = axes.maps
+        if self.bordered:
+            maps = tuple(AxisMap((*one.steps, Pad(1, 2, "constant", 1))) for one in maps)
+        program = maps_program(self.dtype, maps, self.adjoint_of, 1.0 if self.bordered else None)
+        call = launch.prepared(host.record_for(program, [x]), True, architecture)
+        assert call.way.header == self.header
+        return call.plan, call.way
+
+
+#: Every kernel, with the types of its sums and each of what its rows can be like. Of the first, CI tries each.
+CASES = {
+    "direct": Case("direct", torch.float32, (1, 3, 40, 60), (20, 30), AA, ALL_SMALL),
+    "ring": Case("ring", torch.float16, (1, 3, 40, 60), (20, 30)),
+    "shrink": Case("shrink", torch.float32, (1, 3, 40, 60), (4, 5), CUBIC_AA),
+    "byte ring": Case("byte_ring", torch.uint8, (1, 3, 40, 60), (10, 15), CUBIC_AA),
+    "byte walk": Case("byte_walk", torch.uint8, (1, 3, 40, 60), (20, 30)),
+    "moved": Case("moved", torch.uint8, (1, 3, 40, 60), (50, 64), NEAREST),
+    "general": Case("general", torch.bfloat16, (1, 3, 9, 10, 11), (4, 5, 6), TRILINEAR),
+    "ring, rows ahead": Case("ring", torch.bfloat16, (1, 3, 16, 16), (32, 32), LINEAR),
+    "ring, pixels": Case("ring", torch.float32, (1, 16, 9, 11), (17, 20), CUBIC, last=True),
+    "ring, borders": Case("ring", torch.float32, (1, 3, 40, 60), (20, 30), bordered=True),
+    "byte walk, pixels": Case("byte_walk", torch.uint8, (1, 3, 40, 60), (20, 30), last=True),
+    "moved, odd rows": Case("moved", torch.float32, (1, 3, 40, 61)),
+    "moved, borders": Case("moved", torch.int16, (1, 3, 40, 61), bordered=True),
+    "direct, doubles": Case("direct", torch.float64, (1, 3, 40, 60), (20, 30), AA, ALL_SMALL, last=True),
+    "direct, borders": Case("direct", torch.float32, (1, 3, 40, 60), (20, 30), AA, ALL_SMALL, bordered=True),
+    "direct, bytes": Case("direct", torch.uint8, (1, 3, 40, 60), (20, 30), AA, ALL_SMALL, last=True),
+    "direct, halves": Case("direct", torch.bfloat16, (1, 3, 40, 60), (20, 30), AA, ALL_SMALL),
+    "ring, doubles": Case("ring", torch.float64, (1, 3, 40, 60), (20, 30)),
+    "ring, wide pixels of halves": Case("ring", torch.bfloat16, (1, 16, 16, 16), (32, 32), LINEAR, last=True),
+    "ring, gradients": Case("ring", torch.float32, (1, 2, 32, 32), (32, 32), CUBIC, adjoint_of=(16, 16)),
+    "ring, gradients of pixels": Case(
+        "ring", torch.float32, (1, 8, 32, 32), (32, 32), CUBIC, last=True, adjoint_of=(16, 16)
+    ),
+    "shrink, doubles": Case("shrink", torch.float64, (1, 3, 40, 60), (4, 5), CUBIC_AA),
+    "shrink, halves, not aligned": Case("shrink", torch.float16, (1, 3, 40, 61), (4, 5), CUBIC_AA),
+    "shrink, borders": Case("shrink", torch.float32, (1, 3, 40, 60), (4, 5), CUBIC_AA, bordered=True),
+    "byte ring, pixels": Case("byte_ring", torch.uint8, (1, 4, 40, 60), (10, 15), CUBIC_AA, last=True),
+    "byte ring, borders": Case("byte_ring", torch.uint8, (1, 3, 40, 60), (10, 15), CUBIC_AA, bordered=True),
+    "byte walk, borders, not aligned": Case("byte_walk", torch.uint8, (1, 1, 40, 61), (20, 30), bordered=True),
+    "moved, bytes turned round": Case("moved", torch.uint8, (1, 3, 40, 64)),
+    "moved, bytes with borders": Case("moved", torch.uint8, (1, 3, 40, 61), bordered=True),
+    "moved, small": Case("moved", torch.float32, (1, 3, 40, 64), few=ALL_SMALL),
+    "moved, eight bytes": Case("moved", torch.int64, (1, 3, 40, 60), (50, 64), NEAREST),
+    "moved, sixteen bytes": Case("moved", torch.complex128, (1, 3, 40, 60)),
+    "general, bytes": Case("general", torch.uint8, (1, 3, 9, 10, 11), (4, 5, 6), TRILINEAR),
+    "general, doubles with borders": Case(
+        "general", torch.float64, (1, 3, 9, 10, 11), (4, 5, 6), TRILINEAR, bordered=True
+    ),
 }
+IN_CI = 14
 SWEEP = Path(__file__).parents[2] / "benchmarks" / "sweep_cuda.py"
-ARCHITECTURES = [
-    pytest.param("sm_75", id="sm_75"),
-    pytest.param("sm_80", marks=pytest.mark.full),
-    pytest.param("sm_90", id="sm_90"),
-    pytest.param("sm_100", marks=pytest.mark.full),
-    pytest.param("sm_120", marks=pytest.mark.full),
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
+#: In CI each of the first cases for one architecture, each of which has some; all for all with `make test-full`.
+COMBINATIONS = [
+    pytest.param(name, architecture, marks=() if i < IN_CI and i % len(ARCHITECTURES) == a else pytest.mark.full)
+    for i, name in enumerate(CASES)
+    for a, architecture in enumerate(ARCHITECTURES)
 ]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "architecture"), COMBINATIONS)
 def test_kernels_compile(case: str, architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    dtype, shape, size, mode, few = CASES[case]
-    monkeypatch.setattr(ways, "FEW_OUTPUTS", few)
-    x = image(dtype, *shape)
-    call = launch.prepared(host.record_for(resized(x, size, **mode), [x]), True, architecture)
-    assert call.way.header == case.replace(" ", "_")
+    plan, way = CASES[case].way(architecture, monkeypatch)
     options = (f"--gpu-architecture={architecture}", *build.OPTIONS)
-    machine_code = driver.compile_source(emit.kernel_source(call.plan, call.way), build.headers(), options)
+    machine_code = driver.compile_source(emit.kernel_source(plan, way), build.headers(), options)
     assert machine_code[:4] == b"\x7fELF"
 
 
@@ -73,6 +142,11 @@ def test_warps_compile(mode: str, source: str, architecture: str) -> None:
         options = (f"--gpu-architecture={architecture}", *build.OPTIONS)
         source_code = emit.kernel_source(call.plan, call.way)
         assert driver.compile_source(source_code, build.headers(), options)[:4] == b"\x7fELF"
+
+
+def test_there_is_a_case_for_every_kernel() -> None:
+    headers = {one.header for one in CASES.values()}
+    assert headers == {re.sub(r"(?<!^)(?=[A-Z])", "_", template).lower() for template in ways._CUTS}
 
 
 def test_an_architecture_of_the_future_gets_ptx() -> None:
@@ -100,13 +174,10 @@ def test_what_a_built_kernel_is_for_says_its_architecture(tmp_path: Path, monkey
     assert driver.nvrtc_found().rpartition("/")[2].startswith("libnvrtc.so")
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", list(CASES)[:7])
 def test_the_sweep_knows_the_numbers_of_every_kernel(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names_of = runpy.run_path(str(SWEEP))["names_of"]
-    dtype, shape, size, mode, few = CASES[case]
-    monkeypatch.setattr(ways, "FEW_OUTPUTS", few)
-    x = image(dtype, *shape)
-    way = launch.prepared(host.record_for(resized(x, size, **mode), [x]), True, "sm_90").way
+    _, way = CASES[case].way("sm_90", monkeypatch)
     names = names_of(way)
     assert len(names) == len(way.constants)
     assert way.constants[names.index("kThreads")] == way.threads
