@@ -17,6 +17,7 @@ from polyphase import accelerate
 from polyphase.compile import overrides
 from polyphase.compile.overrides import MOST_CALLS_OUTSIDE, Override
 from polyphase.errors import NoKernelError
+from polyphase.kernels import binding
 from polyphase.kernels.binding import BoundCall
 from polyphase.sampling.programs import Program
 
@@ -257,7 +258,7 @@ def test_strides_are_decided_by_the_device(device: str, order: str, monkeypatch:
         decided.append(program)
         raise NoKernelError("only what was decided is wanted")
 
-    monkeypatch.setattr(overrides.binding, "bound", bound)
+    monkeypatch.setattr(binding, "bound", bound)
     image = torch.empty((2, 3, 8, 9), device="meta", memory_format=torch.channels_last)
     with pytest.raises(NoKernelError):
         overrides._sampled(torch.ops.aten.reflection_pad2d.default, torch.device(device), [image, [1, 2, 1, 2]])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from polyphase import arguments
 from polyphase.cuda import emit, launch, ways
+from polyphase.cuda.maps import prepared
 from polyphase.kernels import binding, plain_torch
 from polyphase.kernels.facts import facts
 from polyphase.sampling.axis_maps import AxisMap
@@ -139,7 +140,7 @@ def test_long_pieces_of_rows_are_moved() -> None:
     """By a warp at least: what it reads of several rows is less, but as many sectors of memory."""
     x = torch.empty((8, 3, 1234, 1345), device="meta")
     for program in (resized(x, (2345, 2456), "nearest", False), maps_program(x.dtype, arguments.flip_maps(4, (-1,)))):
-        call = launch.prepared(host.record_for(program, [x]), True, host.ARCHITECTURE)
+        call = prepared(host.record_for(program, [x]), True, host.ARCHITECTURE)
         groups = -(-call.geometry.x.out_size // int(call.way.constants[0]))
         assert 32 <= 1 << call.cut.tile <= call.way.threads
         assert call.cut.tiles << call.cut.tile <= groups * 9 / 8

@@ -59,7 +59,7 @@ class Case(NamedTuple):
             maps = axes.maps
         if self.bordered:
             maps = tuple(AxisMap((*one.steps, Pad(1, 2, "constant", 1))) for one in maps)
-        program = maps_program(self.dtype, maps, self.adjoint_of, 1.0 if self.bordered else None)
+        program = maps_program(self.dtype, maps, self.adjoint_of, border=1.0)
         call = launch.prepared(host.record_for(program, [x]), True, architecture)
         assert call.way.header == self.header
         return call.plan, call.way
