@@ -30,8 +30,26 @@ REGISTERS = 65536
 IN_PLANES, IN_PIXELS, IN_VECTORS = range(3)
 #: Images of up to four channels, channels last, have kernels of their own.
 MOST_KNOWN_STEP = 4
-#: A block goes down its tile in so many steps at most, as long as so many blocks are left.
-MOST_STEPS, BLOCKS_FOR_STEPS = 4, 8192
+#: Blocks that are left, where blocks go down their tile in several steps.
+BLOCKS_FOR_STEPS = 8192
+
+
+class Shape(NamedTuple):
+    """How threads are laid over the output: pixels of a thread; pixels side by side in a warp, warps side by side, and
+    threads of a block; and the steps in which a block goes down its tile at most."""
+
+    pixels: int
+    wide: int
+    across: int
+    threads: int
+    most_steps: int
+
+
+SHAPES = {
+    "nearest": Shape(2, 32, 1, 128, 1),
+    "bilinear": Shape(1, 16, 2, 128, 4),
+    "bicubic": Shape(1, 16, 2, 128, 8),
+}
 
 
 @dataclass(frozen=True)
@@ -71,9 +89,10 @@ class PreparedWarp:
 def choose(case: Case) -> Way:
     """`warp.h`: which channels are fetched together, and the shape of a warp and of a block."""
     mode, record = case.plan.mode, case.record
-    together = divisor(case.channels, {"nearest": 4, "bilinear": 4, "bicubic": 3}[mode])
-    pixels, registers = {"nearest": (2, 48), "bilinear": (2, 64), "bicubic": (1, 96)}[mode]
-    wide, across, threads = 16, 1, 64
+    in_planes = record.image.strides[1] != 1
+    together = divisor(case.channels, {"nearest": 4, "bilinear": 4, "bicubic": 3 if in_planes else 1}[mode])
+    pixels, wide, across, threads, _ = SHAPES[mode]
+    registers = {"nearest": 64, "bilinear": 40 if together < 4 else 56, "bicubic": 96 if together > 1 else 64}[mode]
     image, out, coordinates = record.image, record.out, record.coordinates
     assert coordinates is not None, "axis maps have ways of their own"
     tensors = [(out.shape, one.strides) for one in record.operands.tensors]
@@ -132,8 +151,9 @@ def prepared(record: CallRecord, aligned: bool, architecture: str, choose: Choos
     given = described(sampler, record.image, record.out, coordinates, tensors)
     way = choose(Case(plan, record, aligned))
     *_, together, _, pixels, wide, across, threads = way.constants
+    steps = SHAPES[plan.mode].most_steps
     return cut_into_tiles(
-        plan, way, given, Tiles(int(together), int(pixels), int(wide), int(across), int(threads), MOST_STEPS)
+        plan, way, given, Tiles(int(together), int(pixels), int(wide), int(across), int(threads), steps)
     )
 
 

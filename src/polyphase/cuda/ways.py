@@ -128,10 +128,10 @@ def loads_as_is(plan: Plan) -> bool:
 
 
 def choose(case: Case) -> Way:
-    """The kernel for a call. Most are made for numbers of taps and for how rows lie; where sizes vary, it is one that
-    serves nearly all, as a build would take longer than many calls."""
-    if case.varies:
-        return _shrink(case) if case.outputs >= FEW_OUTPUTS and _can_shrink(case) else _general(case)
+    """The kernel for a call. Most are made for numbers of taps and for how rows lie. Where sizes vary, small images
+    have one that serves them all: a build would take longer than many calls. What large ones gain makes up for it."""
+    if case.varies and case.outputs < FEW_OUTPUTS:
+        return _general(case)
     tables = [one for one in (case.x, case.y, case.z) if one is not None]
     if not case.plan.weighted:
         fits = case.z is None and _fits_in_row(case) and case.geometry.y.out_size < MOST_ROWS_MOVED
