@@ -1,5 +1,5 @@
 """Kernels read and write nothing beyond their tensors: tensors lie against pages that cannot be read, outputs among
-bytes that must not change, and everything runs again under AddressSanitizer and UndefinedBehaviorSanitizer."""
+bytes that must not change. `test_sanitised.py` runs the same cases under sanitisers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyphase.cpu import isa, launch
+from polyphase.cpu import launch
 from polyphase.kernels import binding
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step
-from tests.cpu.conftest import Tell, in_a_child, run_sanitised
+from tests.cpu.conftest import Tell, in_a_child
 from tests.support.samples import image
 
 DTYPES = (torch.uint8, torch.float16, torch.float32, torch.float64)
@@ -190,31 +190,3 @@ def test_nothing_beyond_the_operands(name: str) -> None:
                 binding.run(program, picture, channels=dict(enumerate(vectors)), tensors={0: other})
 
     in_a_child(sweep)
-
-
-# ---- under sanitisers
-
-
-def sanitised_sweep(names: str, step: int) -> None:
-    """What the subprocess does. The allocator is the sanitiser's, so that tensors end where they end."""
-    torch.set_num_threads(1)
-    for name in names.split(","):
-        for case in cases(getattr(torch, name), step):
-            print(case, flush=True)
-            case.run(picture_of(case))
-
-
-def sanitised(forced: str, dtypes: tuple[torch.dtype, ...], step: int) -> None:
-    names = ",".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
-    run_sanitised(f"from {__name__} import sanitised_sweep; sanitised_sweep({names!r}, {step})", forced)
-
-
-@pytest.mark.parametrize("forced", isa.available()[1:])
-def test_sanitised(forced: str) -> None:
-    sanitised(forced, (torch.uint8, torch.float32), step=3)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("forced", isa.available())
-def test_sanitised_every_width_and_dtype(forced: str) -> None:
-    sanitised(forced, DTYPES, step=1)

@@ -1,5 +1,5 @@
 """Warp kernels read and write nothing beyond their tensors, wherever coordinates lead: tensors lie against pages that
-cannot be read, outputs among bytes that must not change, and everything runs again under sanitisers."""
+cannot be read, outputs among bytes that must not change. `test_sanitised.py` runs the same cases under sanitisers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyphase.cpu import isa, launch
+from polyphase.cpu import launch
 from polyphase.errors import WrongInputError
 from polyphase.kernels import binding
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import PADDINGS, Warp
-from tests.cpu.conftest import Tell, in_a_child, run_sanitised
+from tests.cpu.conftest import Tell, in_a_child
 from tests.cpu.test_launch import content
 from tests.cpu.test_memory_safety import Arena, protect
 from tests.cpu.test_warp_kernels import Case, cases, grid_of, inner_cases, matrices, special
@@ -212,43 +212,6 @@ def test_nothing_beyond_the_operands(name: str) -> None:
                 tensors.run(partial(binding.run, program, picture, grid, **operands), at_end)
 
     in_a_child(run)
-
-
-# ---- under sanitisers
-
-
-def sanitised_sweep(names: Sequence[str], step: int, most_axes: int) -> None:
-    """What the subprocess does."""
-    torch.set_num_threads(1)
-    for name, (axes, mode) in itertools.product(names, KINDS):
-        if axes > most_axes:
-            continue
-        for case in warp_cases(getattr(torch, name), mode, axes, step):
-            print(case, flush=True)
-            case.run()
-            if case.dtype.is_floating_point:
-                binding.warp_gradients(case.gradient(), case.picture(), case.coordinates(), case.sampler, (True, True))
-    for mode, padding, dtype in itertools.product(GRID_MODES[2], PADDINGS, names):
-        print(mode, padding, dtype, "special coordinates", flush=True)
-        values = [*special(5, False), 1e10, -3e38, math.inf, -math.inf, math.nan]
-        picture = image((1, 3, 4, 5), getattr(torch, dtype), "CL")
-        of_grid = torch.float64 if picture.dtype == torch.float64 else torch.float32
-        binding.warp(picture, grid_of(values, values, of_grid), Warp("grid", mode, padding))
-
-
-def sanitise(names: Sequence[str], step: int, forced: str, most_axes: int = 3) -> None:
-    run_sanitised(f"from {__name__} import sanitised_sweep; sanitised_sweep({names!r}, {step}, {most_axes})", forced)
-
-
-@pytest.mark.parametrize("forced", isa.available()[1:])
-def test_sanitised(forced: str) -> None:
-    sanitise(["uint8", "float32"], 7, forced, most_axes=2)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("forced", isa.available())
-def test_sanitised_every_width_and_dtype(forced: str) -> None:
-    sanitise([str(dtype).removeprefix("torch.") for dtype in DTYPES], 1, forced)
 
 
 # ---- what does not belong together
