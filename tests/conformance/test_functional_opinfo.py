@@ -45,7 +45,7 @@ def variants(backward: bool) -> list[Any]:
 def cases(name: str, dtype: torch.dtype) -> Iterator[Case]:
     op = OPERATORS[name]
     index_only = any(word in name for word in ("nearest", "flip", "pad"))
-    torch.manual_seed(0)  # once: for every sample, it takes as long as the test itself
+    torch.manual_seed(0)
     for sample in op.sample_inputs("cpu", dtype, requires_grad=False, set_seed=False):
         if sample.kwargs.get("scales_h") is not None:
             continue  # a size and scales that contradict it, which only the ATen overload takes
