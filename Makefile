@@ -22,10 +22,10 @@ $(STAMP): pyproject.toml constraints.txt src/polyphase/version.py
 	@touch $@
 
 test: venv
-	$(BIN)/python -m pytest -n 2 -m "not full"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not full"
 
 test-full: venv
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: venv
 	$(BIN)/ruff format --check .

@@ -57,8 +57,6 @@ def run(folder: Path, version: str = "1.0", fusion: str = "fusion", shapes: str 
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "1",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
-        # What Inductor builds once for each such folder, for many kernels: here there is one.
-        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
         "TORCHINDUCTOR_VEC_ISA_OK": "1",
     }
     command = [sys.executable, "-c", CODE, version, fusion, shapes]

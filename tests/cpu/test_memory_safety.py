@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -125,25 +126,36 @@ def picture_of(case: Case, seed: int = 0) -> Tensor:
     return larger[..., :height, :width] if case.layout == "first" else larger[..., -height:, -width:]
 
 
-def assert_stays_within(case: Case, sources: Arena, targets: Arena, at_end: bool) -> None:
+def made_in(
+    targets: Arena,
+    outputs: list[Tensor],
+    at_end: bool,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: torch.dtype,
+) -> Tensor:
+    """As `empty_strided`."""
+    outputs.append(targets.tensor(torch.empty_strided(shape, strides, dtype=dtype, device="meta"), at_end))
+    return outputs[-1]
+
+
+def assert_stays_within(case: Case, sources: Arena, targets: Arena, tell: Tell) -> None:
     ordinary = picture_of(case)
     expected = case.run(ordinary)
-    guarded = sources.tensor(ordinary, at_end)
-    guarded.copy_(ordinary)
-    outputs: list[Tensor] = []
+    for at_end in (True, False):
+        tell((case, at_end))
+        guarded = sources.tensor(ordinary, at_end)
+        guarded.copy_(ordinary)
+        outputs: list[Tensor] = []
 
-    def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        outputs.append(targets.tensor(torch.empty_strided(shape, strides, dtype=dtype, device="meta"), at_end))
-        return outputs[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "empty_strided", empty_strided)
-        protect(sources.first, Arena.PAGES * mmap.PAGESIZE, mmap.PROT_READ)
-        case.run(guarded)
-        protect(sources.first, Arena.PAGES * mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE)
-    (ours,) = outputs
-    assert torch.equal(ours, expected), "another result than in memory of its own"
-    assert targets.is_untouched_around(ours), "wrote beyond the output"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(launch, "empty_strided", partial(made_in, targets, outputs, at_end))
+            protect(sources.first, Arena.PAGES * mmap.PAGESIZE, mmap.PROT_READ)
+            case.run(guarded)
+            protect(sources.first, Arena.PAGES * mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE)
+        (ours,) = outputs
+        assert torch.equal(ours, expected), "another result than in memory of its own"
+        assert targets.is_untouched_around(ours), "wrote beyond the output"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -152,9 +164,7 @@ def test_nothing_beyond_the_tensors(instruction_set: str, dtype: torch.dtype) ->
         torch.set_num_threads(1)
         sources, targets = Arena(), Arena()
         for case in cases(dtype):
-            for at_end in (True, False):
-                tell((case, at_end))
-                assert_stays_within(case, sources, targets, at_end)
+            assert_stays_within(case, sources, targets, tell)
 
     in_a_child(sweep)
 

@@ -109,15 +109,27 @@ class Tensors:
             protect(arena.first, arena.PAGES * mmap.PAGESIZE, access)
 
 
-def sweep(all_cases: Callable[[], Iterator[Case]], check: Callable[[Case, bool], None]) -> None:
-    def run(tell: Tell) -> None:
-        torch.set_num_threads(1)
-        for case in all_cases():
-            for at_end in (True, False):
-                tell((case, at_end))
-                check(case, at_end)
-
-    in_a_child(run)
+def sweep(
+    all_cases: Iterator[Case],
+    tensors: Tensors,
+    read: Callable[[Case], Sequence[Tensor]],
+    results: Callable[[Case, Sequence[Tensor]], Sequence[Tensor | None]],
+    tell: Tell,
+) -> None:
+    """Cases by what they read and what is made of it, which is to be the same in guarded memory."""
+    torch.set_num_threads(1)
+    for case in all_cases:
+        ordinary = read(case)
+        expected = results(case, ordinary)
+        for at_end in (True, False):
+            tell((case, at_end))
+            found: list[Tensor | None] = []
+            guarded = tensors.guarded(ordinary, at_end)
+            assert tensors.run(lambda: found.extend(results(case, guarded)), at_end)  # noqa: B023 it runs at once
+            for ours, theirs in zip(found, expected, strict=True):
+                assert ours is not None
+                assert theirs is not None
+                assert content(ours) == content(theirs), "another result than in memory of its own"
 
 
 @pytest.mark.parametrize(
@@ -125,38 +137,27 @@ def sweep(all_cases: Callable[[], Iterator[Case]], check: Callable[[Case, bool],
     [(dtype, axes, mode) for axes, mode in KINDS for dtype in (MOVED if mode == "nearest" else DTYPES)],
 )
 def test_nothing_beyond_the_tensors(instruction_set: str, axes: int, mode: str, dtype: torch.dtype) -> None:
-    tensors = Tensors(2, 1)
+    def read(case: Case) -> Sequence[Tensor]:
+        return case.picture(), case.coordinates()
 
-    def check(case: Case, at_end: bool) -> None:
-        ordinary = (case.picture(), case.coordinates())
-        expected = binding.warp(*ordinary, case.sampler)
-        picture, coordinates = tensors.guarded(ordinary, at_end)
-        (ours,) = tensors.run(partial(binding.warp, picture, coordinates, case.sampler), at_end)
-        assert content(ours) == content(expected), "another result than in memory of its own"
+    def warped(case: Case, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        picture, coordinates = tensors
+        return [binding.warp(picture, coordinates, case.sampler)]
 
-    sweep(lambda: warp_cases(dtype, mode, axes, 2 if axes == 2 else 5), check)
+    all_cases = warp_cases(dtype, mode, axes, 2 if axes == 2 else 5)
+    in_a_child(partial(sweep, all_cases, Tensors(2, 1), read, warped))
 
 
 @pytest.mark.parametrize(("axes", "mode"), KINDS)
 def test_no_gradient_beyond_the_tensors(instruction_set: str, axes: int, mode: str) -> None:
-    tensors = Tensors(3, 2)
+    def read(case: Case) -> Sequence[Tensor]:
+        return case.gradient(), case.picture(), case.coordinates()
 
-    def check(case: Case, at_end: bool) -> None:
-        ordinary = (case.gradient(), case.picture(), case.coordinates())
-        expected = binding.warp_gradients(*ordinary, case.sampler, (True, True))
-        gradient, picture, coordinates = tensors.guarded(ordinary, at_end)
-        found: list[Tensor | None] = []
+    def gradients(case: Case, tensors: Sequence[Tensor]) -> Sequence[Tensor | None]:
+        gradient, picture, coordinates = tensors
+        return binding.warp_gradients(gradient, picture, coordinates, case.sampler, (True, True))
 
-        def run() -> None:
-            found.extend(binding.warp_gradients(gradient, picture, coordinates, case.sampler, (True, True)))
-
-        tensors.run(run, at_end)
-        for one, other in zip(found, expected, strict=True):
-            assert one is not None
-            assert other is not None
-            assert content(one) == content(other), "another result than in memory of its own"
-
-    sweep(lambda: warp_cases(torch.float32, mode, axes, 5), check)
+    in_a_child(partial(sweep, warp_cases(torch.float32, mode, axes, 5), Tensors(3, 2), read, gradients))
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])

@@ -19,14 +19,20 @@ SIZES = [(11, 13, 8), (20, 9, 7), (31, 57, 12), (4, 6, 5)]
 
 
 def chosen() -> list[Any]:
-    """Overloads with align_corners=False; a trace takes a second or two, and the rest is for the full run. Overloads of
-    images that take factors are what `interpolate` calls below; lanczos is bicubic with another filter."""
+    """A trace takes seconds. Of those that differ by a number, the others are for the full run: one filter, one kind of
+    nearest, no align_corners, and of volumes one padding. `interpolate` calls what takes factors, and what resizes
+    float images, below."""
 
     def marks(call: Call) -> Any:
-        name = str(call.op)
-        elsewhere = "lanczos" in name or "2d.vec" in name or "2d_aa.vec" in name
-        of_volumes = "uint8" in call.label and "3d" in name
-        return pytest.mark.full if elsewhere or of_volumes or "ac=T" in call.label else ()
+        name, is_float = str(call.op), "float32" in call.label
+        of_images, is_backward = "2d" in name and "upsample" in name, "backward" in name
+        called_below = of_images and is_float and not is_backward and "nearest" not in name
+        other_filter = "lanczos" in name or ("bicubic" in name and not called_below)
+        other_nearest = "exact" in name and not of_images
+        other_padding = "grid_sampler_3d" in name and "00" not in call.label
+        seldom = ".vec" in name or other_filter or other_nearest or other_padding or called_below
+        of_bytes = not is_float and "3d" in name and "upsample" in name
+        return pytest.mark.full if seldom or of_bytes or "ac=T" in call.label else ()
 
     return [pytest.param(call, marks=marks(call)) for call in (*calls(torch.float32), *calls(torch.uint8))]
 
