@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,11 +50,16 @@ def indexed(x: Tensor, index: Tensor) -> Tensor:
     return torch.roll(y, 1, 0).repeat(2, 1).as_strided((4, 3), (3, 1))
 
 
-def without_resampling(x: Tensor, matrix: Tensor, weight: Tensor, index: Tensor) -> Tensor:
-    return network(matrix, matrix).sum() + pooled(x, weight).sum() + indexed(matrix, index)
+def of_matrices(matrix: Tensor, index: Tensor) -> Tensor:
+    return network(matrix, matrix).sum() + indexed(matrix, index)
 
 
-OPERANDS = (IMAGE, MATRIX, image((4, 3, 3, 3), seed=1), torch.arange(12 * 16).view(12, 16) % 16)
+def of_images(x: Tensor, weight: Tensor, matrix: Tensor, index: Tensor) -> Tensor:
+    return pooled(x, weight).sum() + of_matrices(matrix, index)
+
+
+OF_MATRICES = (MATRIX, torch.arange(12 * 16).view(12, 16) % 16)
+OF_IMAGES = (IMAGE, image((4, 3, 3, 3), seed=1), *OF_MATRICES)
 
 
 def source(function: Function, backend: str, gradients: bool, *tensors: Tensor) -> list[str]:
@@ -74,10 +78,19 @@ def source(function: Function, backend: str, gradients: bool, *tensors: Tensor) 
     return [re.sub(r"# AOT ID.*|/\S+/\w+\.(cpp|h|py|main)\b", "", code) for code in codes]
 
 
-@pytest.mark.parametrize("gradients", [pytest.param(False, marks=pytest.mark.full), True])
-def test_code_without_resampling_is_inductors(gradients: bool) -> None:
-    ours, inductors = (source(without_resampling, one, gradients, *OPERANDS) for one in ("polyphase", "inductor"))
+def assert_inductors(function: Function, gradients: bool, *tensors: Tensor) -> None:
+    ours, inductors = (source(function, one, gradients, *tensors) for one in ("polyphase", "inductor"))
     assert ours == inductors
+
+
+def test_code_without_resampling_is_inductors() -> None:
+    assert_inductors(of_matrices, True, *OF_MATRICES)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("gradients", [False, True])
+def test_code_without_resampling_is_inductors_of_images_too(gradients: bool) -> None:
+    assert_inductors(of_images, gradients, *OF_IMAGES)
 
 
 def test_code_with_resampling_is_not() -> None:
@@ -172,17 +185,17 @@ if TORCH < (2, 12):  # Inductor itself cannot multiply by a complex number
 
 
 def test_beside_resampling() -> None:
-    """Together, which is two graphs to compile; each on its own image, for none to share a resize with another."""
+    """Together, which is one graph to compile; each on its own image, for none to share a resize with another."""
 
     def together(*images: Tensor) -> tuple[Tensor, ...]:
         return tuple(function(x) for function, x in zip(BESIDE.values(), images, strict=True))
 
-    check_gradients(together, *(IMAGE for _ in BESIDE))
+    check(together, *(IMAGE for _ in BESIDE))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", BESIDE)
-def test_beside_resampling_alone(name: str) -> None:
+def test_gradients_beside_resampling(name: str) -> None:
     check_gradients(BESIDE[name], IMAGE)
 
 
@@ -363,20 +376,3 @@ def test_export() -> None:
     lowered = program.run_decompositions({**torch.export.default_decompositions(), **polyphase.decompositions.table()})
     same(lowered.module()(x), model(x))
     assert not [node for node in lowered.graph.nodes if "polyphase" in str(node.target)]
-
-
-@pytest.mark.skipif(
-    TORCH < (2, 12), reason="torch 2.11 crashes where it loads a package, of any module, without us too"
-)
-def test_ahead_of_time(tmp_path: Path) -> None:
-    """AOTInductor is plain Inductor, whatever has been imported."""
-    model, x = Small().eval(), IMAGE
-    with torch.no_grad():
-        program = torch.export.export(model, (x,))
-        package = torch._inductor.aoti_compile_and_package(
-            program,
-            package_path=str(tmp_path / "small.pt2"),
-            inductor_configs={"aot_inductor.precompile_headers": False},  # for one graph they take longer
-        )
-        run: Any = torch._inductor.aoti_load_package(package)
-        torch.testing.assert_close(run(x), model(x))

@@ -113,8 +113,11 @@ class Arena:
         return margins.count(self.CANARY) == len(margins)
 
 
+LIBC = ctypes.CDLL(None)  # opened once: protecting is most of what these tests do
+
+
 def protect(address: int, nbytes: int, access: int) -> None:
-    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), access) == 0
+    assert LIBC.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), access) == 0
 
 
 def picture_of(case: Case, seed: int = 0) -> Tensor:
