@@ -5,7 +5,7 @@
 | `POLYPHASE_CACHE_DIR` | where built kernels are kept | `$XDG_CACHE_HOME/polyphase`, else `~/.cache/polyphase` |
 | `POLYPHASE_CACHE_MAX_MB` | how much of them: what was not used for longest goes first | 512 |
 | `POLYPHASE_DEVICES` | devices that our kernels run on, `none` for none; on others torch's do | `cpu,cuda` |
-| `POLYPHASE_ISA` | instruction set of CPU kernels: `avx512`, `avx2`, `portable` (SSE2, NEON) | the best there is |
+| `POLYPHASE_ISA` | of CPU kernels: `avx512vbmi`, `avx512`, `avx2`, `portable` (SSE2, NEON) | the best there is |
 | `POLYPHASE_CUDA_ARCH` | architecture of CUDA kernels: `sm_75`, `sm_90`, ... | the GPU's own |
 | `CXX` | the C++ compiler, with arguments if need be: `ccache g++` | `g++`, `c++` or `clang++`, the first that exists |
 
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from polyphase.errors import CompilerMissingError, UnknownSettingError, WrongSettingError
 
-ISAS = ("portable", "avx2", "avx512")  # from the least to the most demanding
+ISAS = ("portable", "avx2", "avx512", "avx512vbmi")  # from the least to the most demanding
 DEVICES = ("cpu", "cuda")
 COMPILERS = ("g++", "c++", "clang++")
 CACHE_MAX_MB = "512"

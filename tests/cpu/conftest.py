@@ -22,7 +22,14 @@ Tell: TypeAlias = Callable[[object], None]
 SANITISERS = "-g1 -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all"
 
 
-@pytest.fixture(scope="module", params=isa.available())
+#: Kernels for the others, which fewer machines run, are tested by `make test-full`, or where they are the best.
+USUAL = {"avx2", isa.available()[-1]}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=() if name in USUAL else pytest.mark.full) for name in isa.available()],
+)
 def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
     """Kernels, and nothing but kernels, run meanwhile, built for this instruction set.
 

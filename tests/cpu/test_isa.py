@@ -15,6 +15,7 @@ from polyphase.errors import MissingCpuFeaturesError, PolyphaseError
 
 AVX2 = frozenset(isa.NEEDED["avx2"])
 AVX512 = frozenset(isa.NEEDED["avx512"])
+VBMI = frozenset(isa.NEEDED["avx512vbmi"])
 
 
 @pytest.fixture(autouse=True)
@@ -32,9 +33,10 @@ def pretend(monkeypatch: pytest.MonkeyPatch, features: frozenset[str]) -> None:
         (frozenset(), "portable"),
         (AVX2 - {"f16c"}, "portable"),
         (AVX2, "avx2"),
-        (AVX512 - {"avx512vbmi"}, "avx2"),
-        (AVX512 - {"avx512_vnni"}, "avx2"),
+        (AVX512 - {"avx512bw"}, "avx2"),
         (AVX512, "avx512"),
+        (VBMI - {"avx512_vnni"}, "avx512"),
+        (VBMI, "avx512vbmi"),
         (AVX512 - {"fma"}, "portable"),
         (frozenset({"asimd", "neon"}), "portable"),
     ],
@@ -45,16 +47,24 @@ def test_the_best_is_chosen(monkeypatch: pytest.MonkeyPatch, features: frozenset
 
 
 def test_a_lesser_one_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, AVX512)
+    pretend(monkeypatch, VBMI)
     for forced in settings.ISAS:
         monkeypatch.setenv("POLYPHASE_ISA", forced)
         assert isa.chosen() == forced
 
 
+@pytest.mark.parametrize(("features", "best"), [(AVX2, "avx2"), (AVX512, "avx2"), (VBMI, "avx512vbmi")])
+def test_bytes_are_shuffled_by_avx2_without_vbmi(
+    monkeypatch: pytest.MonkeyPatch, features: frozenset[str], best: str
+) -> None:
+    pretend(monkeypatch, features)
+    assert isa.chosen_for_bytes() == best
+
+
 def test_forcing_what_the_cpu_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, AVX512 - {"avx512vbmi", "avx512_vnni"})
-    monkeypatch.setenv("POLYPHASE_ISA", "avx512")
-    with pytest.raises(MissingCpuFeaturesError, match="lacks avx512vbmi, avx512_vnni; choose one of: portable, avx2,"):
+    pretend(monkeypatch, AVX512)
+    monkeypatch.setenv("POLYPHASE_ISA", "avx512vbmi")
+    with pytest.raises(MissingCpuFeaturesError, match="lacks avx512vbmi, avx512_vnni; choose one of: portable, avx2"):
         isa.chosen()
     assert issubclass(MissingCpuFeaturesError, PolyphaseError)
 
@@ -63,7 +73,8 @@ def test_every_level_has_its_features() -> None:
     assert tuple(isa.NEEDED) == settings.ISAS
     assert isa.flags("portable") == ()
     assert isa.flags("avx2") == ("-mavx2", "-mfma", "-mf16c")
-    assert isa.flags("avx512")[-2:] == ("-mavx512vbmi", "-mavx512vnni")
+    assert isa.flags("avx512")[-1:] == ("-mavx512dq",)
+    assert isa.flags("avx512vbmi")[-2:] == ("-mavx512vbmi", "-mavx512vnni")
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags are for x86-64")

@@ -12,14 +12,20 @@ from polyphase import settings
 from polyphase.errors import MissingCpuFeaturesError
 
 _AVX2 = ("avx2", "fma", "f16c")
-_AVX512 = ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vbmi", "avx512_vnni")
+_AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512vl", "avx512dq")
+_AVX512VBMI = (*_AVX512, "avx512vbmi", "avx512_vnni")
 # Named as Linux names them; an instruction set has the features of those below it.
-NEEDED = {"portable": (), "avx2": _AVX2, "avx512": _AVX2 + _AVX512}
+NEEDED = {"portable": (), "avx2": _AVX2, "avx512": _AVX512, "avx512vbmi": _AVX512VBMI}
 
 
 def chosen() -> str:
     """The instruction set to build for: the forced one, else the best there is."""
     return _chosen(settings.forced_isa(), features())
+
+
+def chosen_for_bytes() -> str:
+    """And for what is only moved. Without VBMI, bytes are shuffled as on AVX2, which long registers only slow down."""
+    return "avx2" if (best := chosen()) == "avx512" else best
 
 
 @functools.cache

@@ -44,6 +44,11 @@ def bind(record: CallRecord) -> BoundCall:
     return (_of_image if coordinates is None else _of_warped_image)(launcher.launch, handle, record.out)
 
 
+def _instruction_set(program: Program) -> str:
+    """Of a program of axis maps."""
+    return isa.chosen_for_bytes() if program.moves_only or program.sampled == torch.uint8 else isa.chosen()
+
+
 _parts: dict[tuple[object, ...], records.MapsPart] = {}
 
 
@@ -54,7 +59,7 @@ def _maps_part(program: Program) -> bytes:
     kind = records.kind_of(program, axes)
     part = _parts.get(kind)
     if part is None:
-        plan = plan_maps(program, isa.chosen())
+        plan = plan_maps(program, _instruction_set(program))
         moves = any(one.steps and not one.may_sum(axes.transposed) for one in axes.maps)
         part = records.maps_part(program, axes, plan.work, **libraries.addresses(plan, moves)._asdict())
         if len(_parts) >= 256:  # borders may have any value
@@ -78,7 +83,7 @@ def forget() -> None:
 
 
 def described(record: CallRecord) -> Described:
-    plan = plan_of(record, isa.chosen())
+    plan = plan_of(record, isa.chosen() if record.coordinates else _instruction_set(record.program))
     return Described(plan, store.kept_source(emit.kernel_source(plan), "cpp"), "vectorised")
 
 

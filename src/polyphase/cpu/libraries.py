@@ -103,7 +103,8 @@ def _address(library: ctypes.PyDLL, symbol: str) -> int:
 
 def tap_bytes(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: bool = False) -> TapBytes:
     """The table of an axis for images of a dtype, as the CPU's eager has it."""
-    sampler = _sampler(dtype, axis_map.may_sum(transposed), isa.chosen())
+    architecture = isa.chosen_for_bytes() if dtype == torch.uint8 else isa.chosen()
+    sampler = _sampler(dtype, axis_map.may_sum(transposed), architecture)
     return TapBytes(*launcher().taps(sampler, in_size, transposed, encode(axis_map)))
 
 

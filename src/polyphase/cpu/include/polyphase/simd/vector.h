@@ -12,6 +12,7 @@
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include "polyphase/simd/intrinsics.h"
+#include "polyphase/simd/places.h"
 #endif
 
 namespace polyphase {
@@ -68,16 +69,31 @@ struct Vec<float> {
   static constexpr bool kPicks = true;
   static Vec pick(Vec low, Vec high, Index i) { return {_mm512_permutex2var_ps(low.v, i, high.v)}; }
   static Vec pick(const float* window, Index i) { return pick(load(window), load(window + kLanes), i); }
-  static Vec gather(const float* p, Index i) { return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff, i, p, 4)}; }
+#if defined(__AVX512VBMI__)
+  static Vec gather(const float* p, Index i) { return gather(p, i, 0xffff); }
   // Nothing is read for lanes that are not in the mask: they are 0.
   static Vec gather(const float* p, Index i, Mask mask) {
     return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, i, p, 4)};
   }
-
-  // Lane l is the four bytes from p[i[l]] on; and byte c of each such lane as a float.
+  // Lane l is the four bytes from p[i[l]] on.
   static Index gather_bytes(const uint8_t* p, Index i) {
     return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), 0xffff, i, p, 1);
   }
+#else
+  static Vec gather(const float* p, Index i) { return joined(lower(i).floats(p), upper(i).floats(p)); }
+  static Vec gather(const float* p, Index i, Mask mask) { return gather(p, kept(i, mask)).where(mask); }
+  static Index gather_bytes(const uint8_t* p, Index i) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(lower(i).bytes(p)), upper(i).bytes(p), 1);
+  }
+#endif
+  static Places lower(Index i) { return Places(_mm512_castsi512_si256(i)); }
+  static Places upper(Index i) { return Places(_mm512_extracti64x4_epi64(i, 1)); }
+  static Vec joined(__m256 low, __m256 high) {
+    const __m512d both = _mm512_castpd256_pd512(_mm256_castps_pd(low));
+    return {_mm512_castpd_ps(_mm512_insertf64x4(both, _mm256_castps_pd(high), 1))};
+  }
+
+  // Byte c of each lane as a float.
   static Vec byte(Index bytes, int c) {
     const __m512i low = _mm512_srlv_epi32(bytes, _mm512_set1_epi32(8 * c));
     return {_mm512_cvtepi32_ps(_mm512_and_si512(low, _mm512_set1_epi32(0xff)))};
@@ -102,8 +118,7 @@ struct Vec<float> {
     const float *a = p + at[0], *b = p + at[stride], *c = p + at[2 * stride], *d = p + at[3 * stride];
     const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(a)), _mm_loadu_ps(b), 1);
     const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(c)), _mm_loadu_ps(d), 1);
-    const __m512d both = _mm512_castpd256_pd512(_mm256_castps_pd(low));
-    return {_mm512_castpd_ps(_mm512_insertf64x4(both, _mm256_castps_pd(high), 1))};
+    return joined(low, high);
   }
   static Vec load_four_times(const float* p) {
     const Index places = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
@@ -198,10 +213,15 @@ inline Vec<float>::Pair unzipped(__m512 low, __m512 high) {
   return {{_mm512_permutex2var_ps(low, even, high)}, {_mm512_permutex2var_ps(low, odd, high)}};
 }
 inline Vec<float>::Pair Vec<float>::gather_pairs(const float* p, Index i) {
+#if defined(__AVX512VBMI__)
   const auto pairs = [p](__m256i i) {
     return _mm512_castpd_ps(_mm512_mask_i32gather_pd(_mm512_setzero_pd(), 0xff, i, p, 4));
   };
   return unzipped(pairs(_mm512_castsi512_si256(i)), pairs(_mm512_extracti64x4_epi64(i, 1)));
+#else
+  const Places::Pairs low = lower(i).pairs(p), high = upper(i).pairs(p);
+  return {joined(low.first, high.first), joined(low.second, high.second)};
+#endif
 }
 inline Vec<float>::Pair Vec<float>::load_pairs(const float* p) {
   return unzipped(_mm512_loadu_ps(p), _mm512_loadu_ps(p + 16));
@@ -210,39 +230,6 @@ inline Vec<float> multiply_add(Vec<float> a, Vec<float> b, Vec<float> c) { retur
 inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }
 
 #elif defined(__AVX2__)
-
-// Eight lanes from anywhere, by plain loads: current microcode makes gathers slow on many processors with AVX2.
-struct Places {
-  alignas(32) int32_t at[8];
-
-  explicit Places(__m256i i) { _mm256_store_si256(reinterpret_cast<__m256i*>(at), i); }
-
-  __m256 floats(const float* p) const {
-    return _mm256_setr_ps(p[at[0]], p[at[1]], p[at[2]], p[at[3]], p[at[4]], p[at[5]], p[at[6]], p[at[7]]);
-  }
-  // Four bytes for each lane.
-  __m256i bytes(const uint8_t* p) const {
-    const auto word = [&](int l) __attribute__((always_inline)) {
-      int32_t four;
-      std::memcpy(&four, p + at[l], sizeof(four));
-      return four;
-    };
-    return _mm256_setr_epi32(word(0), word(1), word(2), word(3), word(4), word(5), word(6), word(7));
-  }
-  // Lane l of both is p[at[l]] and p[at[l] + 1].
-  struct Pairs {
-    __m256 first, second;
-  };
-  Pairs pairs(const float* p) const {
-    const auto two = [&](int l) __attribute__((always_inline)) {
-      const __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + at[l]));
-      return _mm_loadh_pi(_mm_castsi128_ps(low), reinterpret_cast<const __m64*>(p + at[l + 1]));
-    };
-    const __m256 a = _mm256_insertf128_ps(_mm256_castps128_ps256(two(0)), two(4), 1);
-    const __m256 b = _mm256_insertf128_ps(_mm256_castps128_ps256(two(2)), two(6), 1);
-    return {_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd)};
-  }
-};
 
 // The first n lanes of eight 32 bit ones.
 inline __m256i first_lanes(int n) {
