@@ -217,6 +217,11 @@ TRACING = {
         "torch:ops.aten.flip.default._op_dk", _NOT_PREFERRED, take=lambda _: attrgetter("_op_dk")
     ),
     "DispatchKey": Private("torch._C:DispatchKey", _NOT_PREFERRED),
+    "decomposition_table": Private(
+        "torch._decomp:decomposition_table",
+        "compiled for a GPU, a resized image of few channels, channels last, may lie in memory otherwise than eager's",
+        {},
+    ),
     "is_fake": Private("torch._subclasses.fake_tensor:is_fake", _NOT_MATERIALISED, lambda tensor: False),
     "is_functorch_wrapped_tensor": Private(
         "torch._C._functorch:is_functorch_wrapped_tensor", _NOT_MATERIALISED, lambda tensor: True

@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._subclasses import FakeTensorMode
 from torch.fx import Graph
 
 from polyphase.compile.backend import Fuse
+from polyphase.compile.whole import kept_whole
 from polyphase.errors import WrongOptionError
 from polyphase.torch_private import InferenceAwareGraphPass
 from tests.compile.running import compiled, launches
@@ -91,3 +93,12 @@ def test_a_pass_without_a_uuid_is_not_cached() -> None:
     assert Fuse(True).uuid() != Fuse(False).uuid()
     assert Fuse(True, [Counting()]).uuid() not in (None, Fuse(True).uuid())
     assert Fuse(True, [lambda graph: None]).uuid() is None
+
+
+def test_few_channels_on_a_gpu_lie_as_eagers() -> None:
+    """While a graph is traced; torch's own shapes for it are those of its decompositions."""
+    with FakeTensorMode(), kept_whole():
+        x = torch.empty(2, 3, 8, 9, device="cuda").to(memory_format=torch.channels_last)
+        for mode in ("bilinear", "bicubic", "nearest", "nearest-exact"):
+            resized = F.interpolate(x, size=(12, 13), mode=mode)
+            assert resized.is_contiguous(memory_format=torch.channels_last), mode

@@ -192,13 +192,17 @@ def test_left_to_inductor(name: str) -> None:
 
 @pytest.mark.parametrize("name", LEFT)
 def test_left_to_inductor_where_it_gathers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU: all that only moves, but for what stands alone."""
-    wing = replace(wing_of(torch.device("cpu")), costs=MovingCosts(worth_a_call=8192, vector=4, gathers=True))
+    """As on a GPU: all that only moves, but for small elements that stand alone."""
+    costs = MovingCosts(worth_a_call=8192, vector=4, gathers=4)
+    wing = replace(wing_of(torch.device("cpu")), costs=costs)
     monkeypatch.setattr("polyphase.compile.costs.wing_of", lambda device: wing)
     function, args, _ = LEFT[name]
-    report, _ = fused(function, *args)
     alone = name.startswith("nothing but")
-    assert [one.why for one in report.left] == ([] if alone else [Why.ALREADY_POINTWISE])
+    report, _ = fused(function, *args)
+    assert [one.why for one in report.left] == [Why.GATHERED if alone else Why.ALREADY_POINTWISE]
+    if alone:
+        report, _ = fused(function, *(one.to(torch.uint8) for one in args))
+        assert not report.left
 
 
 def test_a_report_names_lines() -> None:

@@ -28,6 +28,8 @@ def better_left_to_inductor(draft: Draft) -> Why | None:
     has_arithmetic = draft.prologue != VALUE or draft.epilogue != VALUE
     if (has_neighbours or has_arithmetic) and (costs.gathers or _neighbours_stay(draft, costs.vector)):
         return Why.ALREADY_POINTWISE
+    if costs.gathers and value(draft.image).dtype.itemsize >= costs.gathers:
+        return Why.GATHERED
     if has_neighbours and _hint(value(draft.last).numel(), costs.worth_a_call) < costs.worth_a_call:
         return Why.FEW_ELEMENTS
     return None

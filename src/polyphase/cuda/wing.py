@@ -23,7 +23,7 @@ WING = Wing(
     longest_runs=2**16,  # images have shorter ones
     most_warped=2**62,  # kernels count in 64 bits where planes are that large
     survives_fork=False,
-    costs=MovingCosts(worth_a_call=8192, vector=4, gathers=True),
+    costs=MovingCosts(worth_a_call=8192, vector=4, gathers=4),
     architecture=launch.architecture,
     bind=launch.bind,
     bind_gradients=launch.bind_gradients,

@@ -18,7 +18,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from polyphase.torch_private import DispatchKey, OpOverload, call_under_key, dispatch_cache_of, python_kernels_of
+from polyphase.torch_private import (
+    DispatchKey,
+    OpOverload,
+    call_under_key,
+    decomposition_table,
+    dispatch_cache_of,
+    python_kernels_of,
+)
 
 Kernel: TypeAlias = Callable[..., Any]
 Table: TypeAlias = MutableMapping[Any, Any]
@@ -103,6 +110,8 @@ def _places(op: OpOverload, tables: Sequence[Table], has_shape: bool) -> Iterato
         yield _Place(kernels, _AUTOGRAD_CUDA, op, _autograd)
     if has_shape and (_META not in kernels or (id(kernels), _META) in _taken):
         yield _Place(kernels, _META, op, _without_data)
+    if has_shape and op in decomposition_table:  # which fake tensors are shaped by
+        yield _Place(decomposition_table, op, op, _shaped)
     for table in tables:
         if op in table:
             yield _Place(table, op, op, _decomposed)
@@ -129,6 +138,14 @@ def _decomposed(op: OpOverload, torchs: Kernel) -> Kernel:
 def _whole(*args: Any, **kwargs: Any) -> Any:
     """What a tracer takes for: not decomposed."""
     return NotImplemented
+
+
+def _shaped(op: OpOverload, torchs: Kernel) -> Kernel:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        wish = _wish(op, args, kwargs)
+        return (torchs if wish is None else wish.shapes.get(op, torchs))(*args, **kwargs)
+
+    return kernel
 
 
 def _without_data(op: OpOverload, torchs: Kernel) -> Kernel:

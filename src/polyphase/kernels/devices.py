@@ -43,13 +43,13 @@ class MovingCosts:
     """What the compiler weighs where pixels only move, which Inductor's own loops can do too.
 
     worth_a_call: elements from which on a loop of Inductor's that loads one by one costs more than a call and a pass.
-    vector: elements that lie together, from which on its loop is vectorised. gathers: whether its loops read values
-    that lie apart as quickly as neighbours.
+    vector: elements that lie together, from which on its loop is vectorised. gathers: the bytes of elements, at least,
+    that its loops read as quickly where they lie apart as where they are neighbours; 0 if there are none.
     """
 
     worth_a_call: int
     vector: int
-    gathers: bool = False
+    gathers: int = 0
 
 
 class Described(NamedTuple):
