@@ -186,7 +186,10 @@ def _row_bytes_in(case: Case) -> int:
 
 def _general(case: Case) -> Way:
     moved = 0 if case.plan.source is not None else case.from_bytes
-    return Way("general", "General", (case.bordered, 128), 128, moved_bytes=moved)
+    windows = case.z is None and all(
+        one is not None and one.index is None and one.weight is not None for one in (case.x, case.y)
+    )
+    return Way("general", "General", (windows, case.bordered, 128), 128, moved_bytes=moved)
 
 
 def _direct(case: Case, kx: int) -> Way:

@@ -17,10 +17,12 @@ from polyphase.sampling.text import from_text
 
 class Prepared:
     """A program, to be called with an image, the coordinates of a warp, operands (vectors first, then tensors, each in
-    the order of their slots), the sizes for its slots, and an output to write."""
+    the order of their slots), the sizes for its slots, and an output to write. varies: whether the sizes of the axes
+    that are sampled change from call to call, not only those of batches and channels."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, varies: bool = True) -> None:
         self.program: Program = from_text(text)
+        self._varies = varies
         self._into = functools.lru_cache(maxsize=128)(self._bind)  # each keeps its tables
 
     def __call__(self, *inputs_and_sizes: Any, out: Tensor) -> None:
@@ -29,14 +31,14 @@ class Prepared:
 
     def fixed(self, sizes: Sizes, out: Tensor, *inputs: Tensor) -> Callable[..., None]:
         """What to call, with an output and inputs, for tensors like these and no others."""
-        return self._bind(sizes, facts(out), *map(facts, inputs), varies=False)
+        return self._bind(sizes, facts(out), *map(facts, inputs))
 
     def filled(self, sizes: Sizes, image: Sizes) -> Program:
         """The program for an image of this shape."""
         return fill(self.program, sizes, image[len(image) - self.program.axes(len(image)) :])
 
-    def _bind(self, sizes: Sizes, out: Facts, *inputs: Facts, varies: bool = True) -> Callable[..., None]:
-        return bind(self.filled(sizes, inputs[0].shape), inputs, out, varies).into
+    def _bind(self, sizes: Sizes, out: Facts, *inputs: Facts) -> Callable[..., None]:
+        return bind(self.filled(sizes, inputs[0].shape), inputs, out, self._varies).into
 
 
 class FixedCall:
@@ -44,7 +46,7 @@ class FixedCall:
     promises: they are looked at once."""
 
     def __init__(self, text: str) -> None:
-        self._program = prepared(text)
+        self._program = prepared(text, varies=False)
         self._call: Callable[..., None] | None = None
 
     def __call__(self, *inputs_and_sizes: Any, out: Tensor) -> None:

@@ -7,8 +7,8 @@
 
 namespace polyphase {
 
-// Rows are walked along with z between y and the planes.
-template <class Load, class Store, class Sum, bool kBordered, int kThreads>
+// Rows are walked along with z between y and the planes. kWindows: x and y have windows of weights, and z is not mapped.
+template <class Load, class Store, class Sum, bool kWindows, bool kBordered, int kThreads>
 struct General {
 
   static void run(const MapsCall& call, const Block& block) {
@@ -34,7 +34,12 @@ struct General {
     typename Sum::Value sum{};
     if (border == 0) {
       const int64_t channel = channel_of(call, row.channel, c);
-      sum = whole_sum<Load, Sum>(call, row.source + c * call.in_channel_stride, channel, z, y, x);
+      const int64_t source = row.source + c * call.in_channel_stride;
+      if constexpr (kWindows) {
+        sum = window_sum<Load, Sum>(call, source, channel, y, x);
+      } else {
+        sum = whole_sum<Load, Sum>(call, source, channel, z, y, x);
+      }
     }
     auto* target = static_cast<typename Store::To*>(call.target) + row.target;
     target[x * call.x.out_stride + c * call.out_channel_stride] =

@@ -115,4 +115,29 @@ POLYPHASE_SELDOM typename Sum::Value whole_sum(const MapsCall& call, int64_t sou
   return Sum::rounded(sum, call.z.precision);
 }
 
+// The same by windows along y and x, those of weight 0 included, unless they spoil the sum.
+template <class Load, class Sum>
+inline typename Sum::Value window_sum(const MapsCall& call, int64_t source, int64_t channel, int64_t y, int64_t x) {
+  using Weight = typename Sum::Weight;
+  using Value = typename Sum::Value;
+  const int along_x = static_cast<int>(call.x.taps), along_y = static_cast<int>(call.y.taps);
+  const auto* weights_x = static_cast<const Weight*>(call.x.weight) + x * along_x;
+  const auto* weights_y = static_cast<const Weight*>(call.y.weight) + y * along_y;
+  const auto* row = static_cast<const typename Load::From*>(call.source) + source +
+                    call.y.first[y] * call.y.in_stride + call.x.first[x] * call.x.in_stride;
+  Value sum = Sum::start(call.y.precision);
+  for (int ky = 0; ky < along_y; ++ky, row += call.y.in_stride) {
+    Value of_row = Sum::start(call.x.precision);
+#pragma unroll 4
+    for (int kx = 0; kx < along_x; ++kx) {
+      const Value value = Sum::value(Load::apply(row[kx * call.x.in_stride], call, channel));
+      of_row = Sum::add(of_row, weights_x[kx], value);
+    }
+    sum = Sum::add(sum, weights_y[ky], Sum::rounded(of_row, call.x.precision));
+  }
+  sum = Sum::rounded(sum, call.y.precision);
+  if (Sum::spoilt(0, sum) != 0) sum = whole_sum<Load, Sum>(call, source, channel, 0, y, x);
+  return sum;
+}
+
 }  // namespace polyphase
