@@ -108,6 +108,7 @@ def pads() -> Iterator[Asked]:
     for dtype, mode in product((*DTYPES, *RARE_DTYPES), ("constant", "reflect", "replicate", "circular")):
         for given in ((1, 1, 0, 1), (-1, 1, 0, 0), (-1, -1, 0, -2)):
             yield asked(P.pad, torch.arange(24).reshape(1, 2, 3, 4).to(dtype), given, mode)
+    yield asked(P.pad, torch.zeros(0, 8, 31, 2, dtype=torch.bool), (-1, -3, 1, 2), "reflect")
 
 
 def flips() -> Iterator[Asked]:
