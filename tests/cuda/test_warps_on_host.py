@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyphase.cuda import warps
+from polyphase.cuda import launch, warps
 from polyphase.cuda.ways import Way
 from polyphase.kernels import binding
 from polyphase.kernels.binding import Gradients, Needed
 from polyphase.kernels.operands import ordered
 from polyphase.sampling.programs import Program, warp_program
-from polyphase.sampling.warps import Warp
+from polyphase.sampling.warps import PADDINGS, Warp
 from tests.cpu import test_warp_kernels as cpu
 from tests.cpu.test_launch import content
 from tests.cuda import host
@@ -102,6 +102,27 @@ def test_taps_inside_are_as_by_the_rules(mode: str, source: str, monkeypatch: py
             assert content(in_steps) == content(got)
         elif bool(picture.isfinite().all()):
             cpu.assert_right(in_steps, picture, case.coordinates(), sampler)
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("layout", ["CF", "CL"])
+def test_boxes_are_as_by_the_rules(layout: str, padding: str) -> None:
+    """To the bit, whether a tile's part of the image is in shared memory, lies across the image's edge or far outside,
+    or has no room."""
+    size = (40, 70)
+    sampler = Warp("affine", "bicubic", padding, size=size)
+    program = warp_program(torch.float32, sampler)
+    case = cpu.Case(torch.float32, (4, 3, 90, 80), layout, size, sampler, "smooth", "CF", 5)
+    turned = [[0.9, -0.3, 0.1], [0.3, 0.9, 0.0]]
+    outside = [[1.2, 0.0, 1.9], [0.0, 1.2, -0.4]]
+    shrunk = [[2.5, 0.0, 0.2], [0.1, 3.0, 0.0]]  # a box would be too small
+    nowhere = [[math.nan, 0.0, 0.0], [0.0, math.inf, 1e30]]
+    matrices = torch.tensor([turned, outside, shrunk, nowhere])
+    for picture in (case.picture(), spoilt(case.picture())):
+        got = run(program, picture, matrices)
+        assert content(got) == content(host.run(program, picture, matrices, choose=by_rules))
+    record = host.record_for(program, [case.picture(), matrices])
+    assert launch.prepared(record, True, host.ARCHITECTURE).cut.shared_bytes > warps.TILE_BYTES, "there is a box"
 
 
 def by_rules(case: warps.Case) -> Way:

@@ -33,7 +33,6 @@ New: TypeAlias = "Callable[[tuple[int, ...], torch.dtype], Tensor]"
 
 #: Channels that are fetched together; pixels side by side in a warp, warps side by side, and threads of a block.
 TOGETHER, THREADS, REGISTERS = 4, (8, 2, 128), 64
-TILE_BYTES = 288  # `kTileBytes` of warp_gradients.h
 ROWS_SEARCHED = 16
 
 
@@ -119,7 +118,7 @@ class WarpGradients:
         constants = (self._affine, far, together, dense, adding, slopes, wide, across, threads)
         resident = warps.resident_blocks(plan, 96 if plan.mode == "bicubic" else REGISTERS, threads)
         way = Way("warp_gradients", "WarpGradients", constants, threads, resident, sums=False)
-        shared = TILE_BYTES + (8 * plan.axes * (plan.axes + 1) * threads if slopes and self._affine else 0)
+        shared = warps.TILE_BYTES + (8 * plan.axes * (plan.axes + 1) * threads if slopes and self._affine else 0)
         tiles = Tiles(together, 1, wide, across, threads)
         return warps.cut_into_tiles(plan, way, self._given, tiles, slopes and not self._affine, shared)
 

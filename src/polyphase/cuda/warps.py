@@ -20,8 +20,8 @@ from polyphase.sampling.warps import PADDINGS, Warp
 #: Blocks that keep a large GPU busy: channels are split among blocks until there are as many.
 MANY_BLOCKS = 2048
 MOST_BLOCKS = 65535  # down, and from plane to plane
-#: Of a `WarpTile` of doubles along three axes.
-SHARED_BYTES = 280
+#: Of a `WarpTile` of doubles along three axes: `kTileBytes` of warp_taps.h.
+TILE_BYTES = 304
 #: Shorter rows of a grid are joined, where they follow each other: tiles would be mostly empty.
 LONG_ROW = 16
 #: Planes that extend over more elements are counted in 64 bits.
@@ -36,20 +36,40 @@ BLOCKS_FOR_STEPS = 8192
 
 class Shape(NamedTuple):
     """How threads are laid over the output: pixels of a thread; pixels side by side in a warp, warps side by side, and
-    threads of a block; and the steps in which a block goes down its tile at most."""
+    threads of a block; the steps in which a block goes down its tile at most; and a thread's registers."""
 
     pixels: int
     wide: int
     across: int
     threads: int
     most_steps: int
+    registers: int
 
 
 SHAPES = {
-    "nearest": Shape(2, 32, 1, 128, 1),
-    "bilinear": Shape(1, 16, 2, 128, 4),
-    "bicubic": Shape(1, 16, 2, 128, 8),
+    "nearest": Shape(2, 32, 1, 128, 1, 64),
+    "bilinear": Shape(2, 16, 2, 128, 2, 40),
+    "bicubic": Shape(1, 16, 2, 128, 8, 64),
 }
+#: Bilinear, four channels at once.
+OF_FOUR = Shape(1, 16, 2, 128, 4, 56)
+#: Bicubic, where a tile's part of the image is brought to shared memory first: taps read it more often than that costs.
+#: All steps are taken: the smaller the tile, the more of its part it shares with others.
+BOXED = Shape(1, 16, 2, 128, 4, 80)
+
+
+class Box(NamedTuple):
+    """Room for a part of the image in shared memory: pixels of a row, and rows. A matrix that neither turns nor scales
+    leads from a tile to as many pixels as it has, and three more; turned or made smaller, to more of them."""
+
+    width: int
+    rows: int
+
+
+BOX = Box(49, 32)
+NO_BOX = Box(0, 0)
+#: Pixels along an axis of such an image: `kMostPixels` of warp_taps.h.
+MOST_IN_BOXED = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -88,19 +108,36 @@ class PreparedWarp:
 
 def choose(case: Case) -> Way:
     """`warp.h`: which channels are fetched together, and the shape of a warp and of a block."""
-    mode, record = case.plan.mode, case.record
+    mode, record, box = case.plan.mode, case.record, _box(case)
     in_planes = record.image.strides[1] != 1
-    together = divisor(case.channels, {"nearest": 4, "bilinear": 4, "bicubic": 3 if in_planes else 1}[mode])
-    pixels, wide, across, threads, _ = SHAPES[mode]
-    registers = {"nearest": 64, "bilinear": 40 if together < 4 else 56, "bicubic": 96 if together > 1 else 64}[mode]
+    most = {"nearest": 4, "bilinear": 4, "bicubic": 3 if in_planes else 2}[mode]
+    together = divisor(case.channels, 4 if box.rows else most)
+    pixels, wide, across, threads, _, registers = _shape(mode, together, box)
     image, out, coordinates = record.image, record.out, record.coordinates
     assert coordinates is not None, "axis maps have ways of their own"
     tensors = [(out.shape, one.strides) for one in record.operands.tensors]
     far = is_far(coordinates, (image.shape, image.strides), (out.shape, out.strides), *tensors)
-    layout = (_step(case), together, _channels(case, together))
-    constants = (_is_affine(record.program), far, False, *layout, pixels, wide, across, threads)
+    channels = IN_PLANES if in_planes or together == 1 else IN_PIXELS if box.rows else _channels(case, together)
+    layout = (_step(case), together, channels)
+    pitch = box.width * (together if channels == IN_PIXELS else 1)
+    constants = (_is_affine(record.program), far, False, *layout, pixels, wide, across, pitch, box.rows, threads)
     resident = resident_blocks(case.plan, registers, threads)
     return Way("warp", "Warp", constants, threads, resident, sums=False, moved_bytes=case.plan.element_bytes)
+
+
+def _shape(mode: str, together: int, box: Box) -> Shape:
+    if box.rows:
+        return BOXED
+    return OF_FOUR if mode == "bilinear" and together == 4 else SHAPES[mode]
+
+
+def _box(case: Case) -> Box:
+    """For bicubic warps by a matrix, of images whose rows are dense: a grid may lead anywhere."""
+    image, plan = case.record.image, case.plan
+    rows_are_dense = image.strides[-1] == (1 if image.strides[1] != 1 else case.channels) <= MOST_KNOWN_STEP
+    in_floats = plan.axes == 2 and plan.positions.itemsize == 4 and max(image.shape[2:]) < MOST_IN_BOXED
+    by_matrix = plan.mode == "bicubic" and _is_affine(case.record.program)
+    return BOX if by_matrix and in_floats and rows_are_dense else NO_BOX
 
 
 def _is_affine(program: Program) -> bool:
@@ -127,8 +164,6 @@ def _step(case: Case) -> int:
 def _channels(case: Case, together: int) -> int:
     """How those lie that are fetched together: `Channels` of warp.h."""
     image = case.record.image
-    if image.strides[1] != 1 or together == 1:
-        return IN_PLANES
     steps = [stride for n, stride in zip(image.shape, image.strides, strict=True) if n > 1]
     aligned = case.aligned and all(stride == 1 or stride % together == 0 for stride in steps) and steps.count(1) == 1
     is_vector = aligned and together in (2, 4) and together * image.dtype.itemsize <= ALIGNMENT
@@ -150,11 +185,12 @@ def prepared(record: CallRecord, aligned: bool, architecture: str, choose: Choos
     tensors = [one.strides for one in record.operands.tensors]
     given = described(sampler, record.image, record.out, coordinates, tensors)
     way = choose(Case(plan, record, aligned))
-    *_, together, _, pixels, wide, across, threads = way.constants
-    steps = SHAPES[plan.mode].most_steps
-    return cut_into_tiles(
-        plan, way, given, Tiles(int(together), int(pixels), int(wide), int(across), int(threads), steps)
-    )
+    *_, together, channels, pixels, wide, across, pitch, rows, threads = (int(one) for one in way.constants)
+    most_steps = _shape(plan.mode, together, Box(pitch, rows)).most_steps
+    tiles = Tiles(together, pixels, wide, across, threads, most_steps if rows else 1, most_steps)
+    planes = together if channels == IN_PLANES else 1
+    shared_bytes = TILE_BYTES + planes * rows * pitch * record.image.dtype.itemsize
+    return cut_into_tiles(plan, way, given, tiles, shared_bytes=shared_bytes)
 
 
 def described(sampler: Warp, image: Facts, out: Facts, coordinates: Facts, tensors: Sequence[Sizes]) -> Given:
@@ -188,17 +224,20 @@ class Tiles(NamedTuple):
     wide: int
     across: int
     threads: int
+    least_steps: int = 1
     most_steps: int = 1
 
 
 def cut_into_tiles(
-    plan: WarpPlan, way: Way, given: Given, by: Tiles, whole: bool = False, shared_bytes: int = SHARED_BYTES
+    plan: WarpPlan, way: Way, given: Given, by: Tiles, whole: bool = False, shared_bytes: int = TILE_BYTES
 ) -> PreparedWarp:
     """whole: a block makes all channels of its pixels."""
     batch, channels, (depth, height, width) = int(given["batch"][0]), int(given["channels"][0]), given["out_size"]
     rows = by.threads // by.wide // by.across * by.pixels
     tiles = math.ceil(width / (by.wide * by.across))
-    steps = max(1, min(by.most_steps, tiles * math.ceil(depth * height / rows) * batch // BLOCKS_FOR_STEPS))
+    steps = max(
+        by.least_steps, min(by.most_steps, tiles * math.ceil(depth * height / rows) * batch // BLOCKS_FOR_STEPS)
+    )
     strips = math.ceil(depth * height / (rows * steps))
     enough = math.ceil(MANY_BLOCKS / (tiles * strips * batch))
     chunks = 1 if whole else max(1, min(channels // by.together, enough))

@@ -2,9 +2,13 @@
 //
 // Most pixels have all their taps inside the image. These are neighbours: a row of them is read from one address on. Where a
 // thread has another pixel, or a sum that is not finite, its pixels are made one by one, by the rules of padding.
+//
+// Where a matrix leads from a tile to a small part of the image, that part may be brought to shared memory first: there a
+// load takes no longer for taps that lie in many rows.
 #pragma once
 
 #include "polyphase/cuda/vectors.h"
+#include "polyphase/cuda/warp_box.h"
 #include "polyphase/cuda/warp_taps.h"
 
 namespace polyphase {
@@ -15,9 +19,10 @@ enum Channels { kInPlanes, kInPixels, kInVectors };
 // kAffine: coordinates are matrices, else a grid. kFar: the elements of a plane are counted in 64 bits. kByRules: all pixels
 // are made one by one. kStep: elements from a pixel to the next along x, 0 where the call says it. kTogether: channels that are
 // fetched together, of which every chunk has a multiple. kPixels: a thread's, one below the other, as many rows apart as a
-// block has threads.
+// block has threads. kPitch and kBoxRows: of an `ImageBox`, 0 where there is none.
 template <class Load, class Store, class Filter, class G, class P, int kAxes, bool kAffine, bool kFar, bool kByRules, int kStep,
-          int kTogether, int kChannels, int kPixels, int kWide, int kAcross, int kThreads>
+          int kTogether, int kChannels, int kPixels, int kWide, int kAcross, int kPitch, int kBoxRows,
+          int kThreads>
 struct Warp {
   using From = typename Load::From;
   using Offset = Conditional<kFar, int64_t, int32_t>;
@@ -35,54 +40,156 @@ struct Warp {
     auto& tile = *reinterpret_cast<Tile*>(block.shared());
     each_part(block, call.strips, call.batch * call.chunks, [&](int64_t strip, int64_t part) {
       const Divided at = call.chunks == 1 ? Divided{part, 0} : divided(part, call.chunks);
-      const auto steps = static_cast<int32_t>(call.steps);
-      const Row row = static_cast<Row>(strip) * (Threads::kRows * kPixels * steps);
-      const int32_t x = block.place().x * Threads::kColumns;
+      const int64_t first = at.remainder * call.chunk, end = min(first + call.chunk, call.channels);
+      const int32_t rows = Threads::kRows * kPixels * static_cast<int32_t>(call.steps);
+      const Place place = {call, tile, at.quotient, static_cast<Row>(strip) * rows, block.place().x * Threads::kColumns};
       block.each_thread([&](int thread) {
-        if (thread < kAxes) tile.template enter<G, kAffine>(call, at.quotient, output_pixel<kAxes>(call, row, x), thread);
+        if (thread >= kAxes) return;
+        tile.template enter<G, kAffine>(call, place.n, output_pixel<kAxes>(call, place.row, place.x), thread);
+        if (kBoxRows > 0) tile.template reach<Filter>(thread, Threads::kColumns, rows, pads_taps(call));
       });
-      block.each_thread([&](int thread) {
-        const Part own(call, tile, at.quotient, at.remainder * call.chunk, x + Threads::column(thread));
-        if (own.x >= call.out_size[2]) return;
-#pragma unroll 1
-        for (int32_t s = 0; s < steps; ++s) own.outputs(row + Threads::row(thread) + s * (Threads::kRows * kPixels));
-      });
+      if constexpr (kBoxRows > 0) {
+        const Box box = {tile.reached[0], tile.reached[1], reinterpret_cast<From*>(block.shared() + kTileBytes)};
+        for (int64_t c = first; c < end; c += kTogether) {
+          if (box.fits()) box.fill(block, place.image(c), call.image_strides, tile.axes, call.padding);
+          each_row(block, place, c, c + kTogether, [&](const Part& own, Row row) {
+            if (!kByRules && box.fits() && own.inner_outputs(FromBox<kTogether>{box}, row)) return;
+            if (kByRules || !own.inner_outputs(FromImage<1>{place}, row)) own.outputs_by_rules(row);
+          });
+        }
+      } else {
+        each_row(block, place, first, end, [&](const Part& own, Row row) {
+          if (kByRules || !own.inner_outputs(FromImage<kTogether>{place}, row)) own.outputs_by_rules(row);
+        });
+      }
     });
   }
 
  private:
-  // What is a thread's: pixels of column x in image n, a chunk of channels from `first` on.
+  static_assert(sizeof(Tile) <= kTileBytes);
+  static constexpr int kPlanes = kChannels == kInPlanes ? kTogether : 1;
+  using Box = ImageBox<From, kPlanes, kTogether / kPlanes, kPitch, kBoxRows, kThreads>;
+
+  // Whether padding makes taps of those outside the image, and leaves positions as they are.
+  static bool pads_taps(const WarpCall& call) { return Filter::kTaps > 2 || call.padding == kZeros; }
+
+  // The tile of a block, of image n.
+  struct Place {
+    const WarpCall& call;
+    const Tile& tile;
+    int64_t n;
+    Row row;
+    int32_t x;
+
+    const From* image(int64_t channel) const {
+      const ImageStrides& s = call.image_strides;
+      return static_cast<const From*>(call.source) + n * s.batch + channel * s.channel;
+    }
+  };
+
+  // Taps from the image itself, of kGroup channels at a time.
+  template <int kGroup>
+  struct FromImage {
+    static constexpr int kChannelsAtOnce = kGroup;
+    Place place;
+
+    bool has(const P (&at)[kAxes]) const {
+      bool inside = true;
+#pragma unroll
+      for (int a = 0; a < kAxes; ++a) inside = inside & InnerTaps<Filter, P>::exist(at[a], P(0), place.tile.axes[a].last);
+      return inside;
+    }
+
+    Offset start(const InnerTaps<Filter, P> (&taps)[kAxes]) const {
+      const ImageStrides& s = place.call.image_strides;
+      const Offset plane = taps[0].first * step() + taps[1].first * static_cast<Offset>(s.y);
+      return kAxes == 3 ? taps[kAxes - 1].first * static_cast<Offset>(s.z) + plane : plane;
+    }
+
+    // Of a pixel's taps in the channels from c on.
+    void fetch(int64_t c, Offset start, From (&read)[kGroup][kCount]) const {
+      const ImageStrides& s = place.call.image_strides;
+      const From* from = place.image(c);
+#pragma unroll
+      for (int line = 0; line < kDeep * kTaps; ++line) {
+        Offset offset = start + line % kTaps * static_cast<Offset>(s.y);
+        if (kAxes == 3) offset += line / kTaps * static_cast<Offset>(s.z);
+#pragma unroll
+        for (int x = 0; x < kTaps; ++x) {
+          const int k = line * kTaps + x;
+          if constexpr (kChannels == kInVectors && kGroup > 1) {
+            const auto values = fetched(reinterpret_cast<const Vector<From, kGroup>*>(from + offset + x * step()));
+#pragma unroll
+            for (int t = 0; t < kGroup; ++t) read[t][k] = values.items[t];
+          } else {
+#pragma unroll
+            for (int t = 0; t < kGroup; ++t) {
+              read[t][k] = fetched(from + t * (kChannels == kInPlanes ? s.channel : 1) + offset + x * step());
+            }
+          }
+        }
+      }
+    }
+
+    Offset step() const { return kStep > 0 ? kStep : static_cast<Offset>(place.call.image_strides.x); }
+  };
+
+  // Taps from shared memory, where the channels are that are asked for.
+  template <int kGroup>
+  struct FromBox {
+    static constexpr int kChannelsAtOnce = kGroup;
+    Box box;
+
+    bool has(const P (&at)[kAxes]) const {
+      const PixelRange ranges[] = {box.x, box.y};
+      bool inside = true;
+#pragma unroll
+      for (int a = 0; a < 2; ++a) {
+        inside = inside & InnerTaps<Filter, P>::exist(at[a], static_cast<P>(ranges[a].first), static_cast<P>(ranges[a].last));
+      }
+      return inside;
+    }
+
+    int32_t start(const InnerTaps<Filter, P> (&taps)[kAxes]) const { return box.place(taps[0].first, taps[1].first); }
+
+    void fetch(int64_t, int32_t start, From (&read)[kGroup][kCount]) const {
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) {
+#pragma unroll
+        for (int t = 0; t < kGroup; ++t) read[t][k] = box.data[start + Box::offset(k % kTaps, k / kTaps, t)];
+      }
+    }
+  };
+
+  // function(own, row) for the rows of a block's tile, every thread with its own part of the channels from `first` up to `end`.
+  template <class Function>
+  static void each_row(const Block& block, const Place& place, int64_t first, int64_t end, const Function& function) {
+    block.each_thread([&](int thread) {
+      const Part own(place, first, end, place.x + Threads::column(thread));
+      if (own.x >= place.call.out_size[2]) return;
+#pragma unroll 1
+      for (int32_t s = 0; s < place.call.steps; ++s) {
+        function(own, place.row + Threads::row(thread) + s * (Threads::kRows * kPixels));
+      }
+    });
+  }
+
+  // What is a thread's: pixels of column x.
   struct Part {
+    const Place& place;
     const WarpCall& call;
     const Tile& tile;
     int64_t n, first, end;
     int32_t x;
     Positions positions;
-    const From* image;
 
-    Part(const WarpCall& of, const Tile& entered, int64_t image_number, int64_t channel, int32_t column)
-        : call(of),
-          tile(entered),
-          n(image_number),
-          first(channel),
-          end(min(channel + of.chunk, of.channels)),
-          x(column),
-          positions(of, entered, n),
-          image(static_cast<const From*>(of.source) + n * of.image_strides.batch + channel * of.image_strides.channel) {}
+    Part(const Place& of, int64_t from, int64_t to, int32_t column)
+        : place(of), call(of.call), tile(of.tile), n(of.n), first(from), end(to), x(column), positions(call, tile, n) {}
 
-    // From `row` on, as many as there are.
-    void outputs(Row row) const {
-      if (!kByRules && inner_outputs(row)) return;
-#pragma unroll 1
-      for (int p = 0; p < kPixels; ++p) {
-        if (row + p * Threads::kRows < row_count<kAxes>(call)) {
-          output_by_rules(output_pixel<kAxes>(call, row + p * Threads::kRows, x));
-        }
-      }
-    }
-
-    // Whether all could be made.
-    bool inner_outputs(Row row) const {
+    // The pixels from `row` on; whether all could be made.
+    template <class Source>
+    bool inner_outputs(const Source& source, Row row) const {
+      constexpr int kGroup = Source::kChannelsAtOnce;
       const Row rows = row_count<kAxes>(call);
       OutputPixel pixels[kPixels];
       P at[kPixels][kAxes];
@@ -91,30 +198,27 @@ struct Warp {
       for (int p = 0; p < kPixels; ++p) {
         pixels[p] = output_pixel<kAxes>(call, min<Row>(row + p * Threads::kRows, rows - 1), x);
         positions.find(pixels[p], at[p]);
-#pragma unroll
-        for (int a = 0; a < kAxes; ++a) inside = inside & InnerTaps<Filter, P>::exist(at[p][a], tile.axes[a]);
+        inside = inside & source.has(at[p]);
       }
       if (!inside) return false;
       InnerTaps<Filter, P> taps[kPixels][kAxes];
-      Offset start[kPixels];
+      decltype(source.start(taps[0])) start[kPixels];
 #pragma unroll
       for (int p = 0; p < kPixels; ++p) {
 #pragma unroll
         for (int a = 0; a < kAxes; ++a) taps[p][a].make(at[p][a]);
-        start[p] = taps[p][0].first * step() + taps[p][1].first * static_cast<Offset>(call.image_strides.y);
-        if (kAxes == 3) start[p] += taps[p][kAxes - 1].first * static_cast<Offset>(call.image_strides.z);
+        start[p] = source.start(taps[p]);
       }
       P spoilt = 0;
-      const From* from = image;
-      for (int64_t c = first; c < end; c += kTogether, from += kTogether * call.image_strides.channel) {
-        From read[kPixels][kTogether][kCount];
+      for (int64_t c = first; c < end; c += kGroup) {
+        From read[kPixels][kGroup][kCount];
 #pragma unroll
-        for (int p = 0; p < kPixels; ++p) fetch(from, start[p], read[p]);
+        for (int p = 0; p < kPixels; ++p) source.fetch(c, start[p], read[p]);
 #pragma unroll
         for (int p = 0; p < kPixels; ++p) {
           Target target(call, n, c, pixels[p]);
 #pragma unroll
-          for (int t = 0; t < kTogether; ++t) {
+          for (int t = 0; t < kGroup; ++t) {
             const Value value = sum(taps[p], [&](int k) { return Load::apply(read[p][t][k], call, c + t); });
             if constexpr (kWeighted) spoilt = multiply_add(value, P(0), spoilt);
             target.store(call, c + t, value);
@@ -125,12 +229,21 @@ struct Warp {
       return spoilt == 0;
     }
 
+    // From `row` on, as many as there are.
+    void outputs_by_rules(Row row) const {
+#pragma unroll 1
+      for (int p = 0; p < kPixels; ++p) {
+        const Row own = row + p * Threads::kRows;
+        if (own < row_count<kAxes>(call)) output_by_rules(output_pixel<kAxes>(call, own, x));
+      }
+    }
+
     // Taps of weight 0 are not read by the map: their values need not be finite.
     void output_by_rules(const OutputPixel& pixel) const {
+      Target target(call, n, first, pixel);
       Taps taps;
       taps.make(positions, pixel, call.image_strides);
-      Target target(call, n, first, pixel);
-      const From* from = image;
+      const From* from = place.image(first);
 #pragma unroll 1
       for (int64_t c = first; c < end; ++c, from += call.image_strides.channel) {
         From read[kCount] = {};
@@ -143,32 +256,6 @@ struct Warp {
         target.next(call);
       }
     }
-
-    // Of a pixel's taps, from the first on.
-    void fetch(const From* from, Offset start, From (&read)[kTogether][kCount]) const {
-      const ImageStrides& s = call.image_strides;
-#pragma unroll
-      for (int line = 0; line < kDeep * kTaps; ++line) {
-        Offset offset = start + line % kTaps * static_cast<Offset>(s.y);
-        if (kAxes == 3) offset += line / kTaps * static_cast<Offset>(s.z);
-#pragma unroll
-        for (int x = 0; x < kTaps; ++x) {
-          const int k = line * kTaps + x;
-          if constexpr (kChannels == kInVectors) {
-            const auto values = fetched(reinterpret_cast<const Vector<From, kTogether>*>(from + offset + x * step()));
-#pragma unroll
-            for (int t = 0; t < kTogether; ++t) read[t][k] = values.items[t];
-          } else {
-#pragma unroll
-            for (int t = 0; t < kTogether; ++t) {
-              read[t][k] = fetched(from + t * (kChannels == kInPlanes ? s.channel : 1) + offset + x * step());
-            }
-          }
-        }
-      }
-    }
-
-    Offset step() const { return kStep > 0 ? kStep : static_cast<Offset>(call.image_strides.x); }
   };
 
   // Along x, then y, then z. value(k): of tap k.

@@ -57,7 +57,6 @@ struct WarpGradients {
   }
 
  private:
-  static constexpr int kTileBytes = 288;  // of what comes before the sums in shared memory
   static_assert(sizeof(Tile) <= kTileBytes);
 
   static bool has_others(const WarpCall& call, int64_t n, int64_t c) {

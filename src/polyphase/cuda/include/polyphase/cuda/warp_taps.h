@@ -69,6 +69,18 @@ struct ThreadTile {
   static int row(int thread) { return thread / 32 / kAcross * kTall + thread % 32 / kWide; }
 };
 
+// What is farther away is as good as endless; a float counts so many.
+constexpr int32_t kMostPixels = 1 << 24;
+
+// Along an axis of an image, from the first to the last.
+struct PixelRange {
+  int32_t first, last;
+
+  int32_t count() const { return last - first + 1; }
+};
+
+constexpr int kTileBytes = 304;  // of shared memory, for a `WarpTile`
+
 // What all threads of a tile know, in shared memory: one thread for each axis finds it. 0 is x.
 //
 // A matrix leads from an output pixel to a position in double up to the tile's first, which is start + rest: `rest` is what
@@ -79,6 +91,7 @@ struct WarpTile {
   PixelAxis<P> axes[kAxes];
   P start[kAxes], rest[kAxes];
   P step[kAxes][kAxes];  // step[a][b]: along image axis a, for an output pixel along b
+  PixelRange reached[kAxes];
 
   // kAffine: coordinates are matrices of G, else a grid.
   template <class G, bool kAffine>
@@ -101,6 +114,18 @@ struct WarpTile {
     start[a] = static_cast<P>(position);
     const P lost = static_cast<P>(position - static_cast<double>(start[a]));
     rest[a] = lost == lost ? lost : P(0);
+  }
+
+  // Of a matrix: which pixels a tile of so many columns and rows has taps of; with `beyond`, those outside the image too.
+  // It need not be exact: what is not found there is found elsewhere.
+  template <class Filter>
+  void reach(int a, int columns, int rows, bool beyond) {
+    const P along_x = step[a][0] * static_cast<P>(columns - 1), along_y = step[a][1] * static_cast<P>(rows - 1);
+    const P low = start[a] + (along_x < 0 ? along_x : P(0)) + (along_y < 0 ? along_y : P(0)) + P(Filter::kFirst);
+    const P high = start[a] + (along_x > 0 ? along_x : P(0)) + (along_y > 0 ? along_y : P(0)) + P(Filter::kTaps + Filter::kFirst);
+    const P least = beyond ? P(-kMostPixels) : P(0), most = beyond ? P(kMostPixels) : axes[a].last;
+    const P first = low > least ? floor(low) : least, last = high < most ? floor(high) : most;  // all, of what is no number
+    reached[a] = {static_cast<int32_t>(first < most ? first : most), static_cast<int32_t>(last > least ? last : least)};
   }
 };
 
@@ -158,6 +183,16 @@ inline P padded(P position, const PixelAxis<P>& axis, int64_t padding) {
   return padding == kReflection ? seldom_reflected(position, axis) : position;
 }
 
+// Of a single tap. A call where there is padding at all: inline it would be most of what a bicubic kernel is long.
+template <class P>
+POLYPHASE_SELDOM P seldom_padded(P tap, const PixelAxis<P>& axis, int64_t padding) {
+  return padded(tap, axis, padding);
+}
+template <class P>
+inline P padded_tap(P tap, const PixelAxis<P>& axis, int64_t padding) {
+  return padding == kZeros ? tap : seldom_padded(tap, axis, padding);
+}
+
 // The weights of taps by how far a position lies behind the pixel at or before it.
 template <class P>
 inline void weigh(Linear, P fraction, P (&weight)[2]) {
@@ -172,25 +207,25 @@ inline void weigh(Cubic, P fraction, P (&weight)[4]) {
   weight[3] = cubic_far(2 - fraction);
 }
 
-// The taps of a pixel along one axis where all lie inside the image: neighbours.
+// The taps of a pixel along one axis where all are at hand: neighbours.
 template <class Filter, class P>
 struct InnerTaps {
   int32_t first;
   P weight[Filter::kTaps];
 
-  // Whether there are such. NaN has none.
-  static bool exist(P position, const PixelAxis<P>& axis) {
+  // Whether there are such, between two pixels. NaN has none.
+  static bool exist(P position, P first, P last) {
     constexpr int kBehind = Filter::kTaps > 1 ? Filter::kTaps + Filter::kFirst - 1 : 1;
-    return (position >= P(-Filter::kFirst)) & (position < axis.last - P(kBehind - 1));
+    return (position >= first - P(Filter::kFirst)) & (position < last - P(kBehind - 1));
   }
 
   void make(P position) {
     if constexpr (Filter::kTaps == 1) {
       first = static_cast<int32_t>(round_half_even(position));
     } else {
-      const auto before = static_cast<int32_t>(position);
-      weigh(Filter(), position - static_cast<P>(before), weight);
-      first = before + Filter::kFirst;
+      const P before = floor(position);
+      weigh(Filter(), position - before, weight);
+      first = static_cast<int32_t>(before) + Filter::kFirst;
     }
   }
 };
@@ -234,7 +269,7 @@ struct LineTaps {
       slope[3] = -cubic_far_slope(2 - x);
     }
 #pragma unroll
-    for (int k = 0; k < 4; ++k) place(k, padded(left + static_cast<P>(k - 1), axis, padding), axis, stride);
+    for (int k = 0; k < 4; ++k) place(k, padded_tap(left + static_cast<P>(k - 1), axis, padding), axis, stride);
   }
 
   void make(Nearest, P position, const PixelAxis<P>& axis, int64_t padding, Offset stride) {
