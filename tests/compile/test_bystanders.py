@@ -22,7 +22,6 @@ pytestmark = pytest.mark.inductor
 
 Function = Callable[..., Any]
 
-TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 IMAGE = image((2, 3, 12, 17))
 MATRIX = image((1, 1, 12, 16))[0, 0]
 
@@ -178,10 +177,6 @@ WRITING: dict[str, Function] = {
     "nothing, and a view is returned": a_view_is_returned,
     "nothing, and a view alone is returned": a_view_alone,
 }
-
-
-if TORCH < (2, 12):  # Inductor itself cannot multiply by a complex number
-    del BESIDE["complex"]
 
 
 def test_beside_resampling() -> None:
