@@ -10,7 +10,7 @@ namespace polyphase {
 // which is best odd: then pixels that lie one above the other are in different banks, as are those side by side.
 template <class T, int kPlanes, int kStep, int kPitch, int kRows, int kThreads>
 struct ImageBox {
-  static constexpr int kWarps = kThreads / 32, kAtOnce = 4, kRounds = (kPitch + 31) / 32;
+  static constexpr int kWarps = kThreads / 32, kAtOnce = 2, kRounds = (kPitch + 31) / 32;
 
   PixelRange x, y;
   T* data;
