@@ -21,7 +21,7 @@ SHARED = 48 * 1024
 MOST_SHARED = 64 * 1024
 #: Fewer outputs have too few columns to walk down: a thread makes just a few of them.
 FEW_OUTPUTS = 1 << 20
-#: So many keep a GPU busy: where values only move, fewer have less to do each.
+#: So many keep a GPU busy: where values only move, fewer have less to do each. Of sums it takes twice as many.
 MANY_THREADS = 1 << 15
 #: Bytes that a memory access takes, or hands out, at once.
 LINE = 128
@@ -240,6 +240,8 @@ def _ring(case: Case, kx: int, ky: int) -> Way:
     deep = ahead > ky
     threads = 128 if pixel and case.from_bytes > 2 else 64
     strip = 64 if pixel or deep else 32  # each begins with waiting for what is fetched ahead
+    if case.outputs < 2 * MANY_THREADS * columns * strip:
+        strip = 16
     constants = (
         kx,
         ky,
@@ -388,7 +390,7 @@ def _moved(case: Case) -> Way:
     rows, strip, resident = {1: (2, 8, 4), 2: (8, 16, 2)}.get(case.from_bytes, (4, 16, 4))
     if columns * size <= 8:
         rows, strip, resident = 4 if columns >= 8 else 8, 16, 6 if columns == 1 and size <= 4 else 4
-    if case.bordered:  # which takes registers
+    if case.bordered or case.plan.source is not None:  # which takes registers
         rows, resident = min(rows, 4), min(resident, 4)
     threads = 256
     if case.outputs < FEW_OUTPUTS:
