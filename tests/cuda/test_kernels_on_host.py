@@ -167,14 +167,16 @@ def test_moved(bytes_of: int) -> None:
 
 
 @pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("channels", [1, 3])
-def test_moved_in_strips(channels: int) -> None:
-    """As large images are: bytes of a row that lie in one run are read by words, from anywhere on."""
+@pytest.mark.parametrize(
+    ("dtype", "channels"), [(torch.uint8, 1), (torch.uint8, 3), (torch.bfloat16, 1), (torch.float32, 1)]
+)
+def test_moved_in_strips(dtype: torch.dtype, channels: int) -> None:
+    """As large images are: elements of a row that lie in one run are read by words, from anywhere on."""
     for width in (64, 63):
-        x = image(torch.uint8, 1, channels, 9, width, last=True)
+        x = image(dtype, 1, channels, 9, width, last=True)
         for maps, border in MOVES:
-            assert check(maps_program(torch.uint8, maps, border=border), x) == "Moved"
-            assert check(maps_program(torch.uint8, maps, border=border), x[..., 1:]) == "Moved"
+            assert check(maps_program(dtype, maps, border=border), x) == "Moved"
+            assert check(maps_program(dtype, maps, border=border), x[..., 1:]) == "Moved"
 
 
 @pytest.mark.usefixtures("large")

@@ -402,8 +402,9 @@ def _moved(case: Case) -> Way:
             columns //= 2
     goes = (0, 1) if case.x is None else progression(case.x)
     lies_so = goes is not None and (goes[1] == 1 or (goes[1] == -1 and case.channels == 1))
-    by_bytes = case.from_bytes == 1 and columns >= 4 and case.row_is_dense and _row_bytes_in(case) < 2**29
-    runs = by_bytes and (goes is None or lies_so)
+    several = columns > 1 and case.from_bytes <= 4 and columns * case.from_bytes >= 4
+    by_words = several and case.row_is_dense and _row_bytes_in(case) < 2**29
+    runs = by_words and (lies_so or (goes is None and case.from_bytes == 1))
     computed = goes is not None and case.y is None
     moved = 0 if case.plan.source is not None else case.from_bytes
     constants = (columns, case.output_is_dense, computed, runs, min(rows, strip), case.bordered, threads)

@@ -20,8 +20,8 @@ struct Group {
 // kColumns: elements that a thread owns. kTogether: they are stored at once. kRows: rows that are read before any is
 // stored; rows of a plane are counted in 32 bits. Where an element comes from in the source's row follows from its number
 // (kComputed: from call.row_origin on, by strides; rows likewise), or call.offsets says it, and y's table; -n for border n.
-// kRuns: elements are bytes, and where a thread's lie side by side in the source, forwards or backwards, they are read by
-// words.
+// kRuns: where a thread's elements, of 4 bytes at most, lie side by side in the source, forwards or backwards, they are read
+// by words.
 template <class Load, class Store, int kColumns, bool kTogether, bool kComputed, bool kRuns, int kRows, bool kBordered,
           int kThreads>
 struct Moved {
@@ -29,7 +29,8 @@ struct Moved {
   using To = typename Store::To;
   using Elements = Vector<From, kColumns>;
   // What is read by words is kept in words.
-  using Read = typename Chosen<kRuns, Vector<uint32_t, kRuns ? kColumns / 4 : 1>, Elements>::Type;
+  static constexpr int kSize = sizeof(From), kWords = kRuns ? kColumns * kSize / 4 : 1;
+  using Read = typename Chosen<kRuns, Vector<uint32_t, kWords>, Elements>::Type;
 
   // Threads of a block own groups of columns, a power of two of them in each of several strips: no number is divided by
   // another that only the call knows, which takes a small image's time.
@@ -73,7 +74,7 @@ struct Moved {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         if (row + r < stop) {
-          store(call, place, target, row + r, element, owned, offsets, read[r]);
+          store(call, place, target, row + r, element, owned, offsets, in_order(run, read[r]));
           target += call.y.out_stride;
           for (int t = 0; t < kTensors; ++t) place.tensors[t] += call.tensor_strides[t].y;
         }
@@ -122,32 +123,47 @@ struct Moved {
     read = __builtin_bit_cast(Read, elements);
   }
 
-  static void fetch_run(const MapsCall& call, const From* source, Group run, Read& read) {
-    constexpr int kWords = kColumns / 4;
+  static void fetch_run(const MapsCall& call, const From* source, Group run, Read& words) {
     const From* begin = source + run.lowest;
-    const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(begin) & 3);
-    Read words;
-    if ((reinterpret_cast<uintptr_t>(begin) & (kColumns - 1)) == 0) {
+    const int shift = static_cast<int>(reinterpret_cast<uintptr_t>(begin) & 3), at = run.lowest * kSize;  // in bytes
+    if ((reinterpret_cast<uintptr_t>(begin) & (kColumns * kSize - 1)) == 0) {
       words = *reinterpret_cast<const Read*>(begin);
-    } else if (run.lowest >= shift && run.lowest - shift + 4 * (kWords + 1) <= call.span) {
-      const auto* aligned = reinterpret_cast<const uint32_t*>(begin - shift);
+    } else if (kSize == 4) {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) words.items[i] = reinterpret_cast<const uint32_t*>(begin)[i];
+    } else if (at >= shift && at - shift + 4 * (kWords + 1) <= call.span * kSize) {
+      const auto* aligned = reinterpret_cast<const uint32_t*>(reinterpret_cast<const uint8_t*>(begin) - shift);
 #pragma unroll
       for (int i = 0; i < kWords; ++i) words.items[i] = from_byte(aligned[i], aligned[i + 1], 8 * shift);
     } else {
-      words = byte_by_byte(begin);
-    }
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      const uint32_t word = words.items[kWords - 1 - i];
-      const uint32_t turned = word << 24 | (word & 0xff00) << 8 | (word >> 8 & 0xff00) | word >> 24;
-      read.items[i] = run.direction == kForwards ? words.items[i] : turned;
+      words = byte_by_byte(reinterpret_cast<const uint8_t*>(begin));
     }
   }
 
+  // What was read, in the order of the target; not where it is read, for it would have to be there at once.
+  static Read in_order(Group run, const Read& read) {
+    if constexpr (kRuns) {
+      Read ordered = read;
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        if (run.direction == kBackwards) ordered.items[i] = turned(read.items[kWords - 1 - i]);
+      }
+      return ordered;
+    }
+    return read;
+  }
+
+  // The elements of a word, the other way round.
+  static uint32_t turned(uint32_t word) {
+    if (kSize == 4) return word;
+    if (kSize == 2) return word << 16 | word >> 16;
+    return word << 24 | (word & 0xff00) << 8 | (word >> 8 & 0xff00) | word >> 24;
+  }
+
   // Where a word would reach over the edge of the row.
-  static POLYPHASE_SELDOM Read byte_by_byte(const From* begin) {
+  static POLYPHASE_SELDOM Read byte_by_byte(const uint8_t* begin) {
     Read words{};
-    for (int i = 0; i < kColumns; ++i) words.items[i / 4] |= uint32_t(begin[i]) << (8 * (i % 4));
+    for (int i = 0; i < 4 * kWords; ++i) words.items[i / 4] |= uint32_t(begin[i]) << (8 * (i % 4));
     return words;
   }
 
