@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -101,3 +102,36 @@ def test_gradients_of_one_step() -> None:
         compiled(ours)(*inputs).square().sum().backward()
         for got, want in zip(ours.parameters(), eager.parameters(), strict=True):
             torch.testing.assert_close(got.grad, want.grad, rtol=1e-3, atol=1e-3)
+
+
+class Wide(nn.Module):
+    """Of weights enough for several of the buckets in which gradients are sent: a graph for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 40, 3, padding=1), nn.Conv2d(40, 800, 3, padding=1)
+        self.head = nn.Conv2d(800, 2, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.second(F.interpolate(self.first(x), size=(5, 6), mode="bilinear")))
+        result: Tensor = self.head(F.interpolate(y, scale_factor=2, mode="bilinear", antialias=True))
+        return result
+
+
+@pytest.mark.full
+@pytest.mark.cpu
+def test_data_parallel(tmp_path: Path) -> None:
+    """One process stands for many: graphs are split in the same way."""
+    eager, x = Wide(), torch.rand(2, 3, 9, 11)
+    ours = copy.deepcopy(eager)
+    eager(x).square().sum().backward()
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'meeting'}", rank=0, world_size=1)
+    try:
+        parallel = nn.parallel.DistributedDataParallel(ours, bucket_cap_mb=1)
+        output, launched = launches(compiled(parallel), x)
+        output.square().sum().backward()
+    finally:
+        torch.distributed.destroy_process_group()
+    assert launched == 2
+    for got, want in zip(ours.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(got.grad, want.grad, rtol=1e-3, atol=1e-3)
