@@ -51,8 +51,10 @@ SHAPES = {
     "bilinear": Shape(2, 16, 2, 128, 2, 40),
     "bicubic": Shape(1, 16, 2, 128, 8, 64),
 }
-#: Bilinear, four channels at once.
+#: Bilinear, four channels at once; and of few pixels, where compact warps share more of what they read.
 OF_FOUR = Shape(1, 16, 2, 128, 4, 56)
+OF_FEW_PIXELS = Shape(2, 8, 2, 128, 2, 40)
+FEW_PIXELS = 1 << 20
 #: Bicubic, where a tile's part of the image is brought to shared memory first: taps read it more often than that costs.
 #: All steps are taken: the smaller the tile, the more of its part it shares with others.
 BOXED = Shape(1, 16, 2, 128, 4, 80)
@@ -112,7 +114,7 @@ def choose(case: Case) -> Way:
     in_planes = record.image.strides[1] != 1
     most = {"nearest": 4, "bilinear": 4, "bicubic": 3 if in_planes else 2}[mode]
     together = divisor(case.channels, 4 if box.rows else most)
-    pixels, wide, across, threads, _, registers = _shape(mode, together, box)
+    pixels, wide, across, threads, _, registers = _shape(case.plan, case.record.out, together, box)
     image, out, coordinates = record.image, record.out, record.coordinates
     assert coordinates is not None, "axis maps have ways of their own"
     tensors = [(out.shape, one.strides) for one in record.operands.tensors]
@@ -125,10 +127,14 @@ def choose(case: Case) -> Way:
     return Way("warp", "Warp", constants, threads, resident, sums=False, moved_bytes=case.plan.element_bytes)
 
 
-def _shape(mode: str, together: int, box: Box) -> Shape:
+def _shape(plan: WarpPlan, out: Facts, together: int, box: Box) -> Shape:
     if box.rows:
         return BOXED
-    return OF_FOUR if mode == "bilinear" and together == 4 else SHAPES[mode]
+    if plan.mode != "bilinear":
+        return SHAPES[plan.mode]
+    if together == 4:
+        return OF_FOUR
+    return OF_FEW_PIXELS if out.shape[0] * math.prod(out.shape[2:]) < FEW_PIXELS else SHAPES["bilinear"]
 
 
 def _box(case: Case) -> Box:
@@ -186,7 +192,7 @@ def prepared(record: CallRecord, aligned: bool, architecture: str, choose: Choos
     given = described(sampler, record.image, record.out, coordinates, tensors)
     way = choose(Case(plan, record, aligned))
     *_, together, channels, pixels, wide, across, pitch, rows, threads = (int(one) for one in way.constants)
-    most_steps = _shape(plan.mode, together, Box(pitch, rows)).most_steps
+    most_steps = _shape(plan, record.out, together, Box(pitch, rows)).most_steps
     tiles = Tiles(together, pixels, wide, across, threads, most_steps if rows else 1, most_steps)
     planes = together if channels == IN_PLANES else 1
     shared_bytes = TILE_BYTES + planes * rows * pitch * record.image.dtype.itemsize
