@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pytest
 import torch
@@ -48,8 +48,17 @@ WIDTHS = range(1, 71)
 CHANNELS = (1, 2, 3, 4, 5, 8, 16, 17, 33, 64)
 MOST_CHANNELS = 70
 
-#: Of sweeps that take long, every other case, by turns; `make test-full` has the rest.
-halves = pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.full)])
+#: Of sweeps that take long, every fourth case, other ones for each instruction set; `make test-full` has the rest.
+PARTS = 4
+parts = pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.full) for n in range(1, PARTS))])
+One = TypeVar("One")
+
+
+def dealt(some: Iterable[One], part: int) -> Iterator[One]:
+    """Every fourth, from another one on for each instruction set."""
+    turn = part + isa.available().index(isa.chosen())
+    return itertools.islice(some, turn % PARTS, None, PARTS)
+
 
 RESIZES: tuple[Callable[[int], Resize | Area], ...] = (
     partial(Resize, filter="bilinear"),
@@ -170,10 +179,10 @@ def assert_right(ours: Tensor, picture: Tensor, maps: Sequence[AxisMap], borders
 # ---- widths and channels
 
 
-def outputs_of(width: int, half: int) -> list[tuple[int, int]]:
+def outputs_of(width: int, part: int) -> Iterator[tuple[int, int]]:
     """Numbered. Up and down, to one, by one, to itself, and to sizes that go through all of WIDTHS with the width."""
     sizes = {1, max(width - 1, 1), width, width + 1, 2 * width, 71 - width, 1 + width * 29 % 70, 1 + width * 53 % 70}
-    return list(enumerate(sorted(sizes), start=8 * width))[(width + half) % 2 :: 2]
+    return dealt(enumerate(sorted(sizes), start=8 * width), width + part)
 
 
 def some_channels(number: int) -> list[int]:
@@ -204,28 +213,29 @@ def assert_channels_right(whole: Tensor, maps: tuple[AxisMap, ...], counts: Sequ
                 assert torch.equal(ours, moved[:, :channels]), (channels, picture.stride())
 
 
-@halves
+@parts
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64, torch.float16])
-def test_widths(instruction_set: str, dtype: torch.dtype, half: int) -> None:
+def test_widths(instruction_set: str, dtype: torch.dtype, part: int) -> None:
     for width in WIDTHS:
         whole = image((1, MOST_CHANNELS, 2, width), dtype, seed=width)
-        for number, after in outputs_of(width, half):
+        for number, after in outputs_of(width, part):
             maps = maps_of((), RESIZES[number % len(RESIZES)](after))
             assert_channels_right(whole, maps, some_channels(number))
 
 
-@halves
+@parts
 @pytest.mark.parametrize("dtype", MOVED)
-def test_widths_moved(instruction_set: str, dtype: torch.dtype, half: int) -> None:
+def test_widths_moved(instruction_set: str, dtype: torch.dtype, part: int) -> None:
     for width in WIDTHS:
         whole = image((1, MOST_CHANNELS, 2, width), dtype, seed=width)
-        for number, after in outputs_of(width, half):
+        for number, after in outputs_of(width, part):
             assert_channels_right(whole, maps_of((), MOVES[number % len(MOVES)](after)), some_channels(number))
 
 
+@parts
 @pytest.mark.parametrize("dtype", MOVED)
 @pytest.mark.parametrize("width", [341, 700, 1500])
-def test_long_rows_moved_in_several_ways(instruction_set: str, width: int, dtype: torch.dtype) -> None:
+def test_long_rows_moved_in_several_ways(instruction_set: str, width: int, dtype: torch.dtype, part: int) -> None:
     """Parts of a row are copied, others picked, and rows come in fours: here they are 1, 3, 4, 5 and 9."""
     moves: list[tuple[Step, ...]] = [
         (Pad(9, 70, "reflect"),),
@@ -238,20 +248,22 @@ def test_long_rows_moved_in_several_ways(instruction_set: str, width: int, dtype
         (Nearest(width + 1), Pad(100, 0, "replicate")),
         (Pad(130, 130, "reflect"), Nearest(2 * width)),
     ]
-    for height, rows in ((1, ()), (3, (Flip(),)), (4, (Nearest(5),)), (5, (Nearest(9),)), (9, (Slice(0, 9, 2),))):
+    every: list[tuple[int, tuple[Step, ...]]] = [(1, ()), (3, (Flip(),)), (4, (Nearest(5),)), (5, (Nearest(9),))]
+    for turn, (height, rows) in enumerate([*every, (9, (Slice(0, 9, 2),))]):
         whole = image((1, MOST_CHANNELS, height, width), dtype, seed=width)
-        for move in moves:
+        for move in dealt(moves, turn + part):
             assert_channels_right(whole, maps_of(rows, move), (1, 3))
         padded = maps_of(rows, Pad(70, 3, "constant", 1))
         for picture in with_channels(whole, 3):
             assert_right(binding.resample(picture, padded, border=7), picture, padded, (7,))
 
 
+@parts
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
-def test_row_lengths_of_the_vertical_pass(instruction_set: str, dtype: torch.dtype) -> None:
+def test_row_lengths_of_the_vertical_pass(instruction_set: str, dtype: torch.dtype, part: int) -> None:
     for width in WIDTHS:
         whole = image((1, MOST_CHANNELS, 1 + width % 9, width), dtype, seed=width)
-        for number, after in enumerate((1, 4, 11), start=3 * width):
+        for number, after in dealt(enumerate((1, 4, 11, 2), start=4 * width), width + part):
             maps = maps_of(RESIZES[number % len(RESIZES)](after), ())
             assert_channels_right(whole, maps, some_channels(number))
 
@@ -275,31 +287,30 @@ def test_every_width_to_every_width(
         assert_channels_right(wholes[width], maps_of((), resize(after)), some_channels(number))
 
 
+@parts
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
 @pytest.mark.parametrize("resize", RESIZES[4:])
-def test_many_taps(instruction_set: str, resize: Callable[[int], Resize | Area], dtype: torch.dtype) -> None:
+def test_many_taps(instruction_set: str, resize: Callable[[int], Resize | Area], dtype: torch.dtype, part: int) -> None:
     """1 to 360 of them, by scales up to 60."""
     for scale in (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 33, 47, 60):
-        for number, (before, after) in enumerate([(3 * scale, 3), (5 * scale + 1, 5), (12 * scale - 1, 11)]):
+        every = itertools.product([(3 * scale, 3), (5 * scale + 1, 5), (12 * scale - 1, 11)], (0, 1), ("CF", "CL"))
+        for number, ((before, after), axis, layout) in dealt(enumerate(every), scale + part):
             channels = (1, 2, 3, 4, 5, 17)[(scale + number) % 6]
-            for shape, maps in [
-                ((1, channels, 2, before), maps_of((), resize(after))),
-                ((1, channels, before, 3), maps_of(resize(after), ())),
-            ]:
-                for layout in ("CF", "CL"):
-                    picture = image(shape, dtype, layout, seed=scale)
-                    assert_right(binding.resample(picture, maps), picture, maps)
+            shape = (1, channels, before, 3) if axis == 0 else (1, channels, 2, before)
+            maps = maps_of(resize(after), ()) if axis == 0 else maps_of((), resize(after))
+            picture = image(shape, dtype, layout, seed=scale)
+            assert_right(binding.resample(picture, maps), picture, maps)
 
 
-@halves
+@parts
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("resize", [*RESIZES[:2], *RESIZES[4:6]])
 def test_taps_that_lie_apart(
-    instruction_set: str, resize: Callable[[int], Resize | Area], dtype: torch.dtype, half: int
+    instruction_set: str, resize: Callable[[int], Resize | Area], dtype: torch.dtype, part: int
 ) -> None:
     """Shrinks of rows much longer than a vector, by more than its lanes take out of one window."""
     every = itertools.product((2.1, 3, 4.2, 5, 7.9, 11.3, 15, 17), (1, 2, 3, 4, 5, 16, 70))
-    for scale, channels in itertools.islice(every, half, None, 2):
+    for scale, channels in dealt(every, part):
         after = (65, 33, 47, 16)[channels % 4]
         maps = maps_of(resize(3), resize(after))
         for layout in ("CF", "CL"):
@@ -503,14 +514,15 @@ def test_adjoint(instruction_set: str, case: tuple[Tensor, tuple[AxisMap, ...]],
         torch.testing.assert_close((forward * gradient).sum(), (picture * ours).sum(), rtol=1e-12, atol=1e-12)
 
 
+@parts
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("layout", ["CF", "CL", "transposed"])
-def test_adjoints_of_images(instruction_set: str, layout: str, dtype: torch.dtype) -> None:
+def test_adjoints_of_images(instruction_set: str, layout: str, dtype: torch.dtype, part: int) -> None:
     chains: list[tuple[Step, ...]] = [(resize(13),) for resize in RESIZES]
     chains += [(Nearest(13),), (Pad(9, 9, "replicate"),), (Slice(2, 20), Flip()), (Pad(2, -8, "constant", 1),)]
     for number, steps in enumerate(chains):
         maps = maps_of(steps, chains[number - 1])
-        for channels, in_size in itertools.product((1, 3, 33), ((21, 30), (50, 25))):
+        for channels, in_size in dealt(itertools.product((1, 3, 33), ((21, 30), (50, 25))), number + part):
             out_size = [one.output_size(n) for one, n in zip(maps, in_size, strict=True)]
             gradient = image((2, channels, *out_size), dtype, layout, seed=number)
             ours = binding.resample(gradient, maps, transposed=True, in_size=in_size)
@@ -540,12 +552,13 @@ def eager_sums(picture: Tensor, maps: Sequence[AxisMap]) -> Tensor:
     return picture
 
 
+@parts
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("resize", RESIZES)
-def test_outliers(instruction_set: str, resize: Callable[[int], Resize | Area], dtype: torch.dtype) -> None:
+def test_outliers(instruction_set: str, resize: Callable[[int], Resize | Area], dtype: torch.dtype, part: int) -> None:
     """Down and up in both directions, so that either pass comes first."""
     sizes = [(23, 31), (31, 9), (9, 40)]
-    for seed, (before, after, channels) in enumerate(itertools.product(sizes, sizes, (1, 3, 17))):
+    for seed, (before, after, channels) in dealt(enumerate(itertools.product(sizes, sizes, (1, 3, 17))), part):
         planar = with_outliers(image((1, channels, *before), dtype, seed=seed), seed)
         maps = maps_of(*map(resize, after))
         expected = kinds(eager_sums(planar, maps))

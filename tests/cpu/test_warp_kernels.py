@@ -26,7 +26,7 @@ from polyphase.sampling.pointwise import VALUE, Binary, Cast, Channel, Expressio
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import PADDINGS, Warp
 from tests.cpu.conftest import Tell, in_a_child
-from tests.cpu.test_kernels import kinds, strides_of
+from tests.cpu.test_kernels import dealt, kinds, parts, strides_of
 from tests.cpu.test_launch import content
 from tests.support.programs import program_for
 from tests.support.samples import DTYPES, FLOATS, GRID_MODES, LAYOUTS, PIXELS, image, select, small
@@ -230,23 +230,25 @@ def assert_case_right(case: Case) -> None:
         raise AssertionError(f"{case}: {error}") from error
 
 
+@parts
 @pytest.mark.parametrize("dtype", PIXELS)
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
-def test_sums(instruction_set: str, mode: str, dtype: torch.dtype) -> None:
-    for case in cases(dtype, mode, 2):
+def test_sums(instruction_set: str, mode: str, dtype: torch.dtype, part: int) -> None:
+    for case in dealt(cases(dtype, mode, 2), part + PIXELS.index(dtype)):
         assert_case_right(case)
 
 
+@parts
 @pytest.mark.parametrize("dtype", MOVED)
-def test_moves(instruction_set: str, dtype: torch.dtype) -> None:
-    for case in cases(dtype, "nearest", 2):
+def test_moves(instruction_set: str, dtype: torch.dtype, part: int) -> None:
+    for case in dealt(cases(dtype, "nearest", 2), part + MOVED.index(dtype)):
         assert_case_right(case)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
 @pytest.mark.parametrize("mode", GRID_MODES[3])
 def test_volumes(instruction_set: str, mode: str, dtype: torch.dtype) -> None:
-    for case in cases(dtype, mode, 3, WIDTHS[::2]):
+    for case in cases(dtype, mode, 3, WIDTHS[::4]):
         assert_case_right(case)
 
 
@@ -271,11 +273,12 @@ def test_every_layout_and_number_of_channels(instruction_set: str, mode: str) ->
         assert_case_right(Case(dtype, (2, channels, 11, 13), layout, (2, 37), sampler, "smooth", grid_layout, seed))
 
 
+@parts
 @pytest.mark.parametrize("dtype", PIXELS)
 @pytest.mark.parametrize("mode", GRID_MODES[2])
-def test_tiles_inside(instruction_set: str, mode: str, dtype: torch.dtype) -> None:
+def test_tiles_inside(instruction_set: str, mode: str, dtype: torch.dtype, part: int) -> None:
     """With no tap outside, in small images and large."""
-    for case in inner_cases(dtype, mode, 2):
+    for case in dealt(inner_cases(dtype, mode, 2), part + PIXELS.index(dtype)):
         assert_case_right(case)
 
 
@@ -491,14 +494,14 @@ def with_outliers(picture: Tensor, seed: int) -> Tensor:
     return picture
 
 
+@parts
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
 @pytest.mark.parametrize("mode", GRID_MODES[2])
-def test_outliers(instruction_set: str, mode: str, dtype: torch.dtype) -> None:
+def test_outliers(instruction_set: str, mode: str, dtype: torch.dtype, part: int) -> None:
     """They spread as far as in the plain twin: a tap of weight 0 reads nothing. At these sizes weights are exact."""
     layouts = ("CF", "CL", "sliced", "among others", "transposed")
-    for seed, (layout, padding, aligned, channels) in enumerate(
-        itertools.product(layouts, PADDINGS, (False, True), (1, 3, 17))
-    ):
+    every = itertools.product(layouts, PADDINGS, (False, True), (1, 3, 17))
+    for seed, (layout, padding, aligned, channels) in dealt(enumerate(every), part):
         height, width = (5, 9) if aligned else (4, 8)
         picture = with_outliers(laid_out((1, channels, height, width), dtype, layout, seed), seed)
         grid = grid_of(halves(width, aligned) * 2, halves(height, aligned), dtype)
@@ -739,13 +742,14 @@ ARITHMETIC: dict[str, tuple[torch.dtype, str, Expression, Expression]] = {
 }
 
 
+@parts
 @pytest.mark.parametrize("forced", [isa.available()[0], isa.available()[-1]])
 @pytest.mark.parametrize("name", ARITHMETIC)
-def test_arithmetic(monkeypatch: pytest.MonkeyPatch, forced: str, name: str) -> None:
+def test_arithmetic(monkeypatch: pytest.MonkeyPatch, forced: str, name: str, part: int) -> None:
     monkeypatch.setenv("POLYPHASE_ISA", forced)
     source, mode, prologue, epilogue = ARITHMETIC[name]
     turns = itertools.product(LAYOUTS, (1, 3, 17), ("preserve", "contiguous", "channels_last"), ("grid", "affine"))
-    for seed, (layout, channels, order, by) in enumerate(turns):
+    for seed, (layout, channels, order, by) in dealt(enumerate(turns), part):
         size = (3, 37)
         sampler = Warp(by, mode, PADDINGS[seed % 3], seed % 5 < 2, size if by == "affine" else ())
         program = Program(source, sampler, prologue, epilogue, order=order)

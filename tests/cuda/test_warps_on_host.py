@@ -19,6 +19,7 @@ from polyphase.kernels.operands import ordered
 from polyphase.sampling.programs import Program, warp_program
 from polyphase.sampling.warps import PADDINGS, Warp
 from tests.cpu import test_warp_kernels as cpu
+from tests.cpu.test_kernels import PARTS
 from tests.cpu.test_launch import content
 from tests.cuda import host
 from tests.support.samples import GRID_MODES, LAYOUTS
@@ -154,7 +155,7 @@ def test_special_coordinates(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", GRID_MODES[2])
 def test_outliers(mode: str) -> None:
-    cpu.test_outliers(ON_HOST, mode, torch.float32)
+    cpu.test_outliers(ON_HOST, mode, torch.float32, 0)
 
 
 def test_settled_positions() -> None:
@@ -167,13 +168,14 @@ def test_settled_positions() -> None:
 @pytest.mark.parametrize("name", ["to float, normalised", "blended"])
 def test_arithmetic(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(cpu, "LAYOUTS", ["CL"] * len(LAYOUTS))
-    cpu.test_arithmetic(monkeypatch, "portable", name)
+    cpu.test_arithmetic(monkeypatch, "portable", name, 0)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", cpu.ARITHMETIC)
 def test_all_arithmetic(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    cpu.test_arithmetic(monkeypatch, "portable", name)
+    for part in range(PARTS):
+        cpu.test_arithmetic(monkeypatch, "portable", name, part)
 
 
 # ---- gradients
