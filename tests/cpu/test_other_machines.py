@@ -21,6 +21,7 @@ from polyphase.sampling.pointwise import VALUE, Binary, Cast, Channel, Operand
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Flip, Resize
 from polyphase.sampling.warps import Warp
+from tests.cpu.conftest import USUAL
 
 ARM_COMPILER = "aarch64-linux-gnu-g++"
 ARM_EMULATOR = "qemu-aarch64"
@@ -78,7 +79,13 @@ def needs(*programs: str) -> None:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="these are instruction sets of x86")
-@pytest.mark.parametrize("name", settings.ISAS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.full if name in {*isa.available()} - USUAL else ())
+        for name in settings.ISAS
+    ],
+)
 def test_x86(name: str, tmp_path: Path) -> None:
     # What this CPU can run, other tests build. The rest is compiled as a whole: some errors show only then.
     options = ("-fsyntax-only",) if name in isa.available() else ("-O0", "-S")

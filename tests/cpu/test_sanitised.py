@@ -15,7 +15,7 @@ from polyphase.kernels import binding
 from polyphase.sampling.warps import PADDINGS, Warp
 from tests.cpu import test_memory_safety as of_maps
 from tests.cpu import test_warp_memory_safety as of_warps
-from tests.cpu.conftest import run_sanitised
+from tests.cpu.conftest import USUAL, run_sanitised
 from tests.cpu.test_warp_kernels import grid_of, special
 from tests.support.samples import GRID_MODES, image
 
@@ -47,7 +47,7 @@ def sanitise(dtypes: Sequence[torch.dtype], forced: str, step: int, most_axes: i
     run_sanitised("\n".join([f"import torch\nfrom {__name__} import sweep\ntorch.set_num_threads(1)", *sweeps]), forced)
 
 
-@pytest.mark.parametrize("forced", isa.available()[1:])
+@pytest.mark.parametrize("forced", sorted(USUAL))
 def test_a_few_widths(forced: str) -> None:
     sanitise((torch.uint8, torch.float32), forced, step=3, most_axes=2)
 
