@@ -143,7 +143,7 @@ def library(source: str, *options: str) -> ctypes.CDLL:
     if not path.exists():
         shared = build.INCLUDE.parents[1] / "cpu" / "include"
         part = path.with_suffix(f".{os.getpid()}")
-        command = [*settings.compiler(), "-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-w", *options]
+        command = [*settings.compiler(), "-std=c++17", "-O0", "-shared", "-fPIC", "-ffp-contract=off", "-w", *options]
         command += ["-I", str(build.INCLUDE), "-I", str(shared), "-x", "c++", "-o", str(part), "-"]
         subprocess.run(command, input=source, text=True, check=True)
         part.rename(path)
