@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tests.conformance.checks import Case
 from tests.conformance.functional_checks import backward_failures, forward_failures
-from tests.conformance.test_opinfo import LARGE, function_of_tensors, without_tensors
+from tests.conformance.test_opinfo import LARGE, every_sample, function_of_tensors, thinned, without_tensors
 from tests.conformance.test_opinfo import OPERATORS as IN_OPINFO
 
 NAMES = (
@@ -63,20 +63,22 @@ def laid_out(sample: Any) -> Iterator[tuple[str, Any]]:
         yield "lazily conjugated", sample.transform(lambda value: value.conj() if isinstance(value, Tensor) else value)
 
 
-def failures(name: str, dtype: torch.dtype, check: Callable[[Case], list[str]]) -> str:
-    found = [check(case) for case in cases(name, dtype)]
+def failures(name: str, dtype: torch.dtype, check: Callable[[Case], list[str]], all_of_them: bool) -> str:
+    found = [check(case) for case in thinned(cases(name, dtype), dtype, all_of_them)]
     assert found
     return "\n".join(failure for of_case in found for failure in of_case)
 
 
+@every_sample
 @pytest.mark.parametrize(("name", "dtype"), variants(backward=False))
-def test_forward(name: str, dtype: torch.dtype) -> None:
-    assert failures(name, dtype, forward_failures) == ""
+def test_forward(name: str, dtype: torch.dtype, all_of_them: bool) -> None:
+    assert failures(name, dtype, forward_failures, all_of_them) == ""
 
 
+@every_sample
 @pytest.mark.parametrize(("name", "dtype"), variants(backward=True))
-def test_backward(name: str, dtype: torch.dtype) -> None:
-    assert failures(name, dtype, backward_failures) == ""
+def test_backward(name: str, dtype: torch.dtype, all_of_them: bool) -> None:
+    assert failures(name, dtype, backward_failures, all_of_them) == ""
 
 
 def test_every_operator_was_found() -> None:
