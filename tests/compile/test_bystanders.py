@@ -194,8 +194,17 @@ def test_gradients_beside_resampling(name: str) -> None:
     check_gradients(BESIDE[name], IMAGE)
 
 
+def test_writing() -> None:
+    def together(*images: Tensor) -> list[Tensor]:
+        results = [function(x) for function, x in zip(WRITING.values(), images, strict=True)]
+        return [one for result in results for one in ((result,) if isinstance(result, Tensor) else result)]
+
+    check(together, *(IMAGE for _ in WRITING))
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("name", WRITING)
-def test_writing(name: str) -> None:
+def test_writing_alone(name: str) -> None:
     check(WRITING[name], IMAGE)
 
 
@@ -245,6 +254,7 @@ def test_options(options: dict[str, Any]) -> None:
     assert launched == (1 if options.get("options", {}).get("polyphase.fusion", True) else 3)
 
 
+@pytest.mark.full  # AOTInductor has that wrapper too: tests/decompositions/test_export.py
 def test_cpp_wrapper() -> None:
     def simple(x: Tensor) -> Tensor:
         return F.interpolate(x, size=(9, 20), mode="bilinear").flip(-1)

@@ -58,6 +58,7 @@ def run(folder: Path, version: str = "1.0", fusion: str = "fusion", shapes: str 
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "1",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
         "TORCHINDUCTOR_VEC_ISA_OK": "1",
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",  # which takes longer than the few kernels that would use it
     }
     command = [sys.executable, "-c", CODE, version, fusion, shapes]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400)
