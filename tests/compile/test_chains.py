@@ -138,7 +138,7 @@ def test_compiled(chain: Chain) -> None:
 
 
 @pytest.mark.inductor
-@settings(steady, max_examples=3)
+@settings(steady, max_examples=2)
 @given(chain=any_chain)
 def test_compiled_for_any_size(chain: Chain) -> None:
     check_compiled(chain, dynamic=True)
