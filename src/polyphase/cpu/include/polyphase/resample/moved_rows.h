@@ -49,12 +49,18 @@ struct CacheLine {
   }
 };
 
-// Fewer bytes than a cache line, as two pieces that overlap.
-inline void copy_short(const uint8_t* in, uint8_t* out, int64_t bytes) {
-  const auto copy_ends = [=](auto piece) {
-    std::memcpy(&piece, in + bytes - sizeof(piece), sizeof(piece));
-    std::memcpy(out, in, sizeof(piece));
-    std::memcpy(out + bytes - sizeof(piece), &piece, sizeof(piece));
+// Fewer bytes than a cache line of each row, as two pieces that overlap. Which pieces is asked once: rows are many.
+inline void copy_short_rows(const MovedRows& rows, int64_t bytes) {
+  const auto copy_ends = [&](auto last) {
+    const int64_t rest = bytes - static_cast<int64_t>(sizeof(last));
+    const uint8_t* in = rows.source(0);
+    uint8_t* out = rows.out;
+    for (int64_t r = 0; r < rows.count; ++r, in += rows.in_stride, out += rows.out_stride) {
+      if (rows.list != nullptr) in = rows.source(r);
+      std::memcpy(&last, in + rest, sizeof(last));
+      if (rest > 0) std::memcpy(out, in, sizeof(last));
+      std::memcpy(out + rest, &last, sizeof(last));
+    }
   };
   struct Half {
     uint64_t words[4];
@@ -66,16 +72,14 @@ inline void copy_short(const uint8_t* in, uint8_t* out, int64_t bytes) {
   if (bytes >= 16) return copy_ends(Quarter());
   if (bytes >= 8) return copy_ends(uint64_t());
   if (bytes >= 4) return copy_ends(uint32_t());
-  for (int64_t at = 0; at < bytes; ++at) out[at] = in[at];
+  if (bytes >= 2) return copy_ends(uint16_t());
+  if (bytes == 1) return copy_ends(uint8_t());
 }
 
 // Copies `bytes` of each row. A call of memcpy for every row is slower: it begins anew each time, and fetches nothing of the
 // next row.
 inline void copy_rows(const MovedRows& rows, int64_t bytes) {
-  if (bytes < kCacheLine) {
-    for (int64_t r = 0; r < rows.count; ++r) copy_short(rows.source(r), rows.target(r), bytes);
-    return;
-  }
+  if (bytes < kCacheLine) return copy_short_rows(rows, bytes);
   const bool far = rows.count * bytes > kNear, ends_within_a_line = bytes % kCacheLine != 0;
   const bool backwards = kMovesInReadingOrder && rows.source(rows.count - 1) < rows.source(0);
   for (int64_t n = 0; n < rows.count; ++n) {

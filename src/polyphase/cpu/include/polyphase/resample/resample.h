@@ -143,7 +143,7 @@ class Worker {
     const Axis& y = call_.y;
     while (begin < end) {
       const int32_t border = max(border_, border_of(y, begin));
-      int64_t stop = begin + 1;
+      int64_t stop = y.taps == nullptr ? end : begin + 1;
       while (stop < end && max(border_, border_of(y, stop)) == border) ++stop;
       MovedRows rows = {reinterpret_cast<const uint8_t*>(in_), y.in_stride * kSize, nullptr,
                         reinterpret_cast<uint8_t*>(out_ + begin * y.out_stride), y.out_stride * kSize, stop - begin};
