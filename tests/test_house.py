@@ -17,6 +17,7 @@ ORDER = [
     ("sampling",),
     ("kernels",),
     ("arguments", "plain", "decompositions"),
+    ("again",),
     ("ops",),
     ("short_way",),
     ("functional",),

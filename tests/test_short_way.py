@@ -12,7 +12,6 @@ from torch import Tensor
 
 import polyphase.functional as P
 from polyphase.errors import PolyphaseError
-from polyphase.kernels import binding
 from polyphase.short_way import ShortWay, _cannot_change
 
 X = torch.rand(2, 3, 8, 8)
@@ -37,8 +36,8 @@ def test_the_second_call_binds_nothing(name: str, monkeypatch: pytest.MonkeyPatc
     def unexpected(*call: object) -> None:
         raise AssertionError("bound again")
 
-    monkeypatch.setattr(ShortWay, "_bind", unexpected)
-    monkeypatch.setattr(binding, "bind", unexpected)
+    for bound in ("_bound", "_bound_to_any_size"):
+        monkeypatch.setattr(ShortWay, bound, unexpected)
     for _ in range(3):
         assert torch.equal(CALLS[name](), first)
 

@@ -57,8 +57,13 @@ def _sampled_by(image: Facts, theta: Facts, size: Any, *given: Any) -> Program:
     )
 
 
-_INTERPOLATE, _FLIP, _PAD = ShortWay(_resized, 6), ShortWay(_flipped, 1), ShortWay(_padded, 3)
-_GRID_SAMPLE, _AFFINE_SAMPLE = ShortWay(_sampled_at, 3), ShortWay(_sampled_by, 4)
+def _always(given: tuple[Any, ...]) -> bool:
+    return True
+
+
+_INTERPOLATE = ShortWay(_resized, any_size=lambda given: given[0] is not None)  # a factor's program has its result
+_FLIP, _PAD = ShortWay(_flipped, _always), ShortWay(_padded, _always)
+_GRID_SAMPLE, _AFFINE_SAMPLE = ShortWay(_sampled_at, _always), ShortWay(_sampled_by, _always)
 
 
 def interpolate(
@@ -78,22 +83,25 @@ def interpolate(
     * the antialias filters `lanczos` (also in 1-D and 3-D), `hamming` and `box`, which are Pillow's;
     * `nearest` and `nearest-exact` of every dtype; uint8 in every mode, rounded.
     """
-    given = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-    call = _INTERPOLATE.find(given, (input,))
-    if call is not None:
-        return call(input)
-    if is_dynamo_compiling() and isinstance(input, Tensor):
+    if not is_dynamo_compiling():
+        result: Tensor | None = _INTERPOLATE.again(
+            input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
+        )
+        if result is not None:
+            return result
+    elif isinstance(input, Tensor):
         size, scale_factor = (whole_calls.one_per_axis(one, input) for one in (size, scale_factor))
-        given = (size, scale_factor, *given[2:])
-    return _through_operators("interpolate", (input,), given)
+    given = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+    return _called("interpolate", _INTERPOLATE, (input,), given)
 
 
 def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
     """Reverse the order of the elements along dimensions; as `torch.flip`."""
-    call = _FLIP.find((dims,), (input,))
-    if call is not None:
-        return call(input)
-    return _through_operators("flip", (input,), (dims,))
+    if not is_dynamo_compiling():
+        result: Tensor | None = _FLIP.again(input, dims)
+        if result is not None:
+            return result
+    return _called("flip", _FLIP, (input,), (dims,))
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
@@ -101,11 +109,11 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
     Beyond PyTorch: `reflect` and `replicate` of every dtype.
     """
-    given = (pad, mode, value)
-    call = _PAD.find(given, (input,))
-    if call is not None:
-        return call(input)
-    return _through_operators("pad", (input,), given)
+    if not is_dynamo_compiling():
+        result: Tensor | None = _PAD.again(input, pad, mode, value)
+        if result is not None:
+            return result
+    return _called("pad", _PAD, (input,), (pad, mode, value))
 
 
 def crop(input: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
@@ -143,11 +151,11 @@ def grid_sample(
       both with a float32 or float64 grid;
     * float32 grids for float16 and bfloat16 images. Coordinates of half precision are computed in float32 too.
     """
-    given = (mode, padding_mode, align_corners)
-    call = _GRID_SAMPLE.find(given, (input, grid))
-    if call is not None:
-        return call(input, grid)
-    return _through_operators("grid_sample", (input, grid), given)
+    if not is_dynamo_compiling():
+        result: Tensor | None = _GRID_SAMPLE.again(input, grid, mode, padding_mode, align_corners)
+        if result is not None:
+            return result
+    return _called("grid_sample", _GRID_SAMPLE, (input, grid), (mode, padding_mode, align_corners))
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
@@ -172,11 +180,17 @@ def affine_sample(
     `size` is as `affine_grid` has it: (batch, channels, spatial...) of the output. The channels are the input's,
     whatever `size` says, as they are in that composition.
     """
-    given = (size, mode, padding_mode, align_corners)
-    call = _AFFINE_SAMPLE.find(given, (input, theta))
-    if call is not None:
-        return call(input, theta)
-    return _through_operators("affine_sample", (input, theta), given)
+    if not is_dynamo_compiling():
+        result: Tensor | None = _AFFINE_SAMPLE.again(input, theta, size, mode, padding_mode, align_corners)
+        if result is not None:
+            return result
+    return _called("affine_sample", _AFFINE_SAMPLE, (input, theta), (size, mode, padding_mode, align_corners))
+
+
+def _called(name: str, way: ShortWay, tensors: tuple[Tensor, ...], given: tuple[Any, ...]) -> Tensor:
+    """What is not the latest call of its function once more."""
+    call = None if is_dynamo_compiling() else way.find(given, tensors)
+    return _through_operators(name, tensors, given) if call is None else call(*tensors)
 
 
 def _through_operators(name: str, tensors: tuple[Tensor, ...], given: tuple[Any, ...]) -> Tensor:

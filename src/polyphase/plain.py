@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from itertools import product
 from threading import Thread
-from typing import Any, NamedTuple, TypeAlias, TypeGuard, TypeVar
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -52,64 +52,24 @@ def is_plain(image: object, *, recorded: bool = False) -> bool:
     )
 
 
-def check_of_same(tensors: tuple[Tensor, ...]) -> Check:
-    """A check that tensors are as these, which are plain (or recorded), and of their sizes and strides.
-
-    It does for `is_plain` and for a look-up by shape, at less cost than both.
-    """
-    same = _guard(tensors, [list(one.shape) for one in tensors], [list(one.stride()) for one in tensors])
-    alone = len(tensors) == 1  # a call has an image and at most one tensor more; what is beyond was found plain before
-
-    def check(others: tuple[Any, ...]) -> bool:
-        image = others[0]
-        return (
-            type(image) is Tensor  # as in `_can_be_guarded`, without another call
-            and not image.is_nested
-            and (same(image) if alone else _can_be_guarded(others[1]) and same(*others))
-            and not len_torch_dispatch_stack()
-            and not has_torch_function_unary(image)
-            and forward_level() < 0
-        )
-
-    return check
-
-
-#: The first of which is no other object.
-NO_ARGUMENTS = (object(),)
-
-
-class Latest(NamedTuple):
-    """The latest call of a function. Most calls are like the one before: that is quicker to tell than what they are,
-    and where an image has just gone through the caches, all that is looked up comes from far away. `fits` says whether
-    tensors are like those it was for; it is made when the same call comes a second time. objects: the arguments
-    themselves, where none of them can change."""
-
-    given: bytes | None
-    fits: Check
-    call: Callable[..., Tensor]
-    objects: tuple[Any, ...] = NO_ARGUMENTS
-
-    def followed_by(
-        self,
-        given: bytes | None,
-        call: Callable[..., Tensor],
-        tensors: tuple[Tensor, ...],
-        objects: tuple[Any, ...] = NO_ARGUMENTS,
-    ) -> Latest:
-        again = call is self.call and call is not torch.clone
-        return Latest(given, check_of_same(tensors) if again else _never, call, objects)
-
-
-def _never(tensors: object) -> bool:
-    return False
-
-
-NO_CALL = Latest(b"", _never, torch.clone)
+def guard_of(tensors: tuple[Tensor, ...], any_size: bool) -> Check | None:
+    """A check that tensors are as these, which are plain (or recorded), and of their sizes and strides unless those may
+    be any. It does for `is_plain`, but for what `Parts` of `again.py` asks besides; None where torch has no guards."""
+    if TensorGuards is None:
+        return None
+    if any_size:
+        any_of_each = [[None] * one.dim() for one in tensors]
+        return _guard(tensors, any_of_each, any_of_each)
+    return _guard(tensors, [list(one.shape) for one in tensors], [list(one.stride()) for one in tensors])
 
 
 def forward_mode_is_on() -> bool:
     """Whether tensors may carry tangents."""
     return forward_level() >= 0
+
+
+def _never(tensors: object) -> bool:
+    return False
 
 
 _Kind: TypeAlias = tuple[torch.dtype, int, bool]
@@ -196,8 +156,8 @@ def _can_be_guarded(image: object) -> TypeGuard[Tensor]:
 def _like(example: Tensor) -> Check:
     """Whether a tensor has the Python type, dtype, device and rank of the example, needs a gradient as it does or not,
     and has the same dispatch keys after the thread's own are added and taken away: it would call the same kernels."""
-    any_size = [[None] * example.dim()]
-    return _guard((example,), any_size, any_size)
+    any_of_it = [[None] * example.dim()]
+    return _guard((example,), any_of_it, any_of_it)
 
 
 def _guard(examples: tuple[Tensor, ...], sizes: list[Any], strides: list[Any]) -> Check:

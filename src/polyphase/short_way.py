@@ -1,24 +1,26 @@
 """The short way of a call that is like an earlier one: straight to the kernel that was bound for it.
 
 Written once, for all functions of `polyphase.functional`. A function says what program its arguments ask for; what was
-bound for them is found again by the arguments and by what is known of the tensors.
+bound for them is found again by the arguments and by what is known of the tensors: their sizes and strides only where
+the program depends on them, or the device's wing binds one size at a time.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from marshal import dumps
+from marshal import dumps, loads
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.compiler import is_dynamo_compiling
 
+from polyphase.again import Latest
 from polyphase.kernels import devices
-from polyphase.kernels.binding import BoundCall, bind, bound
-from polyphase.kernels.facts import Facts
+from polyphase.kernels.binding import BoundCall, bind, bound, for_any_size
+from polyphase.kernels.facts import facts
 from polyphase.ops.recorded import recorded
-from polyphase.plain import NO_ARGUMENTS, NO_CALL, is_plain
+from polyphase.plain import is_plain
 from polyphase.sampling.programs import Program
 
 #: What a call asks for, from the facts of its tensors and its other arguments; None where the image stays as it is.
@@ -30,12 +32,13 @@ _FORMAT = 2
 _MOST_CALLS = 256
 
 
-class ShortWay:
-    """Of one function, with so many arguments besides tensors: its latest call, and those before it."""
+class ShortWay(Latest):
+    """Of one function: its latest call, and those before it. `any_size`: whether arguments ask for one program,
+    whatever the sizes of the tensors are."""
 
-    def __init__(self, program_of: ProgramOf, arguments: int) -> None:
-        self._program_of, self._are_same = program_of, _ARE_SAME[arguments]
-        self._latest = NO_CALL
+    def __init__(self, program_of: ProgramOf, any_size: Callable[[tuple[Any, ...]], bool]) -> None:
+        super().__init__()
+        self._program_of, self._any_size = program_of, any_size
         self._calls: dict[tuple[Any, ...], Callable[..., Tensor]] = {}
 
     def find(self, given: tuple[Any, ...], tensors: tuple[Any, ...]) -> Callable[..., Tensor] | None:
@@ -44,48 +47,61 @@ class ShortWay:
         By their bytes arguments are found again: they need not be hashable, and 1, 1.0 and True are equal, as are 0.0
         and -0.0, but they do not ask for the same.
         """
-        if is_dynamo_compiling():
+        if not _are_plain(tensors):
             return None
-        latest = self._latest
-        if self._are_same(given, latest.objects) and latest.fits(tensors):
-            return latest.call
-        key: bytes | None
         try:
             key = dumps(given, _FORMAT)
         except ValueError:  # something other than numbers, names, and tuples and lists of them
             given = tuple([tuple(one) if type(one) is torch.Size else one for one in given])
-            key = dumps(given, _FORMAT) if _are_builtin(given) else None
-        if key == latest.given and latest.fits(tensors):
-            return latest.call
-        if not _are_plain(tensors):
-            return None
-        known = tuple([(one.dtype, one.shape, one.stride(), one.device, one.requires_grad) for one in tensors])
-        call = self._calls.get((key, known))
+            key = dumps(given, _FORMAT) if _are_builtin(given) else b""
+        kinds = tuple([(one.dtype, one.ndim, one.device, one.requires_grad) for one in tensors])
+        call = self._calls.get((key, kinds))
+        any_size = call is not None
+        if call is None:
+            known = tuple(map(facts, tensors)), kinds
+            call = self._calls.get((key, known))
         if call is None:
             if not devices.has_kernels(tensors[0].device.type):
                 return None
             # Of a number of numpy, bytes are its memory alone, which others have too: no bytes of what is remembered
             # are like those.
             if not _are_builtin(given):
-                return self._bind(bound, given, known)
-            call = self._bind(bind, given, known)
+                return self._bound(bound, given, tensors)
+            call = self._bound_to_any_size(given, tensors)
+            any_size = call is not None
+            call = call or self._bound(bind, given, tensors)
             if len(self._calls) >= _MOST_CALLS:
                 self._calls.clear()
-            self._calls[key, known] = call
-        self._latest = latest.followed_by(key, call, tensors, given if _cannot_change(given) else NO_ARGUMENTS)
+            self._calls[key, kinds if any_size else known] = call
+        if call is not torch.clone:
+            self.follow(call, tensors, given if _cannot_change(given) else loads(key), any_size)
         return call
 
-    def _bind(
-        self, bind: Callable[..., BoundCall], given: tuple[Any, ...], known: tuple[Any, ...]
+    def _bound(
+        self, bind: Callable[..., BoundCall], given: tuple[Any, ...], tensors: tuple[Tensor, ...]
     ) -> Callable[..., Tensor]:
-        """`bind` that of `binding`, or `bound` for what only its program is found again by. `known`: the facts of each
-        tensor, and whether it needs a gradient."""
-        inputs = tuple([Facts(*one[:-1]) for one in known])
+        """To sizes. `bind`: that of `binding`, or `bound` for what only its program is found again by."""
+        inputs = tuple(map(facts, tensors))
         program = self._program_of(*inputs, *given)
         if program is None:
             return torch.clone
         call = bind(program, inputs).fresh
-        return recorded(program, inputs[0], call) if any(one[-1] for one in known) else call
+        return recorded(program, inputs[0], call) if _need_gradients(tensors) else call
+
+    def _bound_to_any_size(self, given: tuple[Any, ...], tensors: tuple[Tensor, ...]) -> Callable[..., Tensor] | None:
+        if not self._any_size(given) or _need_gradients(tensors):
+            return None
+        inputs = tuple(map(facts, tensors))
+        program = self._program_of(*inputs, *given)
+        otherwise = functools.partial(self._once, given)
+        return None if program is None else for_any_size(program, inputs, otherwise)
+
+    def _once(self, given: tuple[Any, ...], *tensors: Tensor) -> Tensor:
+        return self._bound(bound, given, tensors)(*tensors)
+
+
+def _need_gradients(tensors: tuple[Tensor, ...]) -> bool:
+    return any([one.requires_grad for one in tensors])  # noqa: C419 a generator takes longer
 
 
 def _are_builtin(values: tuple[Any, ...] | list[Any]) -> bool:
@@ -105,15 +121,6 @@ def _cannot_change(values: tuple[Any, ...]) -> bool:
     return all(_cannot_change(one) if type(one) is tuple else type(one) is not list for one in values)
 
 
-#: By how many there are: whether arguments are the very objects that others are, as literals of a call are each time,
-#: which is sooner told than by their bytes.
-_ARE_SAME: dict[int, Callable[[tuple[Any, ...], tuple[Any, ...]], bool]] = {
-    1: lambda a, b: a[0] is b[0],
-    3: lambda a, b: a[0] is b[0] and a[1] is b[1] and a[2] is b[2],
-    4: lambda a, b: a[0] is b[0] and a[1] is b[1] and a[2] is b[2] and a[3] is b[3],
-    6: lambda a, b: a[0] is b[0] and a[1] is b[1] and a[2] is b[2] and a[3] is b[3] and a[4] is b[4] and a[5] is b[5],
-}
-
 _BUILTIN = frozenset((int, float, bool, str, type(None)))
 
 
@@ -122,4 +129,4 @@ def _are_plain(tensors: tuple[Any, ...]) -> bool:
         if not is_plain(one, recorded=True):
             return False
     # Integers have no derivatives, whatever they are sampled at: the operator knows.
-    return tensors[0].is_floating_point() or not any(one.requires_grad for one in tensors[1:])
+    return tensors[0].is_floating_point() or not _need_gradients(tensors[1:])

@@ -102,10 +102,6 @@ def _current_raw_stream(device: int) -> int:
     return stream
 
 
-def _forward_level() -> int:
-    return forward_ad._current_level
-
-
 def _forward_level_by_unpacking() -> int:
     """Where there is no level, nothing is unpacked."""
     probe = _probe()
@@ -157,6 +153,8 @@ _NO_LEVELS = (
 )
 _NEW_THREAD = "a gradient of a warp that goes through torch's dispatcher takes a new thread"
 
+_BY_METHODS = "a call takes half a microsecond longer"
+
 FUNCTIONS = {
     # Whether a tensor can go past the dispatcher.
     "TensorGuards": Private("torch._C._dynamo.guards:TensorGuards", _DISPATCHER, None),
@@ -165,12 +163,14 @@ FUNCTIONS = {
         "torch.autograd.forward_ad:_current_level",
         "a call takes a microsecond longer",
         _forward_level_by_unpacking,
-        take=lambda _: _forward_level,
+        take=lambda _: functools.partial(getattr, forward_ad, "_current_level"),  # asked at every call
     ),
     # Outputs.
     "empty_strided_cpu": Private(
         "torch._C._dynamo.guards:_empty_strided_cpu", "a call takes a microsecond longer", _empty_strided_cpu
     ),
+    "cdata_of": Private("torch:Tensor._cdata", _BY_METHODS, None, take=lambda _: attrgetter("_cdata")),
+    "library_of_torch": Private("torch._C:__file__", _BY_METHODS, None),
     "suggest_memory_format": Private(
         "torch._prims_common:suggest_memory_format",
         "a graph of symbolic sizes may be compiled once more for each memory format",
@@ -217,6 +217,7 @@ TRACING = {
         "torch:ops.aten.flip.default._op_dk", _NOT_PREFERRED, take=lambda _: attrgetter("_op_dk")
     ),
     "DispatchKey": Private("torch._C:DispatchKey", _NOT_PREFERRED),
+    "DispatchKeySet": Private("torch._C:DispatchKeySet", _NO_TABLES),
     "decomposition_table": Private(
         "torch._decomp:decomposition_table",
         "compiled for a GPU, a resized image of few channels, channels last, may lie in memory otherwise than eager's",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 
 import pytest
@@ -13,30 +12,26 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polyphase import accelerate
+from polyphase.compile.overrides import Override, Taken
 from polyphase.errors import DiffersFromEagerError
-from polyphase.kernels import binding
-from polyphase.kernels.binding import BoundCall
-
-#: What was bound to a wrong kernel is never met again: no two images of these tests have one size.
-widths = count(31)
 
 
 def image(dtype: torch.dtype = torch.float32) -> Tensor:
-    values = torch.rand(1, 2, 9, next(widths))
+    values = torch.rand(1, 2, 9, 31)
     return values.to(dtype) if dtype.is_floating_point else (values * 255).to(dtype)
 
 
 @contextmanager
 def wrong(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Kernels whose results are spoilt."""
-    bound = binding.bound
+    found = Override._find
 
-    def spoilt(*arguments: Any) -> BoundCall:
-        call = bound(*arguments)
-        return BoundCall(call.out, lambda *tensors: spoil(call.fresh(*tensors)), call.into)
+    def spoilt(override: Override, args: tuple[Any, ...]) -> Taken | None:
+        taken = found(override, args)
+        return taken and taken._replace(run=lambda *tensors: spoil(taken.run(*tensors)))
 
     with monkeypatch.context() as patch:
-        patch.setattr(binding, "bound", spoilt)
+        patch.setattr(Override, "_find", spoilt)
         yield
 
 

@@ -69,7 +69,7 @@ class _Switch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = {Mode.ON: 0, Mode.CHECKED: 0}
-        self._turned_to = self._mode = Mode.OFF
+        self._turned_to = self.mode = Mode.OFF
         self._away: list[Override] | None = None  # those that are not in the dispatcher; None before the first use
 
     def use(self, mode: Mode, more: int) -> None:
@@ -84,25 +84,24 @@ class _Switch:
 
     def _update(self) -> None:
         if self._turned_to is Mode.CHECKED or self._users[Mode.CHECKED]:
-            self._mode = Mode.CHECKED
+            self.mode = Mode.CHECKED
         else:
-            self._mode = Mode.ON if self._users[Mode.ON] else self._turned_to
-        if self._mode is Mode.OFF:
+            self.mode = Mode.ON if self._users[Mode.ON] else self._turned_to
+        if self.mode is Mode.OFF:
             return
         if self._away is None:
-            self._away = new_overrides(self._mode_of)
+            self._away = new_overrides(self)
         while self._away:
             self._away[-1].put()
             self._away.pop()
 
-    def _mode_of(self, called: Override) -> Mode:
-        if self._mode is Mode.OFF and called.is_in_the_way():
-            self._take_away(called)
-        return self._mode
+    def called_while_off(self, override: Override) -> None:
+        if override.is_in_the_way():
+            self._take_away(override)
 
     def _take_away(self, override: Override) -> None:
         with self._lock:
-            if self._mode is Mode.OFF and self._away is not None and override not in self._away:  # by another thread
+            if self.mode is Mode.OFF and self._away is not None and override not in self._away:  # by another thread
                 override.take_away()
                 self._away.append(override)
 

@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from polyphase import torch_private
+from polyphase.again import Latest
 from polyphase.arguments.warping import COORDINATES
 from polyphase.compile.checked import check
 from polyphase.compile.recognise import AtenCall, Sampling, WarpOf, aten_operators
@@ -21,7 +22,7 @@ from polyphase.kernels import binding, devices
 from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.layout import gradient_order, is_channels_last, order_on
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.programs import maps_program, warp_program
+from polyphase.sampling.programs import Program, maps_program, warp_program
 from polyphase.sampling.steps import Pad, Step
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
 from polyphase.torch_private import OpOverload
@@ -32,6 +33,10 @@ aten = torch.ops.aten
 MOST_CALLS_OUTSIDE = 8
 
 
+#: So many calls of each operator are remembered: each keeps its tables.
+_MOST_CALLS = 256
+
+
 class Mode(Enum):
     OFF = 0
     ON = 1
@@ -39,37 +44,50 @@ class Mode(Enum):
 
 
 class Taken(NamedTuple):
-    """A call that is ours: what to call with its tensors, and whether it only moves values."""
+    """A call that is ours: what to call with its tensors, whether it only moves values, and what it asks for where that
+    is the same for tensors of any size."""
 
     run: Callable[..., Any]
     moves: bool
+    program: Program | None = None
 
 
 #: What becomes of a call; None where ATen's own kernel is to do it. The arguments have no data.
 Take = Callable[[OpOverload, torch.device, Sequence[Any]], Taken | None]
 
 
-def new_overrides(mode_of: Callable[[Override], Mode]) -> list[Override]:
+class Switch(Protocol):
+    """What overrides ask: the mode they are in, at every call."""
+
+    mode: Mode
+
+    def called_while_off(self, override: Override) -> None: ...
+
+
+def new_overrides(switch: Switch) -> list[Override]:
     """Of all operators and devices. Made before anything is overridden: each keeps ATen's own kernel."""
     torch_private.schema_of  # noqa: B018 an error here and now, where torch has no such thing
     takes: dict[OpOverload, Take] = dict.fromkeys(aten_operators(), _sampled)
     takes |= {getattr(aten, f"grid_sampler_{axes}d_backward").default: _warp_gradients for axes in (2, 3)}
     built_for = ("cpu",) if torch.version.cuda is None else ("cpu", "cuda")
     keys = [device.upper() for device in devices.MODULES if device in built_for and devices.has_kernels(device)]
-    found = [Override(op, key, take, mode_of) for key in keys for op, take in takes.items()]
+    found = [Override(op, key, take, switch) for key in keys for op, take in takes.items()]
     if "CUDA" in keys:
-        found += [Override(op, "CUDA", take, mode_of) for op, take in _OF_CUDNN.items()]
+        found += [Override(op, "CUDA", take, switch) for op, take in _OF_CUDNN.items()]
     return found
 
 
 class Override:
-    """Of an operator, under a dispatch key. It asks at every call what mode it is in."""
+    """Of an operator, under a dispatch key."""
 
-    def __init__(self, op: OpOverload, key: str, take: Take, mode_of: Callable[[Override], Mode]) -> None:
+    def __init__(self, op: OpOverload, key: str, take: Take, switch: Switch) -> None:
         self.operator = str(op)
-        self._op, self._key, self._take, self._mode_of = op, key, take, mode_of
-        self._own = torch.library.get_kernel(op, key)
-        self._taken = functools.lru_cache(maxsize=256)(self._bind)
+        self._op, self._key, self._take, self._switch = op, key, take, switch
+        keys = torch_private.DispatchKeySet(getattr(torch_private.DispatchKey, key))
+        self._own = functools.partial(torch.library.get_kernel(op, key).call_boxed, keys)
+        self._taken = functools.lru_cache(maxsize=_MOST_CALLS)(self._bind)
+        self._for_any_size: dict[tuple[Any, ...], Taken] = {}
+        self._latest = Latest()
         self._library: torch.library.Library | None = None
         self._kept: Any = None
         self._calls_outside = 0
@@ -79,7 +97,7 @@ class Override:
         self._library = torch.library.Library("aten", "IMPL")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
-            self._library.impl(self._op, self._call, self._key, with_keyset=True, allow_override=True)
+            self._library.impl(self._op, self._call, self._key, allow_override=True)
         self._kept = torch.library.get_kernel(self._op, self._key)  # it may be running when it is taken away
 
     def take_away(self) -> None:
@@ -90,15 +108,48 @@ class Override:
         self._calls_outside += 1
         return self._calls_outside >= MOST_CALLS_OUTSIDE
 
-    def _call(self, keys: Any, *args: Any) -> Any:
-        mode = self._mode_of(self)
-        taken = None if mode is Mode.OFF else self._taken(*[_key(one) for one in args])
+    def _call(self, *args: Any) -> Any:
+        mode = self._switch.mode
+        if mode is Mode.ON:
+            result = self._latest.again(*args)
+            if result is not None:
+                return result
+        if mode is Mode.OFF:
+            self._switch.called_while_off(self)
+        taken = None if mode is Mode.OFF else self._find(args)
         if taken is None:
-            return self._own.call_boxed(keys, *args)
+            return self._own(*args)
         result = taken.run(*[one for one in args if isinstance(one, Tensor)])
         if mode is Mode.CHECKED:
-            check(self._op, args, result, functools.partial(self._own.call_boxed, keys), taken.moves)
+            check(self._op, args, result, self._own, taken.moves)
         return result
+
+    def _find(self, args: tuple[Any, ...]) -> Taken | None:
+        """What is bound to any size, or to the sizes of these tensors."""
+        kinds = tuple([(one.dtype, one.ndim, one.device) if isinstance(one, Tensor) else _key(one) for one in args])
+        taken = self._for_any_size.get(kinds)
+        any_size = taken is not None
+        if taken is None:
+            taken = self._taken(*[_key(one) for one in args])
+            if taken is None:
+                return None
+        tensors = tuple([one for one in args if isinstance(one, Tensor)])
+        given = tuple([list(one) if type(one) is list else one for one in args[len(tensors) :]])
+        if taken.program is not None:
+            otherwise = functools.partial(self._once, given)
+            run = binding.for_any_size(taken.program, tuple(map(facts, tensors)), otherwise)
+            if run is not None:
+                taken, any_size = Taken(run, taken.moves), True
+                if len(self._for_any_size) >= _MOST_CALLS:
+                    self._for_any_size.clear()
+                self._for_any_size[kinds] = taken
+        self._latest.follow(taken.run, tensors, given, any_size)
+        return taken
+
+    def _once(self, given: tuple[Any, ...], *tensors: Tensor) -> Any:
+        """Of sizes that are not for what is bound to any size."""
+        taken = self._taken(*[_key(one) for one in (*tensors, *given)])
+        return self._own(*tensors, *given) if taken is None else taken.run(*tensors)
 
     def _bind(self, *arguments: Any) -> Taken | None:
         found = {one[3] for one in arguments if type(one) is tuple and one and type(one[0]) is torch.dtype}
@@ -145,7 +196,7 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken
             return None
         program = warp_program(image.dtype, sampling.sampler)
         call = binding.bound(program, _on(device, image, sampling.coordinates))
-        return None if call.by_torch else Taken(call.fresh, program.moves_only)
+        return None if call.by_torch else Taken(call.fresh, program.moves_only, program)
     if any(_leaves_nothing(step, n) for step, n in zip(reversed(sampling.steps), reversed(image.shape), strict=False)):
         return None
     maps = tuple(AxisMap(() if step is None else (step,)) for step in sampling.steps)
@@ -156,7 +207,11 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken
     if order := order_on(device, maps, transposed=bool(sampling.adjoint_of)):
         program = replace(program, order=order)
     call = binding.bound(program, _on(device, image))
-    return None if call.by_torch else Taken(lambda image, *others: call.fresh(image), program.moves_only)
+    if call.by_torch:
+        return None
+    if sampling.adjoint_of:
+        return Taken(lambda image, *others: call.fresh(image), program.moves_only)
+    return Taken(call.fresh, program.moves_only, program)
 
 
 def _sampled_by_cudnn(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken | None:

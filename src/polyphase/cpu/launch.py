@@ -6,42 +6,68 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any
 from unittest import mock
 
 import torch
 from torch import Tensor
 
 from polyphase.cpu import emit, isa, libraries
-from polyphase.errors import NoKernelError
+from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelError
 from polyphase.kernels import records, store
 from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
 from polyphase.kernels.devices import Described
-from polyphase.kernels.facts import Facts
-from polyphase.kernels.layout import dense_strides
-from polyphase.kernels.operands import Operands
+from polyphase.kernels.layout import dense_strides, strides_like
 from polyphase.kernels.plans import WarpPlan, plan_maps, plan_of, plan_warp, plan_warp_gradients
 from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.warps import Warp
 from polyphase.torch_private import empty_strided_cpu as empty_strided
 
-Launch: TypeAlias = Callable[..., int]
-
 
 def bind(record: CallRecord) -> BoundCall:
-    launcher, coordinates = libraries.launcher(), record.coordinates
-    if coordinates is None:
-        part = _maps_part(record.program)
-    else:
-        part = _warp_part(record.program, coordinates.dtype, len(record.image.shape))
+    launcher, operands = libraries.launcher(), record.operands
     try:
-        handle = launcher.bind(records.pack(record, part))
+        handle = launcher.bind(_request(record))
     except NotImplementedError as error:
         raise NoKernelError(str(error)) from None
-    if record.operands.vectors or record.operands.tensors:
-        return _of_operands(launcher.launch, handle, record.out, 1 if coordinates is None else 2, record.operands)
-    return (_of_image if coordinates is None else _of_warped_image)(launcher.launch, handle, record.out)
+    dtype, shape, strides, _ = record.out
+    place = (shape, strides, dtype)
+    if not operands.copied:
+        fresh = launcher.fresh(handle, empty_strided, place)
+        return BoundCall(record.out, fresh, functools.partial(launcher.launch, handle))
+    sampled = 1 if record.coordinates is None else 2  # inputs before the operands
+
+    def into(out: Tensor, *inputs: Tensor) -> None:
+        launcher.launch(handle, out, *inputs[:sampled], *operands.dense(inputs[sampled:]))
+
+    def fresh_of_copies(*inputs: Tensor) -> Tensor:
+        into(out := empty_strided(*place), *inputs)
+        return out
+
+    return BoundCall(record.out, fresh_of_copies, into)
+
+
+def bind_any_size(
+    record: CallRecord, rules: records.AnySize, otherwise: Callable[..., Tensor]
+) -> Callable[..., Tensor]:
+    launcher = libraries.launcher()
+    made_by = (empty_strided, record.out.dtype, strides_like)
+    return launcher.any_size(_request(record), rules.packed(), *made_by, otherwise)
+
+
+def again() -> Callable[..., Callable[..., Any]] | None:
+    try:
+        return libraries.launcher().again
+    except (CompilerMissingError, BuildFailedError):
+        return None
+
+
+def _request(record: CallRecord) -> bytes:
+    coordinates = record.coordinates
+    if coordinates is None:
+        return records.pack(record, _maps_part(record.program))
+    return records.pack(record, _warp_part(record.program, coordinates.dtype, len(record.image.shape)))
 
 
 def _instruction_set(program: Program) -> str:
@@ -96,53 +122,6 @@ def built_from(source: Path) -> Iterator[None]:
     forget()
 
 
-# The functions below are as short as they can be: a small image takes no longer than a call.
-
-
-def _of_image(launch: Launch, handle: object, out: Facts) -> BoundCall:
-    dtype, shape, strides, _ = out
-
-    def fresh(image: Tensor) -> Tensor:
-        out = empty_strided(shape, strides, dtype)
-        launch(handle, out.data_ptr(), image.data_ptr())
-        return out
-
-    def into(out: Tensor, image: Tensor) -> None:
-        launch(handle, out.data_ptr(), image.data_ptr())
-
-    return BoundCall(out, fresh, into)
-
-
-def _of_warped_image(launch: Launch, handle: object, out: Facts) -> BoundCall:
-    dtype, shape, strides, _ = out
-
-    def fresh(image: Tensor, coordinates: Tensor) -> Tensor:
-        out = empty_strided(shape, strides, dtype)
-        launch(handle, out.data_ptr(), image.data_ptr(), coordinates.data_ptr())
-        return out
-
-    def into(out: Tensor, image: Tensor, coordinates: Tensor) -> None:
-        launch(handle, out.data_ptr(), image.data_ptr(), coordinates.data_ptr())
-
-    return BoundCall(out, fresh, into)
-
-
-def _of_operands(launch: Launch, handle: object, out: Facts, sampled: int, operands: Operands) -> BoundCall:
-    """`sampled`: how many inputs come before the operands."""
-    dtype, shape, strides, _ = out
-
-    def fresh(*inputs: Tensor) -> Tensor:
-        out = empty_strided(shape, strides, dtype)
-        into(out, *inputs)
-        return out
-
-    def into(out: Tensor, *inputs: Tensor) -> None:
-        tensors = (*inputs[:sampled], *operands.dense(inputs[sampled:]))
-        launch(handle, out.data_ptr(), *[one.data_ptr() for one in tensors])
-
-    return BoundCall(out, fresh, into)
-
-
 # ---- gradients of warps
 
 
@@ -172,15 +151,10 @@ def bind_gradients(record: GradientRecord) -> BoundGradients:
 
 
 def _gradient_launch(record: GradientRecord, plan: WarpPlan, strides: tuple[int, ...]) -> Callable[..., None]:
+    """With the gradient, image and coordinates, and what is to be made; None for what is not needed."""
     launcher = libraries.launcher()
     part = records.warp_part(record.sampler, records.WARP_GRADIENTS, kernel=libraries.addresses(plan).kernel)
-    handle = launcher.bind(records.pack_gradients(record, strides, part))
-
-    def launch(gradient: Tensor, image: Tensor, coordinates: Tensor, *found: Tensor | None) -> None:
-        addresses = [0 if one is None else one.data_ptr() for one in (gradient, image, coordinates, *found)]
-        launcher.launch(handle, *addresses)
-
-    return launch
+    return functools.partial(launcher.launch, launcher.bind(records.pack_gradients(record, strides, part)))
 
 
 def _empty_gradient(record: GradientRecord, plan: WarpPlan) -> Tensor:

@@ -1,25 +1,17 @@
-// From Python to a kernel, in two steps: `bind` takes a request and gives what is bound, `launch` takes that and the
-// addresses of tensors, lets the GIL go and runs.
+// From Python to a kernel, in two steps: `bind` takes a request and gives what is bound, `launch` takes that and tensors,
+// lets the GIL go and runs. `fresh` and `any_size` make functions of both, which make their output themselves.
 #include <new>
 
+#include "polyphase/launch/again.h"
+#include "polyphase/launch/any_size.h"
 #include "polyphase/launch/bind.h"
-#include "polyphase/launch/python_api.h"
+#include "polyphase/launch/python_objects.h"
 
 namespace polyphase {
 namespace {
 
 int64_t launched = 0;  // atomic
 PyObject* get_num_threads = nullptr;  // torch's function of this name
-
-struct PythonError {};  // already set
-
-int64_t integer(PyObject* object) {
-  const long long value = PyLong_AsLongLong(object);
-  if (value == -1 && PyErr_Occurred() != nullptr) throw PythonError();
-  return value;
-}
-
-void* address(PyObject* object) { return reinterpret_cast<void*>(integer(object)); }
 
 // As many as torch says, asked only where more than one would be woken.
 int64_t threads_for(const Bound& bound) {
@@ -31,36 +23,66 @@ int64_t threads_for(const Bound& bound) {
   return max<int64_t>(1, min(threads, bound.most_threads));
 }
 
-// bound, target, source, then coordinates (warps), the gradients of image and coordinates (warps' gradients),
-// vectors and tensors
-void launch(PyObject* const* args, ptrdiff_t count) {
-  const Bound* bound = static_cast<const Bound*>(PyCapsule_GetPointer(args[0], nullptr));
-  if (bound == nullptr) throw PythonError();
-  Bound::AnyCall copy = bound->call;
+// What a launch is given: the output, then as many tensors as the call was bound to, or their addresses.
+struct Addresses {
+  static constexpr int64_t kMost = 5 + 2 * kMaxOperands;
+  int64_t count = 0;
+  void* data[kMost];
+};
+
+// Lets the GIL go. Target, source, then coordinates (warps), the gradients of image and coordinates (warps' gradients),
+// vectors and tensors.
+void run(const Bound& bound, const Addresses& given) {
+  Bound::AnyCall copy = bound.call;
   KernelCall& call = copy.any;
-  if (count != 1 + bound->buffer_count + call.vector_count + call.tensor_count) {
+  if (given.count != bound.buffer_count + call.vector_count + call.tensor_count) {
     throw BadCall{"launch takes what is bound, and as many tensors as it was bound to"};
   }
-  call.threads = threads_for(*bound);
-  call.target = address(args[1]);
-  call.source = address(args[2]);
-  if (bound->buffer_count > 2) call.coordinates = address(args[3]);
-  if (bound->buffer_count > 3) {
-    call.image_gradient = address(args[4]);
-    call.coordinate_gradient = address(args[5]);
+  call.threads = threads_for(bound);
+  call.target = given.data[0];
+  call.source = given.data[1];
+  if (bound.buffer_count > 2) call.coordinates = given.data[2];
+  if (bound.buffer_count > 3) {
+    call.image_gradient = given.data[3];
+    call.coordinate_gradient = given.data[4];
   }
-  PyObject* const* operands = args + 1 + bound->buffer_count;
-  for (int64_t v = 0; v < call.vector_count; ++v) call.vectors[v].data = address(*operands++);
-  for (int64_t t = 0; t < call.tensor_count; ++t) call.tensors[t].data = address(*operands++);
+  void* const* operands = given.data + bound.buffer_count;
+  for (int64_t v = 0; v < call.vector_count; ++v) call.vectors[v].data = *operands++;
+  for (int64_t t = 0; t < call.tensor_count; ++t) call.tensors[t].data = *operands++;
   PyThreadState* state = PyEval_SaveThread();
   try {
-    bound->kernel->run(call);
+    bound.kernel->run(call);
   } catch (...) {
     PyEval_RestoreThread(state);
     throw;
   }
   PyEval_RestoreThread(state);
   __atomic_add_fetch(&launched, 1, __ATOMIC_RELAXED);
+}
+
+// None stands for a gradient that is not needed.
+void add_address(PyObject* tensor, Addresses& to) {
+  if (to.count == Addresses::kMost) throw BadCall{"more tensors than a kernel takes"};
+  const int64_t address = tensor == &_Py_NoneStruct ? 0 : address_of(tensor);
+  if (address == -1) throw PythonError();
+  to.data[to.count++] = reinterpret_cast<void*>(address);
+}
+
+const Bound& bound_in(PyObject* capsule) {
+  const auto* bound = static_cast<const Bound*>(PyCapsule_GetPointer(capsule, nullptr));
+  if (bound == nullptr) throw PythonError();
+  return *bound;
+}
+
+// A new tensor, which `empty` makes of the `place`, and a launch into it.
+PyObject* run_into_new(const Bound& bound, PyObject* empty, PyObject* place, PyObject* const* tensors, ptrdiff_t count) {
+  Reference out(PyObject_CallObject(empty, place));
+  if (out.get() == nullptr) throw PythonError();
+  Addresses addresses;
+  add_address(out.get(), addresses);
+  for (ptrdiff_t t = 0; t < count; ++t) add_address(tensors[t], addresses);
+  run(bound, addresses);
+  return out.release();
 }
 
 // Runs `body`, C++ errors turned into Python's.
@@ -88,36 +110,195 @@ struct Owned {
 
 void release(PyObject* capsule) { delete static_cast<Bound*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
-struct Data {
-  const uint8_t* data;
-  ptrdiff_t size;
-};
-
-Data bytes(PyObject* object) {
-  char* data;
-  ptrdiff_t size;
-  if (PyBytes_AsStringAndSize(object, &data, &size) < 0) throw PythonError();
-  return {reinterpret_cast<const uint8_t*>(data), size};
+// Binds a request, and gives it away as a capsule.
+PyObject* new_bound(const uint8_t* request, int64_t size) {
+  Owned owned;
+  bind(request, size, *owned.bound);
+  PyObject* capsule = PyCapsule_New(owned.bound, nullptr, release);
+  if (capsule == nullptr) throw PythonError();
+  owned.bound = nullptr;  // the capsule's from here on
+  return capsule;
 }
 
 PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
     if (count != 1) throw BadCall{"bind takes a request"};
     const Data request = bytes(args[0]);
-    Owned owned;
-    bind(request.data, request.size, *owned.bound);
-    PyObject* capsule = PyCapsule_New(owned.bound, nullptr, release);
-    if (capsule == nullptr) throw PythonError();
-    owned.bound = nullptr;  // the capsule's from here on
-    return capsule;
+    return new_bound(request.data, request.size);
   });
 }
 
+// bound, tensors
 PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
     if (count < 3) throw BadCall{"launch takes what is bound and two tensors at least"};
-    launch(args, count);
-    return PyLong_FromLongLong(0);
+    Addresses addresses;
+    for (ptrdiff_t i = 1; i < count; ++i) add_address(args[i], addresses);
+    run(bound_in(args[0]), addresses);
+    return none();
+  });
+}
+
+// ---- whole calls, from tensors to a new one
+
+enum { kBound, kEmpty, kPlace, kFreshParts };
+
+PyObject* python_call(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    const Bound& bound = bound_in(PyTuple_GetItem(parts, kBound));
+    return run_into_new(bound, PyTuple_GetItem(parts, kEmpty), PyTuple_GetItem(parts, kPlace), args, count);
+  });
+}
+
+// bound, what makes a tensor, its arguments
+PyObject* python_fresh(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  static PyMethodDef call = {"call", python_call, METH_FASTCALL, "Of tensors: a new one."};
+  return guarded([&] {
+    if (count != kFreshParts) throw BadCall{"fresh takes what is bound, and how a tensor is made"};
+    return made_of(&call, {owned(args[kBound]), owned(args[kEmpty]), owned(args[kPlace])});
+  });
+}
+
+// ---- whole calls for any size
+
+// Sizes and strides of tensors, to be found by.
+struct Key {
+  static constexpr int64_t kMost = 2 * (1 + 2 * kMaxDimensions);
+  int64_t length = 0;
+  int64_t numbers[kMost];
+
+  Key(const Extent* tensors, int64_t count) {
+    for (int64_t t = 0; t < count; ++t) {
+      numbers[length++] = tensors[t].rank;
+      for (int64_t d = 0; d < tensors[t].rank; ++d) {
+        numbers[length++] = tensors[t].size[d];
+        numbers[length++] = tensors[t].stride[d];
+      }
+    }
+  }
+
+  bool operator==(const Key& other) const {
+    return length == other.length && std::memcmp(numbers, other.numbers, length * sizeof(int64_t)) == 0;
+  }
+};
+
+// What was bound for sizes seen lately. The GIL is held wherever it is looked at.
+class Sizes {
+ public:
+  static constexpr int64_t kMostCalls = 256;
+
+  Sizes(const Data& request, const AnySize& rules) : rules_(rules) { request_.assign(request.data, request.size); }
+  ~Sizes() {
+    for (const Call& call : calls_) Py_DecRef(call.kept);
+  }
+
+  // What is bound, and the place of its output, as a tuple that the caller owns; null where Python has to do it.
+  PyObject* get(const Extent* tensors, int64_t count, PyObject* dtype, PyObject* strides_like) {
+    const Key key(tensors, count);
+    if (latest_ < calls_.size() && calls_[latest_].key == key) return kept(latest_);
+    const uint64_t hash = hash_of(key.numbers, key.length);
+    for (int64_t c = 0; c < hashes_.size(); ++c) {
+      if (hashes_[c] == hash && calls_[c].key == key) return kept(c);
+    }
+    PyObject* const made = bound_to(tensors, count, dtype, strides_like);
+    if (made != nullptr) keep(key, hash, made);
+    return made;
+  }
+
+ private:
+  struct Call {
+    Key key;
+    PyObject* kept;
+  };
+
+  PyObject* kept(int64_t place) {
+    latest_ = place;
+    Py_IncRef(calls_[place].kept);
+    return calls_[place].kept;
+  }
+
+  PyObject* bound_to(const Extent* tensors, int64_t count, PyObject* dtype, PyObject* strides_like) {
+    Request& request = *reinterpret_cast<Request*>(request_.data());
+    Refit refit(rules_, reinterpret_cast<const Step*>(request_.data() + sizeof(request)), request);
+    if (!refit.to(tensors[0], count > 1 ? &tensors[1] : nullptr)) return nullptr;
+    const Reference shape(numbers(request.out_size, request.rank));
+    const Reference strides(numbers(refit.follows_image() ? request.in_stride : request.out_stride, request.rank));
+    if (refit.follows_image()) {
+      PyObject* const args[] = {shape.get(), strides.get()};
+      const Reference found(PyObject_Vectorcall(strides_like, args, 2, nullptr));
+      if (found.get() == nullptr) throw PythonError();
+      for (int64_t d = 0; d < request.rank; ++d) request.out_stride[d] = integer(PyTuple_GetItem(found.get(), d));
+    }
+    const Reference place(
+        tuple_of({owned(shape.get()), numbers(request.out_stride, request.rank), owned(dtype)}));
+    return tuple_of({new_bound(request_.data(), request_.size()), owned(place.get())});
+  }
+
+  // In the place of the oldest, where there are many.
+  void keep(const Key& key, uint64_t hash, PyObject* made) {
+    if (calls_.size() < kMostCalls) {
+      calls_.reserve(calls_.size() + 1);  // no memory: no hash without a call
+      hashes_.push_back(hash);
+      calls_.push_back({key, owned(made)});
+      latest_ = calls_.size() - 1;
+      return;
+    }
+    latest_ = oldest_;
+    oldest_ = (oldest_ + 1) % kMostCalls;
+    const Reference before(calls_[latest_].kept);
+    hashes_[latest_] = hash;
+    calls_[latest_] = {key, owned(made)};
+  }
+
+  Buffer<uint8_t> request_;
+  const AnySize rules_;
+  Buffer<uint64_t> hashes_;  // side by side, of each
+  Buffer<Call> calls_;
+  int64_t latest_ = 0, oldest_ = 0;
+};
+
+void release_sizes(PyObject* capsule) { delete static_cast<Sizes*>(PyCapsule_GetPointer(capsule, nullptr)); }
+
+enum { kSizes, kNew, kDtype, kStridesLike, kOtherwise, kAnySizeParts };
+
+PyObject* python_call_any_size(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    auto* sizes = static_cast<Sizes*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
+    if (sizes == nullptr) throw PythonError();
+    if (count < 1 || count > 2) throw BadCall{"an image, and coordinates at most"};
+    Extent tensors[2];
+    for (ptrdiff_t t = 0; t < count; ++t) {
+      if (tensors[t].read(args[t])) continue;
+      if (PyErr_Occurred() != nullptr) throw PythonError();
+      throw TooManyDimensions();
+    }
+    const Reference kept([&]() -> PyObject* {
+      try {
+        return sizes->get(tensors, count, PyTuple_GetItem(parts, kDtype), PyTuple_GetItem(parts, kStridesLike));
+      } catch (const TooManyDimensions&) {
+        return nullptr;
+      }
+    }());
+    if (kept.get() == nullptr) return PyObject_Vectorcall(PyTuple_GetItem(parts, kOtherwise), args, count, nullptr);
+    const Bound& bound = bound_in(PyTuple_GetItem(kept.get(), 0));
+    return run_into_new(bound, PyTuple_GetItem(parts, kNew), PyTuple_GetItem(kept.get(), 1), args, count);
+  });
+}
+
+// a request, its rules, what makes a tensor, its dtype, strides of an output in the order of others, what to call where
+// sizes are not for this
+PyObject* python_any_size(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  static PyMethodDef call = {"call", python_call_any_size, METH_FASTCALL, "Of tensors of any size: a new one."};
+  return guarded([&] {
+    if (count != kAnySizeParts + 1) throw BadCall{"any_size takes a request, its rules, and how a tensor is made"};
+    const Data request = bytes(args[0]), rules = bytes(args[1]);
+    if (rules.size != sizeof(AnySize) || request.size < static_cast<ptrdiff_t>(sizeof(Request))) {
+      throw BadCall{"a request or rules of another size than the launcher's"};
+    }
+    AnySize copy;
+    std::memcpy(&copy, rules.data, sizeof(copy));
+    PyObject* const sizes = PyCapsule_New(new Sizes(request, copy), nullptr, release_sizes);
+    return made_of(&call, {sizes, owned(args[2]), owned(args[3]), owned(args[4]), owned(args[5])});
   });
 }
 
@@ -135,32 +316,30 @@ PyObject* python_taps(PyObject*, PyObject* const* args, ptrdiff_t count) {
     const int64_t steps = recipe.size / static_cast<int64_t>(sizeof(Step));
     const TapTable table = make_taps(
         {0, 0, integer(args[1]), integer(args[2]), steps, reinterpret_cast<const Step*>(recipe.data)}, *sampler);
-    PyObject* const items[] = {PyLong_FromLongLong(table.in_size), as_bytes(table.begin), as_bytes(table.index),
-                               as_bytes(table.weight), as_bytes(table.border), PyLong_FromLongLong(table.precision),
-                               PyLong_FromLongLong(table.index_only)};
-    constexpr int kItems = sizeof(items) / sizeof(items[0]);
-    PyObject* tuple = PyTuple_New(kItems);
-    for (int i = 0; i < kItems; ++i) PyTuple_SetItem(tuple, i, items[i]);
-    return tuple;
+    return tuple_of({PyLong_FromLongLong(table.in_size), as_bytes(table.begin), as_bytes(table.index),
+                     as_bytes(table.weight), as_bytes(table.border), PyLong_FromLongLong(table.precision),
+                     PyLong_FromLongLong(table.index_only)});
   });
 }
 
 PyObject* python_counts(PyObject*, PyObject* const*, ptrdiff_t) {
   const TableCache& cache = TableCache::instance();
-  PyObject* counts = PyTuple_New(3);
   const int64_t values[] = {__atomic_load_n(&launched, __ATOMIC_RELAXED), cache.made(), cache.cached()};
-  for (int i = 0; i < 3; ++i) PyTuple_SetItem(counts, i, PyLong_FromLongLong(values[i]));
-  return counts;
+  return guarded([&] { return numbers(values, 3); });
 }
 
 PyObject* python_forget(PyObject*, PyObject* const*, ptrdiff_t) {
   TableCache::instance().clear();
-  return PyLong_FromLongLong(0);
+  return none();
 }
 
 PyMethodDef functions[] = {
     {"bind", python_bind, METH_FASTCALL, "A kernel with all it needs but addresses."},
     {"launch", python_launch, METH_FASTCALL, "Runs what was bound."},
+    {"fresh", python_fresh, METH_FASTCALL, "What was bound, as a function from tensors to a new one."},
+    {"any_size", python_any_size, METH_FASTCALL, "Likewise, of tensors of any size."},
+    {"again", python_again, METH_FASTCALL, "A call, to be made once more where it is the one before."},
+    {"read_by_handles", python_read_by_handles, METH_FASTCALL, "How tensors are asked from now on."},
     {"taps", python_taps, METH_FASTCALL, "The table of an axis: (in_size, begin, index, weight, border, precision, index_only)"},
     {"counts", python_counts, METH_FASTCALL, "(kernels launched, tables made, tables found in the cache)"},
     {"forget", python_forget, METH_FASTCALL, "Empties the cache of tables."},

@@ -9,13 +9,15 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from polyphase.cpu import build, emit, isa
 from polyphase.errors import BuildFailedError
 from polyphase.kernels import records
+from polyphase.kernels.handles import use_handles
 from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose, sampled_as
 from polyphase.kernels.recipes import encode
 from polyphase.kernels.tables import TapBytes
@@ -44,10 +46,14 @@ class Launcher(NamedTuple):
     """What launcher.cpp gives Python; its comments say how each is called."""
 
     bind: Callable[[bytes], object]
-    launch: Callable[..., int]
+    launch: Callable[..., None]
+    fresh: Callable[..., Callable[..., Tensor]]
+    any_size: Callable[..., Callable[..., Tensor]]
+    again: Callable[..., Callable[..., Any]]
+    read_by_handles: Callable[[type, bytes], None]
     taps: Callable[[int, int, bool, bytes], tuple[int, bytes, bytes, bytes, bytes, int, bool]]
     counts: Callable[[], tuple[int, int, int]]
-    forget: Callable[[], int]
+    forget: Callable[[], None]
 
 
 class Addresses(NamedTuple):
@@ -64,7 +70,9 @@ def launcher() -> Launcher:
     with _lock:
         functions = _loaded([_launcher_request()])[0].polyphase_functions
         functions.argtypes, functions.restype = [ctypes.py_object], ctypes.py_object
-        return Launcher(*functions(torch.get_num_threads))
+        made = Launcher(*functions(torch.get_num_threads))
+    use_handles(made.read_by_handles)
+    return made
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 #include <new>
 
 #include "polyphase/core/abi.h"
-#include "polyphase/launch/python_api.h"
+#include "polyphase/launch/again.h"
 
 namespace polyphase {
 namespace {
@@ -114,16 +114,6 @@ PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return captured < 0 ? nullptr : PyLong_FromLongLong(captured);
 }
 
-// data_ptr() of a tensor; -1 where an error is set.
-int64_t address_of(PyObject* tensor) {
-  static PyObject* const name = PyUnicode_InternFromString("data_ptr");
-  PyObject* const number = PyObject_VectorcallMethod(name, &tensor, 1, nullptr);
-  if (number == nullptr) return -1;
-  const int64_t address = PyLong_AsLongLong(number);
-  Py_DecRef(number);
-  return address;
-}
-
 // What `fresh` takes.
 enum { kBound, kEmpty, kShape, kStreamOf, kDevice, kKeep, kOtherwise, kParts };
 
@@ -181,6 +171,8 @@ PyMethodDef functions[] = {
     {"launch", python_launch, METH_FASTCALL, "Launches what was bound; whether a graph is being captured."},
     {"fresh", python_fresh, METH_FASTCALL, "What was bound, as a function of an image."},
     {"count", python_count, METH_FASTCALL, "How many launches there were."},
+    {"again", python_again, METH_FASTCALL, "A call, to be made once more where it is the one before."},
+    {"read_by_handles", python_read_by_handles, METH_FASTCALL, "How tensors are asked from now on."},
 };
 
 }  // namespace

@@ -9,13 +9,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from polyphase.cpu import build, isa  # the launcher is a library for the CPU
 from polyphase.cuda import driver
 from polyphase.errors import BuildFailedError, CompilerMissingError
+from polyphase.kernels.handles import use_handles
 
 SOURCE = Path(__file__).parent / "launcher.cpp"
 
@@ -85,6 +86,11 @@ def fresh(call: FreshCall) -> Callable[..., Tensor]:
     return functions.fresh(call)
 
 
+def again() -> Callable[..., Callable[..., Any]] | None:
+    functions = _functions()
+    return None if functions is None else functions.again
+
+
 def launched() -> int:
     functions = _functions() if _functions.cache_info().currsize else None
     return _slow_launches + (functions.launches() if functions else 0)
@@ -95,6 +101,8 @@ class _Functions(NamedTuple):
     launch: Run
     fresh: Callable[[FreshCall], Callable[..., Tensor]]
     launches: Callable[[], int]
+    again: Callable[..., Callable[..., Any]]
+    read_by_handles: Callable[[type, bytes], None]
 
 
 @functools.cache
@@ -109,7 +117,9 @@ def _functions() -> _Functions | None:
             return None
         functions = ctypes.PyDLL(str(path)).polyphase_functions
         functions.argtypes, functions.restype = [ctypes.c_void_p], ctypes.py_object
-        return _Functions(*functions(driver.launching_functions()))
+        made = _Functions(*functions(driver.launching_functions()))
+    use_handles(made.read_by_handles)
+    return made
 
 
 def _launch_slowly(plan: LaunchPlan, call: bytes, stream: int, *addresses: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from polyphase.cuda import launch
+from polyphase.cuda import launch, launcher
 from polyphase.kernels import tables
 from polyphase.kernels.devices import RULES, MovingCosts, Wing
 from polyphase.kernels.records import MOST_OPERANDS
@@ -27,6 +27,8 @@ WING = Wing(
     architecture=launch.architecture,
     bind=launch.bind,
     bind_gradients=launch.bind_gradients,
+    bind_any_size=None,
+    again=launcher.again,
     forget=launch.forget,
     tap_bytes=_tap_bytes,
     described=launch.described,

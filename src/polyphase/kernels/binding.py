@@ -26,11 +26,11 @@ from polyphase.errors import (
 )
 from polyphase.kernels import devices, operands, plain_torch
 from polyphase.kernels.facts import Facts, Sizes, elements, facts
-from polyphase.kernels.layout import output_strides
+from polyphase.kernels.layout import keeps_strides, output_strides
 from polyphase.kernels.plans import HALF
-from polyphase.kernels.records import CallRecord, GradientRecord
+from polyphase.kernels.records import AnySize, CallRecord, GradientRecord
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.programs import Axes, Program, by_moving, maps_program, moves_runs, warp_program
+from polyphase.sampling.programs import ORDERS, Axes, Program, by_moving, maps_program, moves_runs, warp_program
 from polyphase.sampling.warps import Warp
 
 Needed: TypeAlias = tuple[bool, bool]
@@ -75,6 +75,31 @@ def bind(program: Program, inputs: Sequence[Facts], out: Facts | None = None, va
         _warn_once(error)
         latest = _tried_again(attempt, _bound_to_plain_torch(record))
         return BoundCall(record.out, lambda *inputs: latest().fresh(*inputs), lambda *all: latest().into(*all))
+
+
+def for_any_size(
+    program: Program, inputs: Sequence[Facts], otherwise: Callable[..., Tensor]
+) -> Callable[..., Tensor] | None:
+    """A program for inputs of any sizes and strides, of which only ranks, dtypes and the device are as these'. What no
+    kernel takes, mistakes among it, is `otherwise`'s. None where a device binds one size at a time."""
+    record = record_of(program, inputs)
+    wing, axes = devices.wing_of(record.image.device), record.program.sampler
+    transposed = isinstance(axes, Axes) and axes.transposed
+    large = _bytes_of(record.out) >= _LARGE  # it may not be had, which is to be said
+    if wing.bind_any_size is None or transposed or large or record.operands is not operands.NO_OPERANDS:
+        return None
+    rules = AnySize(
+        order=ORDERS.index(program.order),
+        keeps_strides=isinstance(axes, Axes) and keeps_strides(axes.maps),
+        longest=wing.longest_runs if moves_runs(program) else wing.longest_axis,
+        most_warped=wing.most_warped,
+        most_bytes=_LARGE,
+        element_bytes=program.target.itemsize,
+    )
+    try:
+        return wing.bind_any_size(record, rules, otherwise)
+    except (NoKernelError, *NOT_BUILT):
+        return None
 
 
 #: The one cache of bound calls, by the program itself. Each call keeps its tables.
@@ -251,7 +276,7 @@ def _check_coordinates(sampled: torch.dtype, coordinates: torch.dtype, mode: str
 
 def _check_that_it_can_be_allocated(out: Facts) -> None:
     """Before any work; what is small is not tried."""
-    count = out.elements * out.dtype.itemsize
+    count = _bytes_of(out)
     if count >= 2**63:
         raise WrongSizeError(
             f"an output of shape {out.shape} of {out.dtype}; no memory has so many bytes: give a smaller size"
@@ -261,6 +286,10 @@ def _check_that_it_can_be_allocated(out: Facts) -> None:
 
 
 _LARGE = 2**30
+
+
+def _bytes_of(out: Facts) -> int:
+    return out.elements * out.dtype.itemsize
 
 
 def _is_short(record: CallRecord, wing: devices.Wing) -> bool:

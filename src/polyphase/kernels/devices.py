@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -25,7 +25,7 @@ from polyphase.sampling.windows import DeviceRules
 if TYPE_CHECKING:
     from polyphase.kernels.binding import BoundCall, BoundGradients
     from polyphase.kernels.plans import MapsPlan, WarpPlan
-    from polyphase.kernels.records import CallRecord, GradientRecord
+    from polyphase.kernels.records import AnySize, CallRecord, GradientRecord
     from polyphase.kernels.tables import TapBytes
 
 #: The module of each wing, which has it as `WING`.
@@ -69,6 +69,8 @@ class Wing:
     before and after. longest_runs: likewise, where whole runs of pixels are only moved: torch needs no tables for them.
     most_warped: over how many elements the planes of a warped image may extend. survives_fork: whether a child of a
     process that used the device can use it. built_from: what is bound meanwhile runs the kernel of a source file.
+    bind_any_size: a record, for all other sizes too; the last argument is called for those that are not for kernels.
+    again: `again.plainly` in C, None where nothing can be built.
     """
 
     device: str
@@ -81,6 +83,8 @@ class Wing:
     architecture: Callable[[], str]
     bind: Callable[[CallRecord], BoundCall]
     bind_gradients: Callable[[GradientRecord], BoundGradients]
+    bind_any_size: Callable[[CallRecord, AnySize, Callable[..., Any]], Callable[..., Any]] | None
+    again: Callable[[], Callable[..., Callable[..., Any]] | None]
     forget: Callable[[], None]
     tap_bytes: Callable[..., TapBytes]
     described: Callable[[CallRecord], Described]

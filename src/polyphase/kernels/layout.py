@@ -29,9 +29,13 @@ def output_strides(program: Program, image: Facts, out_shape: Sizes) -> Sizes:
     axes = program.sampler
     keeps = isinstance(axes, Axes) and not axes.transposed and keeps_strides(axes.maps)
     if preserve and strides != image.strides and keeps:
-        # Not on a meta tensor, which does not quite tell.
-        return torch.empty_like(torch.empty_strided(out_shape, image.strides, dtype=torch.uint8)).stride()
+        return strides_like(out_shape, image.strides)
     return strides
+
+
+def strides_like(shape: Sizes, strides: Sizes) -> Sizes:
+    """As torch makes a tensor like another. Not on a meta tensor, which does not quite tell."""
+    return torch.empty_like(torch.empty_strided(shape, strides, dtype=torch.uint8, device="cpu")).stride()
 
 
 def keeps_strides(maps: tuple[AxisMap, ...]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import torch
@@ -125,13 +125,34 @@ _PROGRAM = {
 FIELDS = _TENSORS | _COORDINATES | _OPERANDS | _PROGRAM
 
 
+@dataclass(frozen=True)
+class AnySize:
+    """`AnySize` of `launch/any_size.h`: what another size's request follows from, besides one that was made."""
+
+    order: int
+    keeps_strides: bool
+    longest: int
+    most_warped: int
+    most_bytes: int
+    element_bytes: int
+
+    def packed(self) -> bytes:
+        return struct.pack("=6q", *vars(self).values())
+
+
 def assertions() -> str:
-    """C++ that compiles only where `Request` is what `FIELDS` says."""
+    """C++ that compiles only where its records are what is described here."""
+    return _assertions("Request", FIELDS) + _assertions(
+        "AnySize", dict.fromkeys([one.name for one in fields(AnySize)], 1)
+    )
+
+
+def _assertions(record: str, fields: dict[str, int]) -> str:
     lines, place = [], 0
-    for name, count in FIELDS.items():
-        lines.append(f"static_assert(offsetof(polyphase::Request, {name}) == {8 * place});")
+    for name, count in fields.items():
+        lines.append(f"static_assert(offsetof(polyphase::{record}, {name}) == {8 * place});")
         place += count
-    return "\n".join([*lines, f"static_assert(sizeof(polyphase::Request) == {8 * place});", ""])
+    return "\n".join([*lines, f"static_assert(sizeof(polyphase::{record}) == {8 * place});", ""])
 
 
 def _packed(group: dict[str, int], **fields: int | Sequence[int]) -> bytes:

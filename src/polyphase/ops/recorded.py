@@ -6,18 +6,20 @@ is worth. What these have no part in (derivatives of derivatives, `vmap` of grad
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from polyphase.again import Latest
 from polyphase.kernels.binding import Gradients, bound, bound_gradients
 from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.layout import gradient_order, is_channels_last
 from polyphase.ops.resample import in_order, resample
 from polyphase.ops.warp import gradients, options
-from polyphase.plain import NO_CALL, Latest, is_plain
+from polyphase.plain import is_plain
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program, maps_program
 from polyphase.sampling.text import maps_to_text
@@ -41,7 +43,7 @@ class RecordedMaps:
         self._in_size = tuple(image.shape[len(image.shape) - len(axes.maps) :])
         self._adjoint = maps_program(image.dtype, axes.maps, self._in_size)
         self._order = gradient_order(axes.maps, is_channels_last(image.shape, image.strides))
-        self._latest = NO_CALL
+        self._latest = Latest()
 
     def __call__(self, image: Tensor) -> Tensor:
         result: Tensor = _MapsFunction.apply(image, self)
@@ -49,15 +51,15 @@ class RecordedMaps:
 
     def gradient(self, given: Tensor) -> Tensor:
         """The adjoint of the maps."""
-        latest = self._latest
-        if latest.fits((given,)):
-            return latest.call(given)
+        result: Tensor | None = self._latest.again(given)
+        if result is not None:
+            return result
         gradient = in_order(given, self._order)
         if not is_plain(gradient):
             return resample(gradient, maps_to_text(self._maps), None, self._in_size, True, 0)  # type: ignore[no-any-return]
         call = bound(self._adjoint, (facts(gradient),)).fresh
         if gradient is given:
-            self._latest = latest.followed_by(b"gradient", call, (gradient,))
+            self._latest.follow(call, (gradient,))
         return call(gradient)
 
 
@@ -78,7 +80,7 @@ class RecordedWarp:
     def __init__(self, kernel: Callable[[Tensor, Tensor], Tensor], sampler: Warp) -> None:
         self.kernel = kernel
         self._sampler = sampler
-        self._latest: dict[tuple[bool, bool], Latest] = {}  # by which gradients are needed
+        self._latest: defaultdict[tuple[bool, bool], Latest] = defaultdict(Latest)  # by which gradients are needed
 
     def __call__(self, image: Tensor, coordinates: Tensor) -> Tensor:
         result: Tensor = _WarpFunction.apply(image, coordinates, self)
@@ -88,14 +90,15 @@ class RecordedWarp:
         """Of the image and of the coordinates, None where not needed."""
         tensors = (gradient, image, coordinates)
         in_their_turn = torch.is_grad_enabled()  # they are to be recorded too
-        latest = self._latest.get(needed, NO_CALL)
-        if not in_their_turn and latest.fits(tensors):
-            return latest.call(*tensors)  # type: ignore[return-value]
+        latest = self._latest[needed]
+        result: Gradients | None = None if in_their_turn else latest.again(*tensors)
+        if result is not None:
+            return result
         moves = self._sampler.mode == "nearest" and needed[1]  # coordinates, whose gradient is 0: there is no kernel
         if in_their_turn or moves or not all(is_plain(one, recorded=True) for one in tensors):
             return gradients(gradient, image, coordinates, options(self._sampler), needed)
         call = bound_gradients(self._sampler, *map(facts, tensors), needed)
-        self._latest[needed] = latest.followed_by(b"gradients", call, tensors)  # type: ignore[arg-type]
+        latest.follow(call, tensors)
         return call(*tensors)
 
 

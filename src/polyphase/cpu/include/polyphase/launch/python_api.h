@@ -6,7 +6,7 @@
 #include <cstdint>
 
 extern "C" {
-struct PyObject;
+struct PyObject {};
 struct PyThreadState;
 using PyCFunctionFast = PyObject* (*)(PyObject*, PyObject* const*, ptrdiff_t);
 struct PyMethodDef {
@@ -16,21 +16,33 @@ struct PyMethodDef {
   const char* ml_doc;
 };
 constexpr int METH_FASTCALL = 0x0080;
+constexpr int Py_EQ = 2;
 
+struct PyTypeObject {};
+extern PyTypeObject PyFloat_Type, PyList_Type, PyTuple_Type;
+extern PyObject _Py_NoneStruct;
 extern PyObject* PyExc_MemoryError;
 extern PyObject* PyExc_NotImplementedError;
 extern PyObject* PyExc_ValueError;
 
 PyObject* PyCapsule_New(void*, const char*, void (*)(PyObject*));
 void* PyCapsule_GetPointer(PyObject*, const char*);
+PyObject* PyObject_Type(PyObject*);
+PyObject* PyObject_GetAttr(PyObject*, PyObject*);
+int PyObject_IsTrue(PyObject*);
+int PyObject_RichCompareBool(PyObject*, PyObject*, int);
 PyObject* PyObject_CallNoArgs(PyObject*);
 PyObject* PyObject_CallObject(PyObject*, PyObject*);
 PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*);
 PyObject* PyObject_VectorcallMethod(PyObject*, PyObject* const*, size_t, PyObject*);
+void Py_IncRef(PyObject*);
 void Py_DecRef(PyObject*);
 PyObject* PyCFunction_NewEx(PyMethodDef*, PyObject*, PyObject*);
 PyObject* PyLong_FromLongLong(long long);
 long long PyLong_AsLongLong(PyObject*);
+double PyFloat_AsDouble(PyObject*);
+PyObject* PyList_GetItem(PyObject*, ptrdiff_t);
+ptrdiff_t PyList_Size(PyObject*);
 PyObject* PyTuple_New(ptrdiff_t);
 int PyTuple_SetItem(PyObject*, ptrdiff_t, PyObject*);
 PyObject* PyTuple_GetItem(PyObject*, ptrdiff_t);
@@ -43,3 +55,12 @@ void PyErr_SetString(PyObject*, const char*);
 PyThreadState* PyEval_SaveThread();
 void PyEval_RestoreThread(PyThreadState*);
 }
+
+namespace polyphase {
+
+inline PyObject* none() {
+  Py_IncRef(&_Py_NoneStruct);
+  return &_Py_NoneStruct;
+}
+
+}  // namespace polyphase

@@ -52,4 +52,16 @@ struct Request {
   int64_t align_corners;
 };
 
+// What a request for tensors of other sizes follows from, besides one that was made (`any_size.h`). As above.
+struct AnySize {
+  enum Order : int64_t { kPreserve, kContiguous, kChannelsLast };
+
+  int64_t order;          // of the output in memory
+  int64_t keeps_strides;  // where the image's are dense: flips and crops
+  int64_t longest;        // axis that is mapped
+  int64_t most_warped;    // elements that a plane of a warped image extends over
+  int64_t most_bytes;     // of an output that is sure to be had
+  int64_t element_bytes;  // of the output
+};
+
 }  // namespace polyphase

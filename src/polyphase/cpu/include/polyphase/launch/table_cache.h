@@ -81,11 +81,12 @@ inline Buffer<uint8_t> key_of(const Sampler* sampler, const AxisRequest& request
   return key;
 }
 
-inline uint64_t hash_of(const Buffer<uint8_t>& key) {
+// Of words of eight bytes.
+inline uint64_t hash_of(const void* data, int64_t words) {
   uint64_t hash = 0;
-  for (int64_t place = 0; place < key.size(); place += sizeof(uint64_t)) {  // all that it consists of has eight bytes
+  for (int64_t w = 0; w < words; ++w) {
     uint64_t word;
-    std::memcpy(&word, key.data() + place, sizeof(word));
+    std::memcpy(&word, static_cast<const uint8_t*>(data) + w * sizeof(word), sizeof(word));
     hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
     hash ^= hash >> 32;
   }
@@ -109,7 +110,7 @@ class TableCache {
 
   SharedTable get(const Sampler& sampler, const AxisRequest& request) {
     Buffer<uint8_t> key = key_of(&sampler, request);
-    const uint64_t hash = hash_of(key);
+    const uint64_t hash = hash_of(key.data(), key.size() / 8);
     {
       const Lock lock(&mutex());
       const int64_t found = find(key, hash);

@@ -1,0 +1,93 @@
+"""The latest call of a function, once more.
+
+Most calls are like the one before: that is quicker to tell than what they are, and where an image has just gone through
+the caches, all that is looked up comes from far away. It is told in C (`launch/again.h`), from the arguments to the
+kernel; where nothing can be built, by the plain twin below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch.overrides import has_torch_function_unary
+
+from polyphase.kernels import devices
+from polyphase.plain import guard_of
+from polyphase.torch_private import forward_level, len_torch_dispatch_stack
+
+
+class Parts(NamedTuple):
+    """call: with the tensors alone, of which there are so many. given: the other arguments, in objects that nobody
+    changes. guard: whether tensors are like those that the call was for, asked where none is nested. The rest is the
+    same for all calls."""
+
+    call: Callable[..., Any]
+    tensors: int
+    given: tuple[Any, ...]
+    guard: Callable[..., bool]
+    tensor_type: type = Tensor
+    dispatch_modes: Callable[[], int] = len_torch_dispatch_stack  # Dynamo's guards overlook some
+    has_function_mode: Callable[[Any], bool] = has_torch_function_unary  # asked of a tensor that is no subclass
+    forward_level: Callable[[], int] = forward_level
+
+
+class Latest:
+    """again: of tensors and the other arguments the result, or None where this is another call than the latest."""
+
+    def __init__(self) -> None:
+        self.again = never
+        self._call: Callable[..., Any] | None = None
+
+    def follow(
+        self, call: Callable[..., Any], tensors: tuple[Tensor, ...], given: tuple[Any, ...] = (), any_size: bool = False
+    ) -> None:
+        """A call that is not like the latest was made, with tensors that are plain (or recorded). It can be made again
+        when it comes a second time. `given`: as `Parts` has them. any_size: for tensors of other sizes too."""
+        guard = guard_of(tensors, any_size) if call is self._call else None
+        self._call = call
+        if guard is None:
+            self.again = never
+        else:
+            made = devices.wing_of(tensors[0].device).again() or plainly
+            self.again = made(Parts(call, len(tensors), given, guard))
+
+
+def never(*arguments: Any) -> Any:
+    return None
+
+
+def plainly(parts: Parts) -> Callable[..., Any]:
+    """The plain twin of `again.h`."""
+
+    def again(*arguments: Any) -> Any:
+        tensors: tuple[Any, ...] = arguments[: parts.tensors]
+        given = arguments[parts.tensors :]
+        if len(tensors) < parts.tensors or not are_same(given, parts.given):
+            return None
+        for one in tensors:
+            if type(one) is not Tensor or one.is_nested:
+                return None
+        alike = (
+            parts.guard(*tensors)
+            and not parts.dispatch_modes()
+            and not parts.has_function_mode(tensors[0])
+            and parts.forward_level() < 0
+        )
+        return parts.call(*tensors) if alike else None
+
+    return again
+
+
+def are_same(a: Any, b: Any) -> bool:
+    """Whether an argument asks for what another does, which consists of numbers, names, None, and tuples and lists of
+    them. 1, 1.0 and True are equal, as are 0.0 and -0.0, but they are not the same."""
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind is tuple or kind is list:
+        return len(a) == len(b) and all(map(are_same, a, b))
+    return bool(a.hex() == b.hex() if kind is float else a == b)

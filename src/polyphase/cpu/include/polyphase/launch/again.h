@@ -1,0 +1,84 @@
+// A call that may be the one before once more: its arguments the same, and its tensors of the same kind. The plain twin is
+// in `again.py`.
+#pragma once
+
+#include <cstring>
+
+#include "polyphase/launch/python_api.h"
+#include "polyphase/launch/tensors.h"
+
+namespace polyphase {
+
+// Whether an argument asks for what another does, which consists of numbers, names, None, and tuples and lists of them.
+// 1, 1.0 and True are equal, as are 0.0 and -0.0, but they are not the same.
+inline bool are_same(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  const void* const type = type_of(a);
+  if (type != type_of(b)) return false;
+  const bool tuple = type == &PyTuple_Type;
+  if (tuple || type == &PyList_Type) {
+    const auto size = tuple ? PyTuple_Size : PyList_Size;
+    const auto item = tuple ? PyTuple_GetItem : PyList_GetItem;
+    if (size(a) != size(b)) return false;
+    for (ptrdiff_t i = 0; i < size(b); ++i) {
+      if (!are_same(item(a, i), item(b, i))) return false;
+    }
+    return true;
+  }
+  if (type == &PyFloat_Type) {
+    const double x = PyFloat_AsDouble(a), y = PyFloat_AsDouble(b);
+    return std::memcmp(&x, &y, sizeof(x)) == 0;
+  }
+  return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
+// `Parts` of again.py.
+enum { kCall, kTensors, kGiven, kGuard, kTensorType, kDispatchModes, kHasFunctionMode, kForwardLevel, kAgainParts };
+
+// 1 where tensors are like those that a call was for, 0 where not; -1 where an error is set. Nested tensors have no strides,
+// which the guard asks for before anything else.
+inline int are_alike(PyObject* parts, PyObject* const* tensors, ptrdiff_t count) {
+  static PyObject* const is_nested = PyUnicode_InternFromString("is_nested");
+  for (ptrdiff_t t = 0; t < count; ++t) {
+    if (type_of(tensors[t]) != PyTuple_GetItem(parts, kTensorType)) return 0;
+    const Reference nested(PyObject_GetAttr(tensors[t], is_nested));
+    if (nested.get() == nullptr) return -1;
+    if (PyObject_IsTrue(nested.get()) != 0) return 0;
+  }
+  const Reference guarded(PyObject_Vectorcall(PyTuple_GetItem(parts, kGuard), tensors, count, nullptr));
+  if (guarded.get() == nullptr) return -1;
+  if (PyObject_IsTrue(guarded.get()) != 1) return 0;
+  const Reference modes(PyObject_CallNoArgs(PyTuple_GetItem(parts, kDispatchModes)));
+  if (modes.get() == nullptr) return -1;
+  if (PyObject_IsTrue(modes.get()) != 0) return 0;
+  const Reference mode(PyObject_Vectorcall(PyTuple_GetItem(parts, kHasFunctionMode), tensors, 1, nullptr));
+  if (mode.get() == nullptr) return -1;
+  if (PyObject_IsTrue(mode.get()) != 0) return 0;
+  const Reference level(PyObject_CallNoArgs(PyTuple_GetItem(parts, kForwardLevel)));
+  if (level.get() == nullptr) return -1;
+  return PyLong_AsLongLong(level.get()) < 0;
+}
+
+// Tensors, then other arguments -> the result of the call; None where it is another.
+inline PyObject* python_once_more(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  PyObject* const given = PyTuple_GetItem(parts, kGiven);
+  const ptrdiff_t arguments = PyTuple_Size(given), tensors = PyLong_AsLongLong(PyTuple_GetItem(parts, kTensors));
+  if (count != tensors + arguments) return none();
+  for (ptrdiff_t i = 0; i < arguments; ++i) {
+    if (!are_same(args[tensors + i], PyTuple_GetItem(given, i))) return none();
+  }
+  const int alike = are_alike(parts, args, tensors);
+  if (alike != 1) return alike < 0 ? nullptr : none();
+  return PyObject_Vectorcall(PyTuple_GetItem(parts, kCall), args, tensors, nullptr);
+}
+
+inline PyObject* python_again(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  static PyMethodDef once_more = {"again", python_once_more, METH_FASTCALL, "The call before once more, or None."};
+  if (count != 1 || PyTuple_Size(args[0]) != kAgainParts) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "the parts of a call, as a tuple");
+    return nullptr;
+  }
+  return PyCFunction_NewEx(&once_more, args[0], nullptr);
+}
+
+}  // namespace polyphase
