@@ -182,6 +182,8 @@ LEFT: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], Why | None]] = {
     "a few elements": (lambda x: torch.exp(torch.flip(x, (-1,))), (torch.rand(1, 3, 8, 8),), Why.FEW_ELEMENTS),
     "rows turned round within a loop": (lambda x: torch.tanh(torch.flip(x, (-1,))), (MANY,), None),
     "nothing but a flip": (lambda x: torch.flip(x, (-2,)), (MANY,), None),
+    "nothing but a pad of 60 elements": (lambda x: F.pad(x, (0, 1)), (torch.rand(12, 4),), Why.FEW_ELEMENTS),
+    "nothing but a pad of 65 elements": (lambda x: F.pad(x, (0, 1)), (torch.rand(13, 4),), None),
     "nothing but a small flip": (lambda x: torch.flip(x, (-1,)), (torch.rand(1, 3, 8, 8),), None),
 }
 
@@ -201,13 +203,13 @@ def test_left_to_inductor_where_it_gathers(name: str, monkeypatch: pytest.Monkey
     costs = MovingCosts(worth_a_call=8192, vector=4, gathers=4)
     wing = replace(wing_of(torch.device("cpu")), costs=costs)
     monkeypatch.setattr("polyphase.compile.costs.wing_of", lambda device: wing)
-    function, args, _ = LEFT[name]
+    function, args, why = LEFT[name]
     alone = name.startswith("nothing but")
     report, _ = fused(function, *args)
     assert [one.why for one in report.left] == [Why.GATHERED if alone else Why.ALREADY_POINTWISE]
     if alone:
         report, _ = fused(function, *(one.to(torch.uint8) for one in args))
-        assert not report.left
+        assert bool(report.left) == (why is Why.FEW_ELEMENTS)
 
 
 def test_a_report_names_lines() -> None:

@@ -82,11 +82,12 @@ def for_any_size(
 ) -> Callable[..., Tensor] | None:
     """A program for inputs of any sizes and strides, of which only ranks, dtypes and the device are as these'. What no
     kernel takes, mistakes among it, is `otherwise`'s. None where a device binds one size at a time."""
+    wing, axes = devices.wing_of(inputs[0].device), program.sampler
+    if wing.bind_any_size is None or (isinstance(axes, Axes) and axes.transposed):
+        return None
     record = record_of(program, inputs)
-    wing, axes = devices.wing_of(record.image.device), record.program.sampler
-    transposed = isinstance(axes, Axes) and axes.transposed
     large = _bytes_of(record.out) >= _LARGE  # it may not be had, which is to be said
-    if wing.bind_any_size is None or transposed or large or record.operands is not operands.NO_OPERANDS:
+    if large or record.operands is not operands.NO_OPERANDS:
         return None
     rules = AnySize(
         order=ORDERS.index(program.order),
