@@ -44,6 +44,8 @@ def test_the_same_arguments(made: Callable[[Parts], Callable[..., Any]]) -> None
     called = ("called", id(IMAGE))
     assert again(IMAGE, *GIVEN) == called
     assert again(IMAGE, (4, 5), None, "bilinear"[:8], 1, 0.0, [2, (3.5, True)]) == called
+    assert again(IMAGE, torch.Size((4, 5)), *GIVEN[1:]) == called
+    assert again(IMAGE, torch.Size((4, 6)), *GIVEN[1:]) is None
     assert again(torch.rand(2, 3, 4, 5), *GIVEN) is not None
 
 

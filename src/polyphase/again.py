@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.overrides import has_torch_function_unary
 
@@ -31,6 +32,7 @@ class Parts(NamedTuple):
     dispatch_modes: Callable[[], int] = len_torch_dispatch_stack  # Dynamo's guards overlook some
     has_function_mode: Callable[[Any], bool] = has_torch_function_unary  # asked of a tensor that is no subclass
     forward_level: Callable[[], int] = forward_level
+    size_type: type = torch.Size
 
 
 class Latest:
@@ -82,10 +84,11 @@ def plainly(parts: Parts) -> Callable[..., Any]:
 
 def are_same(a: Any, b: Any) -> bool:
     """Whether an argument asks for what another does, which consists of numbers, names, None, and tuples and lists of
-    them. 1, 1.0 and True are equal, as are 0.0 and -0.0, but they are not the same."""
+    them. A torch.Size is as good as a tuple. 1, 1.0 and True are equal, as are 0.0 and -0.0, but they are not the
+    same."""
     if a is b:
         return True
-    kind = type(a)
+    kind: type = tuple if type(a) is torch.Size else type(a)
     if kind is not type(b):
         return False
     if kind is tuple or kind is list:

@@ -9,11 +9,12 @@
 
 namespace polyphase {
 
-// Whether an argument asks for what another does, which consists of numbers, names, None, and tuples and lists of them.
-// 1, 1.0 and True are equal, as are 0.0 and -0.0, but they are not the same.
-inline bool are_same(PyObject* a, PyObject* b) {
+// Whether an argument asks for what another does, which consists of numbers, names, None, and tuples and lists of them. A
+// torch.Size (`size_type`) is as good as a tuple. 1, 1.0 and True are equal, as are 0.0 and -0.0, but they are not the same.
+inline bool are_same(PyObject* a, PyObject* b, const PyObject* size_type) {
   if (a == b) return true;
-  const void* const type = type_of(a);
+  const void* const own_type = type_of(a);
+  const void* const type = own_type == size_type ? &PyTuple_Type : own_type;
   if (type != type_of(b)) return false;
   const bool tuple = type == &PyTuple_Type;
   if (tuple || type == &PyList_Type) {
@@ -21,7 +22,7 @@ inline bool are_same(PyObject* a, PyObject* b) {
     const auto item = tuple ? PyTuple_GetItem : PyList_GetItem;
     if (size(a) != size(b)) return false;
     for (ptrdiff_t i = 0; i < size(b); ++i) {
-      if (!are_same(item(a, i), item(b, i))) return false;
+      if (!are_same(item(a, i), item(b, i), size_type)) return false;
     }
     return true;
   }
@@ -33,7 +34,7 @@ inline bool are_same(PyObject* a, PyObject* b) {
 }
 
 // `Parts` of again.py.
-enum { kCall, kTensors, kGiven, kGuard, kTensorType, kDispatchModes, kHasFunctionMode, kForwardLevel, kAgainParts };
+enum { kCall, kTensors, kGiven, kGuard, kTensorType, kDispatchModes, kHasFunctionMode, kForwardLevel, kSizeType, kAgainParts };
 
 // 1 where tensors are like those that a call was for, 0 where not; -1 where an error is set. Nested tensors have no strides,
 // which the guard asks for before anything else.
@@ -65,7 +66,7 @@ inline PyObject* python_once_more(PyObject* parts, PyObject* const* args, ptrdif
   const ptrdiff_t arguments = PyTuple_Size(given), tensors = PyLong_AsLongLong(PyTuple_GetItem(parts, kTensors));
   if (count != tensors + arguments) return none();
   for (ptrdiff_t i = 0; i < arguments; ++i) {
-    if (!are_same(args[tensors + i], PyTuple_GetItem(given, i))) return none();
+    if (!are_same(args[tensors + i], PyTuple_GetItem(given, i), PyTuple_GetItem(parts, kSizeType))) return none();
   }
   const int alike = are_alike(parts, args, tensors);
   if (alike != 1) return alike < 0 ? nullptr : none();
