@@ -321,7 +321,9 @@ TRANSFORMS: dict[str, Function] = {
 }
 
 
-@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full if name in ("grad", "vmap") else ()) for name in TRANSFORMS]
+)  # which vmap of grad is
 def test_transforms(name: str) -> None:
     x = torch.stack([IMAGE, IMAGE.cos()]) if "vmap" in name else IMAGE
     try:

@@ -54,7 +54,7 @@ def check_through_the_pass(chain: Chain, fusion: bool = True) -> None:
         assert got.stride() == traced
 
 
-@settings(steady, max_examples=80)
+@settings(steady, max_examples=60)
 @given(chain=any_chain)
 def test_through_the_pass(chain: Chain) -> None:
     with on_plain_torch():
@@ -109,7 +109,7 @@ def check_gradients(chain: Chain) -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=2e-5 * greatest([*wanted, want.detach()]) + 1e-6)
 
 
-@settings(steady, max_examples=40)
+@settings(steady, max_examples=30)
 @given(chain=chains(torch.float32))
 def test_gradients_through_the_pass(chain: Chain) -> None:
     with on_plain_torch():

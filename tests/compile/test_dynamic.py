@@ -38,7 +38,7 @@ def resized(x: Tensor) -> Tensor:
     return F.interpolate(x, size=(27, 31), mode="bilinear", antialias=True)
 
 
-@pytest.mark.parametrize("order", [(1, 4), (4, 1)], ids=str)
+@pytest.mark.parametrize("order", [(1, 4), pytest.param((4, 1), marks=pytest.mark.full)], ids=str)
 def test_batches_dtypes_and_layouts(order: tuple[int, int]) -> None:
     run = compiled(resized)
     for batch, dtype, layout in itertools.product(order, (torch.uint8, torch.float32), ("CF", "CL")):

@@ -41,6 +41,7 @@ from tests.support.programs import has_program, program_for
 from tests.support.samples import LAYOUTS, Sample, image, select, small
 
 Values = Mapping[int, Tensor]
+One = TypeVar("One")
 
 PIXELS = (torch.uint8, *FLOATS)
 MOVED = (torch.bool, torch.int16, torch.float32, torch.int64, torch.complex128)  # elements of 1, 2, 4, 8 and 16 bytes
@@ -48,16 +49,18 @@ WIDTHS = range(1, 71)
 CHANNELS = (1, 2, 3, 4, 5, 8, 16, 17, 33, 64)
 MOST_CHANNELS = 70
 
-#: Of sweeps that take long, every fourth case, other ones for each instruction set; `make test-full` has the rest.
-PARTS = 4
-parts = pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.full) for n in range(1, PARTS))])
-One = TypeVar("One")
+#: Of sweeps that take long, part 0 is every fourth case, others for each instruction set; the full run has the rest.
+parts = pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.full)])
+#: Kernels of arithmetic are built for one test each; expressions run on all sets in test_pointwise.py.
+first_or_best = pytest.mark.parametrize(
+    "forced", [pytest.param(isa.available()[0], marks=pytest.mark.full), isa.available()[-1]]
+)
 
 
-def dealt(some: Iterable[One], part: int) -> Iterator[One]:
-    """Every fourth, from another one on for each instruction set."""
-    turn = part + isa.available().index(isa.chosen())
-    return itertools.islice(some, turn % PARTS, None, PARTS)
+def dealt(some: Iterable[One], part: int, turn: int = 0) -> Iterator[One]:
+    """Part 0: every fourth, from another one on for each turn and for each instruction set. Part 1: the others."""
+    first = (turn + isa.available().index(isa.chosen())) % 4
+    return (one for number, one in enumerate(some) if (number % 4 == first) == (part == 0))
 
 
 RESIZES: tuple[Callable[[int], Resize | Area], ...] = (
@@ -182,7 +185,7 @@ def assert_right(ours: Tensor, picture: Tensor, maps: Sequence[AxisMap], borders
 def outputs_of(width: int, part: int) -> Iterator[tuple[int, int]]:
     """Numbered. Up and down, to one, by one, to itself, and to sizes that go through all of WIDTHS with the width."""
     sizes = {1, max(width - 1, 1), width, width + 1, 2 * width, 71 - width, 1 + width * 29 % 70, 1 + width * 53 % 70}
-    return dealt(enumerate(sorted(sizes), start=8 * width), width + part)
+    return dealt(enumerate(sorted(sizes), start=8 * width), part, width)
 
 
 def some_channels(number: int) -> list[int]:
@@ -251,7 +254,7 @@ def test_long_rows_moved_in_several_ways(instruction_set: str, width: int, dtype
     every: list[tuple[int, tuple[Step, ...]]] = [(1, ()), (3, (Flip(),)), (4, (Nearest(5),)), (5, (Nearest(9),))]
     for turn, (height, rows) in enumerate([*every, (9, (Slice(0, 9, 2),))]):
         whole = image((1, MOST_CHANNELS, height, width), dtype, seed=width)
-        for move in dealt(moves, turn + part):
+        for move in dealt(moves, part, turn):
             assert_channels_right(whole, maps_of(rows, move), (1, 3))
         padded = maps_of(rows, Pad(70, 3, "constant", 1))
         for picture in with_channels(whole, 3):
@@ -263,7 +266,7 @@ def test_long_rows_moved_in_several_ways(instruction_set: str, width: int, dtype
 def test_row_lengths_of_the_vertical_pass(instruction_set: str, dtype: torch.dtype, part: int) -> None:
     for width in WIDTHS:
         whole = image((1, MOST_CHANNELS, 1 + width % 9, width), dtype, seed=width)
-        for number, after in dealt(enumerate((1, 4, 11, 2), start=4 * width), width + part):
+        for number, after in dealt(enumerate((1, 4, 11, 2), start=4 * width), part, width):
             maps = maps_of(RESIZES[number % len(RESIZES)](after), ())
             assert_channels_right(whole, maps, some_channels(number))
 
@@ -294,7 +297,7 @@ def test_many_taps(instruction_set: str, resize: Callable[[int], Resize | Area],
     """1 to 360 of them, by scales up to 60."""
     for scale in (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 33, 47, 60):
         every = itertools.product([(3 * scale, 3), (5 * scale + 1, 5), (12 * scale - 1, 11)], (0, 1), ("CF", "CL"))
-        for number, ((before, after), axis, layout) in dealt(enumerate(every), scale + part):
+        for number, ((before, after), axis, layout) in dealt(enumerate(every), part, scale):
             channels = (1, 2, 3, 4, 5, 17)[(scale + number) % 6]
             shape = (1, channels, before, 3) if axis == 0 else (1, channels, 2, before)
             maps = maps_of(resize(after), ()) if axis == 0 else maps_of((), resize(after))
@@ -321,19 +324,22 @@ def test_taps_that_lie_apart(
 # ---- layouts, ranks, empty images
 
 
+@parts
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", PIXELS)
-def test_layouts(instruction_set: str, dtype: torch.dtype, layout: str) -> None:
-    for channels, resize in itertools.product((1, 3, 4, 17), (RESIZES[0], RESIZES[5])):
+def test_layouts(instruction_set: str, dtype: torch.dtype, layout: str, part: int) -> None:
+    for turn, (channels, resize) in enumerate(itertools.product((1, 3, 4, 17), (RESIZES[0], RESIZES[5]))):
         picture = image((2, channels, 19, 23), dtype, layout)
-        for after in ((7, 9), (30, 40), (7, 40), (40, 7)):
+        for after in dealt(((7, 9), (30, 40), (7, 40), (40, 7)), part, turn):
             maps = maps_of(*map(resize, after))
             assert_right(binding.resample(picture, maps), picture, maps)
 
 
+@parts
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_moving_every_dtype_in_every_layout(instruction_set: str, dtype: torch.dtype) -> None:
-    for layout, channels, moves in itertools.product(LAYOUTS, (1, 3, 17), itertools.pairwise(MOVES)):
+def test_moving_every_dtype_in_every_layout(instruction_set: str, dtype: torch.dtype, part: int) -> None:
+    every = itertools.product(LAYOUTS, (1, 3, 17), itertools.pairwise(MOVES))
+    for layout, channels, moves in dealt(every, part, DTYPES.index(dtype)):
         picture, maps = image((2, channels, 5, 7), dtype, layout), maps_of(*(move(6) for move in moves))
         assert_right(binding.resample(picture, maps), picture, maps)
 
@@ -522,7 +528,7 @@ def test_adjoints_of_images(instruction_set: str, layout: str, dtype: torch.dtyp
     chains += [(Nearest(13),), (Pad(9, 9, "replicate"),), (Slice(2, 20), Flip()), (Pad(2, -8, "constant", 1),)]
     for number, steps in enumerate(chains):
         maps = maps_of(steps, chains[number - 1])
-        for channels, in_size in dealt(itertools.product((1, 3, 33), ((21, 30), (50, 25))), number + part):
+        for channels, in_size in dealt(itertools.product((1, 3, 33), ((21, 30), (50, 25))), part, number):
             out_size = [one.output_size(n) for one, n in zip(maps, in_size, strict=True)]
             gradient = image((2, channels, *out_size), dtype, layout, seed=number)
             ours = binding.resample(gradient, maps, transposed=True, in_size=in_size)
@@ -640,7 +646,7 @@ def tensors_for(program: Program, shape: Sequence[int], layout: str) -> Values:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("forced", [isa.available()[0], isa.available()[-1]])
+@first_or_best
 def test_arithmetic(monkeypatch: pytest.MonkeyPatch, forced: str, name: str) -> None:
     monkeypatch.setenv("POLYPHASE_ISA", forced)
     program = PROGRAMS[name]

@@ -60,7 +60,7 @@ def test_no_compiler(tmp_path: Path) -> None:
     assert "install g++" in line
 
 
-@pytest.mark.parametrize("script", ["exit 3", "exit 0"])
+@pytest.mark.parametrize("script", ["exit 3", pytest.param("exit 0", marks=pytest.mark.full)])
 def test_a_compiler_that_fails(script: str, tmp_path: Path) -> None:
     """Once for every kernel, and not for every size."""
     log, compiler = tmp_path / "log", tmp_path / "compiler"

@@ -82,7 +82,7 @@ def test_large_images(dtype: torch.dtype, last: bool) -> None:
 
 
 @pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("channels", [1, 3, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 4))])
 def test_bytes(channels: int) -> None:
     """Windows begin anywhere in a word, and end where rows end."""
     for width, height in ((37, 9), (40, 9)):

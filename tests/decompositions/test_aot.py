@@ -27,7 +27,7 @@ SHAPES = [(2, 3, 7, 9), (4, 3, 20, 11), (3, 5, 8, 30)]
 
 
 #: Of each kind one; the others differ by a filter, a size or the rounding of a position.
-QUICK = ("antialiased bilinear", "bicubic", "nearest")
+QUICK = ("antialiased bilinear", "nearest")
 
 
 @pytest.mark.parametrize(

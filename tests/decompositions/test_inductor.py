@@ -27,7 +27,9 @@ def _fresh() -> None:
 
 
 @pytest.mark.parametrize("layout", [pytest.param("CF", marks=pytest.mark.full), "CL"])
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(torch.uint8, marks=pytest.mark.full), torch.float32]
+)  # bytes are in tests/bench/test_measure.py
 def test_antialiased(dtype: torch.dtype, layout: str) -> None:
     compiled: Any = torch.compile(resize, backend=decomposed)
     x = image((2, 3, 45, 52), dtype, layout)

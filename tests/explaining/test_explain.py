@@ -133,6 +133,7 @@ def test_buffers_that_are_written_over_are_not_between_kernels() -> None:
     assert not graph.traffic
 
 
+@pytest.mark.full  # ten seconds; tests/decompositions/test_inductor.py compiles it too
 def test_the_antialiased_decomposition() -> None:
     image = samples.image((2, 3, 45, 52), torch.float32, "CL")  # as in decompositions/test_inductor.py: built once
     table = polyphase.decompositions.table()

@@ -262,8 +262,14 @@ def squares(function: Callable[..., Tensor], *given: Tensor) -> tuple[Tensor, ..
 
 
 @pytest.mark.parametrize("function", [through_grid, at_once])
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    ("backend", "dynamic"),
+    [
+        ("eager", False),
+        ("aot_eager", True),
+        *(pytest.param(*one, marks=pytest.mark.full) for one in (("eager", True), ("aot_eager", False))),
+    ],
+)
 def test_compiled(function: Callable[[Tensor, Tensor], Tensor], dynamic: bool, backend: str) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(function, backend=backend, dynamic=dynamic, fullgraph=True)
