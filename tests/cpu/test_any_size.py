@@ -13,8 +13,9 @@ from torch import Tensor
 
 import polyphase
 import polyphase.functional as P
+from polyphase.cpu import launch
 from polyphase.errors import PolyphaseError
-from polyphase.kernels import binding
+from polyphase.kernels import binding, handles, layout
 from polyphase.kernels.facts import facts
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Program, maps_program, warp_program
@@ -160,10 +161,24 @@ def test_more_sizes_than_are_kept() -> None:
     assert not otherwise
 
 
+def test_a_size_that_comes_while_another_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As another thread's may, where Python is asked for the strides of an output."""
+    small, large = torch.rand(3, 2).mT, torch.rand(40, 50).mT
+    waiting, seen = [large], []
+
+    def strides_like(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+        if waiting:
+            seen.append(call(waiting.pop()))
+        return layout.strides_like(shape, strides)
+
+    monkeypatch.setattr(launch, "strides_like", strides_like)
+    call = any_size(maps_program(torch.float32, maps_of(Flip(), None)), Otherwise(), torch.zeros(2, 3))
+    assert torch.equal(call(small), small.flip(0))
+    assert torch.equal(seen[0], large.flip(0))
+
+
 def test_subclasses_are_asked_by_their_methods() -> None:
     """And other tensors by their handles: the same sizes, strides and places."""
-    from polyphase.kernels import handles
-
     assert handles.packed() is not None, "this torch has handles elsewhere: calls take longer"
     call = any_size(maps_program(torch.float32, maps_of(Flip(), None)), Otherwise(), torch.zeros(2, 3))
     for x in (torch.rand(4, 5), torch.rand(5, 4).mT, torch.rand(9, 9)[2:, 3:], torch.rand(1, 5).expand(4, 5)):

@@ -218,8 +218,10 @@ class Sizes {
   }
 
   PyObject* bound_to(const Extent* tensors, int64_t count, PyObject* dtype, PyObject* strides_like) {
-    Request& request = *reinterpret_cast<Request*>(request_.data());
-    Refit refit(rules_, reinterpret_cast<const Step*>(request_.data() + sizeof(request)), request);
+    Buffer<uint8_t> copy(request_.size());  // others may come here too, while Python is asked for something
+    std::memcpy(copy.data(), request_.data(), request_.size());
+    Request& request = *reinterpret_cast<Request*>(copy.data());
+    Refit refit(rules_, reinterpret_cast<const Step*>(copy.data() + sizeof(request)), request);
     if (!refit.to(tensors[0], count > 1 ? &tensors[1] : nullptr)) return nullptr;
     const Reference shape(numbers(request.out_size, request.rank));
     const Reference strides(numbers(refit.follows_image() ? request.in_stride : request.out_stride, request.rank));
@@ -231,7 +233,7 @@ class Sizes {
     }
     const Reference place(
         tuple_of({owned(shape.get()), numbers(request.out_stride, request.rank), owned(dtype)}));
-    return tuple_of({new_bound(request_.data(), request_.size()), owned(place.get())});
+    return tuple_of({new_bound(copy.data(), copy.size()), owned(place.get())});
   }
 
   // In the place of the oldest, where there are many.
