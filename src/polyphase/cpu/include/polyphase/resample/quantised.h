@@ -132,14 +132,14 @@ class ByteWindows {
   void run(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
     const int64_t count = blocks_.size();
     if (!has_many()) {
-      return with_constant<1, 4>(all_pairs_, [&](auto pairs) { run_blocks<pairs, 1>(in, out, 0, count); });
+      return with_constant<1, 4>(pairs_, [&](auto pairs) { run_blocks<pairs, 1>(in, out, 0, count); });
     }
     if constexpr (Bytes::kMostWindows > 1) {
       constexpr int64_t kStep = 16;
       Fetching fetching(ahead, count / kStep + 1);
       for (int64_t b = 0; b < count; b += kStep) {
         fetching.step();
-        with_constant<1, 1>(all_pairs_, [&](auto pairs) {
+        with_constant<1, 1>(pairs_, [&](auto pairs) {
           with_constant<2, 2>(windows_, [&](auto windows) { run_blocks<pairs, windows>(in, out, b, min(count, b + kStep)); });
         });
       }
@@ -150,8 +150,6 @@ class ByteWindows {
   static constexpr int kGroupLanes = Bytes::kSums / Bytes::kGroups;
   struct Block {
     int32_t bases[Bytes::kGroups];
-    int32_t pairs;
-    uint32_t weights;
   };
 
   // Copies of what a row reads: a byte that is stored may alias members, so these would be read again after every store.
@@ -161,7 +159,7 @@ class ByteWindows {
     const uint64_t* from;
     const int16_t* weights;
     int64_t step;  // from a pair to the next
-    int windows;
+    int windows, pairs;
     Bytes::Register half, bits, order;
   };
 
@@ -174,14 +172,14 @@ class ByteWindows {
     Bytes::fill_order(lanes, order_);
     const int64_t count = (out_length_ + lanes_ - 1) / lanes_;
     if (!may_fit(taps, count / 2 * lanes_)) return false;
+    pairs_ = static_cast<int>((widest_of(taps, 0, taps.out_size - 1) + 1) / 2);
+    if (has_many() && windows_ * pairs_ > most_shuffles()) return false;
     blocks_.reserve(count + 3);
     shuffles_.reserve((count + 3) * Bytes::kSize);
     if (has_many()) from_.resize((count + 3) * windows_);
-    const int64_t most_pairs = (widest_of(taps, 0, min<int64_t>(taps.out_size, 64) - 1) + 1) / 2;
-    weights_.reserve(count * most_pairs * 2 * Bytes::kSums);
+    weights_.resize((count + 3) * pairs_ * 2 * Bytes::kSums);
     for (int64_t b = 0; b < count; ++b) {
       if (!add_block(taps, b * lanes_)) return false;
-      all_pairs_ = b == 0 || all_pairs_ == blocks_[b].pairs ? blocks_[b].pairs : 0;
     }
     // Four blocks are stored at once. Those beyond the end are the last one again.
     for (int64_t b = count; b % 4 != 0; ++b) {
@@ -196,7 +194,6 @@ class ByteWindows {
     const int64_t x = from / channels_, last = min(from + lanes_ / Bytes::kGroups, out_length_) - 1;
     const int32_t begin = taps.begin[x], last_begin = taps.begin[last / channels_];
     if (begin == taps.begin[x + 1] || last_begin == taps.begin[last / channels_ + 1]) return true;  // a border
-    if (has_many() && windows_ * ((widest_of(taps, x, x) + 1) / 2) > most_shuffles()) return false;
     const int64_t apart = taps.index[last_begin] - taps.index[begin];
     return max(apart, -apart) * channels_ < windows_ * Bytes::kWindow;
   }
@@ -206,7 +203,7 @@ class ByteWindows {
   template <int kPairs, int kWindows>
   POLYPHASE_ROW_LOOP void run_blocks(const uint8_t* in, uint8_t* out, int64_t from, int64_t to) const {
     const Read read = {blocks_.data(),  shuffles_.data(), from_.data(), weights_.data(),
-                       2 * channels_, windows_,
+                       2 * channels_, windows_, pairs_,
                        Bytes::broadcast(1 << (precision_ - 1)), Bytes::broadcast(precision_), Bytes::load(order_)};
     const int64_t step = 4 * lanes_;
     int64_t left = out_length_ - from * lanes_;
@@ -227,10 +224,10 @@ class ByteWindows {
   template <int kPairs, int kWindows>
   POLYPHASE_BLOCK static Bytes::Register sum(const Read& read, int64_t b, const uint8_t* in) {
     const Block& block = read.blocks[b];
-    const int pairs = kPairs == 0 ? block.pairs : kPairs;
+    const int pairs = kPairs == 0 ? read.pairs : kPairs;
     [[maybe_unused]] const int windows = kWindows == 0 ? read.windows : kWindows;
     const Bytes::Register shuffle = Bytes::load(read.shuffles + b * Bytes::kSize);
-    const int16_t* weights = read.weights + block.weights;
+    const int16_t* weights = read.weights + b * pairs * 2 * Bytes::kSums;
     Bytes::Register total = read.half;
 #pragma GCC unroll 4
     for (int k = 0; k < pairs; ++k) {
@@ -248,15 +245,10 @@ class ByteWindows {
 
   bool add_block(const Taps& taps, int64_t from) {
     const int64_t to = min(from + lanes_, out_length_);
-    const int64_t widest = widest_of(taps, from / channels_, (to - 1) / channels_);
     Block block = {};
-    block.pairs = static_cast<int32_t>((widest + 1) / 2);
-    if (has_many() && windows_ * block.pairs > most_shuffles()) return false;
-    block.weights = static_cast<uint32_t>(weights_.size());
     const int64_t shuffle = shuffles_.size();
     shuffles_.resize(shuffle + Bytes::kSize);
     std::memset(shuffles_.data() + shuffle, Bytes::kNone, Bytes::kSize);
-    weights_.resize(weights_.size() + block.pairs * 2 * Bytes::kSums);
     for (int g = 0; g < Bytes::kGroups; ++g) {
       const int64_t first = from + g * kGroupLanes;
       const int64_t last = min(first + kGroupLanes, to);
@@ -268,7 +260,7 @@ class ByteWindows {
   }
 
   bool add_group(const Taps& taps, int64_t from, int64_t to, Block& block, int g, int64_t shuffle) {
-    const int64_t furthest = max<int64_t>(0, taps.in_size - 2 * block.pairs);
+    const int64_t furthest = max<int64_t>(0, taps.in_size - 2 * pairs_);
     int64_t start[kGroupLanes];
     int64_t low = INT64_MAX, high = 0;
     Place place(from, channels_);
@@ -284,7 +276,7 @@ class ByteWindows {
     const int64_t length = windows_ * Bytes::kWindow;
     if (high - low + channels_ >= length) return false;
     const int64_t in_length = taps.in_size * channels_;
-    const int64_t needs = length + (block.pairs - 1) * 2 * channels_;
+    const int64_t needs = length + (pairs_ - 1) * 2 * channels_;
     int64_t base = min(low, in_length - needs);
     if (base < 0 || high - base + channels_ >= length) {  // the row is too short to begin that early
       base = low;
@@ -292,7 +284,7 @@ class ByteWindows {
     }
     block.bases[g] = static_cast<int32_t>(base);
 
-    int16_t* weights = weights_.data() + block.weights + 2 * (g * kGroupLanes);
+    int16_t* weights = weights_.data() + 2 * (blocks_.size() * pairs_ * Bytes::kSums + g * kGroupLanes);
     place = Place(from, channels_);
     for (int64_t l = 0; l < to - from; ++l, place.next()) {
       if (taps.begin[place.x] == taps.begin[place.x + 1]) continue;
@@ -325,7 +317,7 @@ class ByteWindows {
   int64_t readable_length_ = 0;
   int precision_ = 0;
   int windows_ = 1;
-  int all_pairs_ = 0;  // of every block, or 0
+  int pairs_ = 0;  // of taps, for every block: where blocks differed, the processor would guess the loop's end wrong
   int64_t lanes_ = Bytes::kSums;
   uint8_t order_[Bytes::kSize] = {};  // in which four blocks are packed
   Buffer<Block> blocks_;
