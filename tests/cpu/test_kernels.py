@@ -321,6 +321,38 @@ def test_taps_that_lie_apart(
             assert_right(binding.resample(picture, maps), picture, maps)
 
 
+ROWS: tuple[tuple[Step, ...], ...] = (
+    (),
+    (Flip(),),
+    (Nearest(7), Pad(1, 2, "constant", 1)),
+    (Resize(3, "bilinear", antialias=True),),
+    (Resize(25, "bicubic"), Flip()),
+    (Resize(6, "lanczos", antialias=True), Pad(2, 3, "circular")),
+    (Slice(1, 10), Resize(9, "bilinear"), Pad(-2, 3, "constant", 1)),
+)
+COLUMNS: tuple[Callable[[int], tuple[Step, ...]], ...] = (
+    lambda size: (Resize(size, "bilinear", antialias=True),),
+    lambda size: (Resize(size, "lanczos", antialias=True), Flip()),
+    lambda size: (Resize(size, "bicubic", antialias=True), Pad(size // 2, 3, "circular")),
+    lambda size: (Slice(3, 90), Resize(size, "bicubic", antialias=True), Pad(5, 6, "constant", 1)),
+)
+
+
+@pytest.mark.parametrize("channels", [2, 3, 4])
+def test_bytes_of_several_rows_at_a_time(instruction_set: str, channels: int) -> None:
+    """Rows of many taps are made by fours, in whatever order the vertical map takes them: also where nothing
+    is summed vertically but arithmetic follows, and where pixels lie apart and are gathered first."""
+    widths = ((97, 9), (96, 1), (301, 33), (700, 5))
+    for number, (rows, columns) in enumerate(itertools.product(ROWS, COLUMNS)):
+        (width, after), height = widths[number % 4], 1 + (number * 5 + 9) % 13
+        maps = maps_of(rows if height > 10 or len(rows) < 3 else (), columns(after))
+        whole = image((2, channels + 1, height, width), torch.uint8, "CL", seed=number)
+        for picture in (whole[:, :channels].contiguous(memory_format=torch.channels_last), whole[:, :channels]):
+            assert_right(binding.resample(picture, maps, border=7), picture, maps, (7,))
+            program = Program(torch.uint8, Axes(maps), epilogue=Cast(VALUE, torch.float32), borders=(Border(7),))
+            assert torch.equal(binding.run(program, picture), reference.run(program, picture).float())
+
+
 # ---- layouts, ranks, empty images
 
 

@@ -13,6 +13,9 @@ constexpr int64_t kCacheLine = 64;  // bytes
 // An image of so many bytes, used a moment ago, is taken to be still in the second-level cache.
 constexpr int64_t kNear = 256 << 10;
 
+// Bytes that may be fetched into the first-level cache beside what is used there.
+constexpr int64_t kFetched = 12 << 10;
+
 struct Ahead {
   const uint8_t* first;
   int64_t row_bytes;
@@ -57,6 +60,7 @@ class Fetching {
     end_ = rows->first + (rows->count - 1) * rows->stride + rows->row_bytes;
     const int64_t lines = (end_ - next_) / kCacheLine + 1;
     step_ = (lines + steps - 1) / steps * kCacheLine;
+    far_ = rows->bytes() > kFetched;
   }
 
   void step() {
@@ -66,13 +70,18 @@ class Fetching {
  private:
   POLYPHASE_ROW_LOOP void fetch() {
     const uint8_t* const stop = end_ - next_ < step_ ? end_ : next_ + step_;
-    for (const uint8_t* line = next_; line < stop; line += kCacheLine) __builtin_prefetch(line);
+    if (far_) {
+      for (const uint8_t* line = next_; line < stop; line += kCacheLine) fetch_later(line);
+    } else {
+      for (const uint8_t* line = next_; line < stop; line += kCacheLine) __builtin_prefetch(line);
+    }
     next_ = stop;
   }
 
   const uint8_t* next_ = nullptr;
   const uint8_t* end_ = nullptr;
   int64_t step_ = 0;  // bytes
+  bool far_ = false;  // to the second level
 };
 
 }  // namespace polyphase

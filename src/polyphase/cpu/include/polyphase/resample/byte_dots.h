@@ -26,9 +26,11 @@
 
 namespace polyphase {
 
-class ByteDots {
+// Dots: what differs by instruction set. Where it makes no pixels (kPixels is 0), only planes are for dot products.
+template <class Dots>
+class DotProducts {
  public:
-  static constexpr int kMostChannels = 4;
+  static constexpr int kMostChannels = Dots::kPixels > 0 ? 4 : 1;
 
   void build(const Taps& taps, int64_t channels) {
     channels_ = static_cast<int>(channels);
@@ -47,9 +49,11 @@ class ByteDots {
     starts_.resize(outputs);
     weights_.resize(outputs * chunks_ * (channels_ == 1 ? Dots::kPlaneChunk / Dots::kPlaneOutputs : Dots::kPixelChunk));
     for (int64_t x = 0; x < out_size_; ++x) add_output(taps, x, chunk);
-    for (int64_t x = 0; channels_ > 1 && x < outputs; x += Dots::kPixels) add_extent(x);
-    Dots::fill_shuffle(channels_, tables_.shuffle);
-    for (int i = 0; i < 64; ++i) tables_.interleave[i] = Dots::interleaved(i / channels_ % 16, i % channels_);
+    if constexpr (Dots::kPixels > 0) {
+      for (int64_t x = 0; channels_ > 1 && x < outputs; x += Dots::kPixels) add_extent(x);
+      Dots::fill_shuffle(channels_, tables_.shuffle);
+      for (int i = 0; i < 64; ++i) tables_.interleave[i] = Dots::interleaved(i / channels_ % 16, i % channels_);
+    }
   }
 
   int64_t readable_length() const { return readable_length_; }
@@ -57,8 +61,10 @@ class ByteDots {
 
   POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
     if (channels_ == 1) return with_constant<1, 2>(chunks_, [&](auto chunks) { run_plane<chunks>(in, out, ahead); });
-    with_constant<Dots::kLeastUnrolled, Dots::kUnrolled>(chunks_,
-                                                         [&](auto chunks) { run_pixels<chunks>(in, out, ahead); });
+    if constexpr (Dots::kPixels > 0) {
+      with_constant<Dots::kLeastUnrolled, Dots::kUnrolled>(chunks_,
+                                                           [&](auto chunks) { run_pixels<chunks>(in, out, ahead); });
+    }
   }
 
  private:
@@ -84,7 +90,7 @@ class ByteDots {
       if (channels_ == 1) {
         uint8_t* chunks = weights_.data() + slot / Dots::kPlaneOutputs * chunks_ * Dots::kPlaneChunk;
         std::memcpy(chunks + tap / chunk * Dots::kPlaneChunk + 2 * (lane * chunk + tap % chunk), &weight, 2);
-      } else {
+      } else if constexpr (Dots::kPixels > 0) {
         uint8_t* chunks = weights_.data() + x * chunks_ * Dots::kPixelChunk;
         Dots::put_pixel_weight(chunks + tap / chunk * Dots::kPixelChunk, tap % chunk, weight);
       }
@@ -112,7 +118,7 @@ class ByteDots {
     Fetching fetching(ahead, size / kStep + 1);
     for (int64_t x = 0; x < size; x += kFinished) {
       if (x % kStep == 0) fetching.step();
-      Dots::Register r[4];
+      typename Dots::Register r[4];
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j, starts += Dots::kPlaneOutputs, weights += stride) {
         r[j] = Dots::plane_sum(in, starts, weights, chunks);
@@ -133,8 +139,8 @@ class ByteDots {
     for (int64_t x = 0; x < size; x += Dots::kPixels) {
       if (x % kStep == 0) fetching.step();
       const uint8_t* from = extent->last + reach > length ? padded_end(in, extent->first, reach) : in;
-      Dots::pixels<kChunks>(from, starts, weights, chunks, channels, precision, tables_, out,
-                            min<int64_t>(Dots::kPixels, size - x));
+      Dots::template pixels<kChunks>(from, starts, weights, chunks, channels, precision, tables_, out,
+                                     min<int64_t>(Dots::kPixels, size - x));
       starts += Dots::kPixels;
       weights += Dots::kPixels * chunks * Dots::kPixelChunk;
       out += Dots::kPixels * channels;
@@ -163,6 +169,8 @@ class ByteDots {
   Buffer<uint8_t> weights_;
   DotTables tables_ = {};
 };
+
+using ByteDots = DotProducts<Dots>;
 
 }  // namespace polyphase
 

@@ -9,6 +9,7 @@
 #include "polyphase/core/unroll.h"
 #include "polyphase/resample/ahead.h"
 #include "polyphase/resample/byte_dots.h"
+#include "polyphase/resample/four_rows.h"
 #include "polyphase/simd/bytes.h"
 
 namespace polyphase {
@@ -352,11 +353,18 @@ class ByteLanes {
  public:
   ByteLanes(const Taps& taps, int64_t channels, int64_t) : channels_(channels), precision_(taps.precision) {
 #if defined(POLYPHASE_BYTE_VECTORS)
-    for (int windows = 1; channels < Bytes::kSize / 2 && windows <= Bytes::kMostWindows; ++windows) {
+    const bool by_fours = FourRows::takes(channels);
+    const bool picks = channels < Bytes::kSize / 2 && !(by_fours && widest_of(taps, 0, taps.out_size - 1) > kMostPicked);
+    for (int windows = 1; picks && windows <= Bytes::kMostWindows; ++windows) {
       if (windows_.build(taps, channels, windows)) {
         way_ = kWindows;
         return;
       }
+    }
+    if (by_fours) {
+      way_ = kFourRows;
+      four_rows_.build(taps, channels);
+      return;
     }
     if (channels <= ByteDots::kMostChannels) {
       way_ = kDots;
@@ -380,7 +388,7 @@ class ByteLanes {
   size_t bytes() const {
     size_t own = sizeof(*this) + begin_.bytes() + index_.bytes() + weights_.bytes();
 #if defined(POLYPHASE_BYTE_VECTORS)
-    own += windows_.bytes() + dots_.bytes();
+    own += windows_.bytes() + dots_.bytes() + four_rows_.bytes();
 #endif
     return own;
   }
@@ -388,7 +396,7 @@ class ByteLanes {
   // Only for rows that shrink much: to read these takes longer than to sum them.
   bool fetches() const {
 #if defined(POLYPHASE_BYTE_VECTORS)
-    return way_ == kDots || windows_.has_many();
+    return way_ == kDots || way_ == kFourRows || windows_.has_many();
 #endif
     return false;
   }
@@ -397,9 +405,15 @@ class ByteLanes {
 #if defined(POLYPHASE_BYTE_VECTORS)
     if (way_ == kWindows) return windows_.run(in, out, ahead);
     if (way_ == kDots) return dots_.run(in, out, ahead);
+    if (way_ == kFourRows) return four_rows_.run(&in, &out, 1, ahead);
 #endif
     if (channels_ > 4) return run_many_channels(in, out);
     run_plain(in, out);
+  }
+
+  bool goes_together() const { return way_ == kFourRows; }
+  void run(const uint8_t* const* in, uint8_t* const* out, int rows, const Ahead* ahead) const {
+    four_rows_.run(in, out, rows, ahead);
   }
 
  private:
@@ -431,7 +445,9 @@ class ByteLanes {
     }
   }
 
-  enum Way { kTaps, kWindows, kDots };
+  static constexpr int64_t kMostPicked = 8;  // taps, beyond which four rows at a time are faster
+
+  enum Way { kTaps, kWindows, kDots, kFourRows };
   Way way_ = kTaps;
   int64_t channels_;
   int precision_;
@@ -439,6 +455,7 @@ class ByteLanes {
   ByteWindows windows_;
   ByteDots dots_;
 #endif
+  FourRows four_rows_;
   Buffer<int32_t> begin_, index_;
   Buffer<int16_t> weights_;
 };

@@ -21,9 +21,6 @@
 
 namespace polyphase {
 
-// Bytes that may be fetched into the first-level cache beside what is used there.
-constexpr int64_t kFetched = 12 << 10;
-
 template <class Prologue, class Epilogue>
 class Worker {
  public:
@@ -44,14 +41,15 @@ class Worker {
         way_(choose_way(facts())),
         summed_length_(way_.horizontal == Horizontal::kFirst ? out_length_ : in_length_),
         operands_(call) {
-    if (!source_dense_) gathered_.resize(readable_length_);
-    if (!Prologue::kIdentity || way_.lengthens) loaded_.resize(readable_length_);
-    const int64_t kept_length = way_.horizontal == Horizontal::kFirst ? out_length_ : readable_length_;
-    switch (way_.vertical) {
-      case Sum::kNone: case Sum::kAtOnce: case Sum::kInPlace: break;
-      case Sum::kKept: vertical_.kept.resize(call.y.most_taps, kept_length, call.y.in_size * call.z.in_size); break;
-      case Sum::kByTiles: tile_rows_.resize(call.y.most_taps * kTile); break;
+    const int64_t together = way_.together ? kMostTogether : 1;
+    if (!source_dense_) gathered_.resize(together * readable_length_);
+    if (!Prologue::kIdentity || way_.lengthens) loaded_.resize(together * readable_length_);
+    const int64_t kept_length = way_.horizontal == Horizontal::kFirst || way_.together ? out_length_ : readable_length_;
+    if (way_.together || way_.vertical == Sum::kKept) {
+      const int64_t taps = way_.vertical == Sum::kNone ? 1 : call.y.most_taps;
+      vertical_.kept.resize(taps + together - 1, kept_length, call.y.in_size * call.z.in_size);
     }
+    if (way_.vertical == Sum::kByTiles) tile_rows_.resize(call.y.most_taps * kTile);
     if (way_.depth == Sum::kKept) depth_.kept.resize(call.z.most_taps, kept_length, call.z.in_size);
     if (way_.sums()) {
       if (way_.horizontal == Horizontal::kLast && way_.vertical != Sum::kAtOnce) summed_.resize(readable_length_);
@@ -70,6 +68,7 @@ class Worker {
     while (begin < end) {
       const int64_t outer = begin / rows, stop = min(end, (outer + 1) * rows);
       enter(outer);
+      last_y_ = (stop - 1 - outer * rows) / call_.z.out_size;
       if (kPlain && way_.moves_rows) {
         move_rows(begin - outer * rows, stop - outer * rows);
       } else {
@@ -103,6 +102,7 @@ class Worker {
     facts.shrinks = out_length_ < in_length_;
     facts.reads_beyond_end = readable_length_ > in_length_;
     facts.fetches = map_->fetches;
+    facts.offers_together = map_->run_together != nullptr && z.out_size == 1;
     facts.offers_at_once = map_->run_sum != nullptr;
     facts.wants_at_once = map_->sums_all;
     return facts;
@@ -190,6 +190,7 @@ class Worker {
   // The row of output (y, z): in `out`, or where it lies in the source.
   const T* sample(int64_t y, int64_t z, T* out) {
     if (way_.vertical == Sum::kAtOnce) return sum_at_once(y, picked(call_.z, z), out);
+    if (way_.vertical == Sum::kNone && way_.together) return made_together(y, picked(call_.z, z));
     T* summed = way_.horizontal == Horizontal::kLast ? summed_.data() : out;
     const T* values = way_.depth == Sum::kNone ? across(y, picked(call_.z, z), summed) : sum_planes(y, z, summed);
     if (way_.horizontal != Horizontal::kLast) return values;
@@ -262,6 +263,9 @@ class Worker {
     if (kept) {
       const int64_t first_key = z * sums.axis.in_size;
       int missing = sums.kept.find(taps.index + begin, count, first_key, rows);
+      if (way_.together) {
+        for (; missing > 0; missing = sums.kept.find(taps.index + begin, count, first_key, rows)) make_together(i, z);
+      }
       for (int k = 0; missing > 0; ++k) {
         if (rows[k] != nullptr) continue;
         T* into = sums.kept.add(first_key + taps.index[begin + k]);
@@ -285,6 +289,37 @@ class Worker {
     }
     sampler_.sum(rows, weights_.data(), count, taps.precision, out, summed_length_, now);
     return out;
+  }
+
+  // The row of output y where there is no sum over rows.
+  const T* made_together(int64_t y, int64_t z) {
+    const int32_t row = static_cast<int32_t>(picked(call_.y, y));
+    const void* found;
+    while (vertical_.kept.find(&row, 1, z * call_.y.in_size, &found) > 0) make_together(y, z);
+    return static_cast<const T*>(found);
+  }
+
+  // Makes rows that output y reads and that are not at hand, and the next ones, as many as the horizontal pass takes.
+  POLYPHASE_ROW_LOOP void make_together(int64_t y, int64_t z) {
+    const Taps* taps = call_.y.taps;
+    const int64_t first_key = z * call_.y.in_size;
+    const void* in[kMostTogether];
+    void* out[kMostTogether];
+    int count = 0;
+    const int64_t end = taps == nullptr ? last_y_ + 1 : taps->begin[last_y_ + 1];
+    for (int64_t t = taps == nullptr ? y : taps->begin[y]; t < end && count < kMostTogether; ++t) {
+      const int64_t row = taps == nullptr ? t : taps->index[t];
+      if (vertical_.kept.has(first_key + row)) continue;
+      out[count] = vertical_.kept.add(first_key + row);
+      const S* source = in_ + row * call_.y.in_stride + z * call_.z.in_stride;
+      in[count] = load(source, loaded_.size() > 0 ? loaded_.data() + count * readable_length_ : nullptr, count);
+      ++count;
+    }
+    if (way_.fetches) {  // what is likely to come next
+      const int64_t stride = call_.y.in_stride * kSize;
+      ahead_ = {static_cast<const uint8_t*>(in[count - 1]) + stride, in_length_ * kSize, stride, kMostTogether};
+    }
+    map_->run_together(map_, in, out, count, way_.fetches ? &ahead_ : nullptr);
   }
 
   // Of rows that are used where they lie: those the next sum reads and this one does not.
@@ -324,8 +359,8 @@ class Worker {
   }
 
   // The row as it lies in memory where that will do; else in `into`, which is readable_length_ long.
-  POLYPHASE_ROW_LOOP const T* load(const S* source, T* into) {
-    if (!source_dense_) source = gathered(source);
+  POLYPHASE_ROW_LOOP const T* load(const S* source, T* into, int64_t number = 0) {
+    if (!source_dense_) source = gathered(source, gathered_.data() + number * readable_length_);
     if (!Prologue::kIdentity) {
       Prologue::row(source, into, in_length_, operands_.vectors());
       return into;
@@ -336,10 +371,10 @@ class Worker {
     return into;
   }
 
-  const S* gathered(const S* source) {
-    copy_pixels(source, call_.x.in_stride, call_.in_channel_stride, gathered_.data(), call_.channels, 1, call_.channels,
+  const S* gathered(const S* source, S* into) {
+    copy_pixels(source, call_.x.in_stride, call_.in_channel_stride, into, call_.channels, 1, call_.channels,
                 call_.x.in_size);
-    return gathered_.data();
+    return into;
   }
 
   void scatter(O* target) {
@@ -386,6 +421,7 @@ class Worker {
   O* out_ = nullptr;
   int32_t border_ = 0;
   int32_t filled_with_ = 0;  // the border that `filled_` is a row of
+  int64_t last_y_ = 0;  // of the rows that this worker makes
   int64_t depth_y_ = -1;  // the rows depth_ keeps are of this y
   Ahead ahead_ = {};
   const Ahead* later_ = nullptr;  // for the horizontal pass to fetch

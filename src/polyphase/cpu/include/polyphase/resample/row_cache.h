@@ -47,6 +47,8 @@ class RowCache {
     return missing;
   }
 
+  bool has(int64_t key) const { return slot_of_[key] >= 0; }
+
   T* add(int64_t key) {
     while (kept_[next_] == now_) next_ = next_ + 1 == slots() ? 0 : next_ + 1;
     if (key_of_[next_] >= 0) slot_of_[key_of_[next_]] = -1;

@@ -45,6 +45,7 @@ struct RowFacts {
   bool shrinks;           // rows are shorter after it
   bool reads_beyond_end;  // it reads more elements than a row has
   bool fetches;           // it can fetch rows meanwhile
+  bool offers_together;   // it can make several rows at a time, and there is one plane
   bool offers_at_once;    // it can sum rows itself,
   bool wants_at_once;     // and that is best even where coming first would be less arithmetic
 };
@@ -55,6 +56,7 @@ struct RowWay {
   bool moves_rows;  // nothing is computed: many rows are moved by one call
   bool lengthens;   // source rows are copied to where the horizontal pass may read beyond their end
   bool fetches;     // source rows that come next are fetched meanwhile
+  bool together;    // the horizontal pass makes several source rows at a time: those that come next are kept
 
   bool sums() const { return vertical != Sum::kNone || depth != Sum::kNone; }
 };
@@ -76,6 +78,7 @@ inline RowWay choose_way(const RowFacts& f) {
   way.depth = !f.sums_planes ? Sum::kNone : made || f.sums_rows ? Sum::kKept : Sum::kInPlace;
   way.moves_rows = !sums && f.moves_only && f.in_place && !f.reads_beyond_end;
   way.lengthens = f.has_map && (first || !sums) && f.in_place && f.reads_beyond_end;
+  way.together = f.offers_together && !f.sums_planes && (first || !sums);
   way.fetches = f.far && f.in_place && (!first || (f.sums_rows && f.fetches));
   return way;
 }

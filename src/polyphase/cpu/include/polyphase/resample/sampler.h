@@ -20,7 +20,7 @@ class RowTables : public RowMap {
     };
     run_rows = [](const RowMap* map, const MovedRows& rows) {
       if constexpr (Rows::kSums) {
-        for (int64_t r = 0; r < rows.count; ++r) map->run(map, rows.source(r), rows.target(r), nullptr);
+        run_each(map, rows);
       } else {
         lanes(map).run_rows(rows);
       }
@@ -31,6 +31,13 @@ class RowTables : public RowMap {
         run_sum = [](const RowMap* map, const void* const* rows, const void* packed, int taps, void* out,
                      const Ahead* ahead) {
           Rows::run_sum(lanes(map), reinterpret_cast<const T* const*>(rows), packed, taps, static_cast<T*>(out), ahead);
+        };
+      }
+    }
+    if constexpr (!Rows::kAnyOrder) {
+      if (lanes_.goes_together()) {
+        run_together = [](const RowMap* map, const void* const* in, void* const* out, int rows, const Ahead* ahead) {
+          lanes(map).run(reinterpret_cast<const T* const*>(in), reinterpret_cast<T* const*>(out), rows, ahead);
         };
       }
     }
@@ -48,6 +55,21 @@ class RowTables : public RowMap {
   using T = typename Rows::Value;
 
   static const typename Rows::Lanes& lanes(const RowMap* map) { return static_cast<const RowTables*>(map)->lanes_; }
+
+  static void run_each(const RowMap* map, const MovedRows& rows) {
+    const int64_t step = map->run_together != nullptr ? kMostTogether : 1;
+    for (int64_t r = 0; r < rows.count; r += step) {
+      if (step == 1) {
+        map->run(map, rows.source(r), rows.target(r), nullptr);
+        continue;
+      }
+      const void* in[kMostTogether];
+      void* out[kMostTogether];
+      const int count = static_cast<int>(min(step, rows.count - r));
+      for (int i = 0; i < count; ++i) in[i] = rows.source(r + i), out[i] = rows.target(r + i);
+      map->run_together(map, in, out, count, nullptr);
+    }
+  }
 
   void find_borders(const Taps& taps) {
     for (int64_t x = 0; taps.border != nullptr && x < taps.out_size; ++x) {

@@ -15,6 +15,9 @@
 #include "polyphase/simd/intrinsics.h"
 #define POLYPHASE_BYTE_VECTORS 1
 #define POLYPHASE_BYTE_SHUFFLES 1
+#if !defined(__AVX512VBMI__)
+#define POLYPHASE_FOUR_ROWS 1
+#endif
 #elif defined(__SSE2__)
 #include <emmintrin.h>
 #define POLYPHASE_BYTE_VECTORS 1
@@ -118,11 +121,11 @@ struct Bytes {
   }
   static Register broadcast(int32_t x) { return _mm256_set1_epi32(x); }
 
-  static Register windows(const uint8_t* in, const int32_t* bases) {
-    const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + bases[0]));
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(low),
-                                   _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + bases[1])), 1);
+  static Register halves(const uint8_t* low, const uint8_t* high) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low))),
+                                   _mm_loadu_si128(reinterpret_cast<const __m128i*>(high)), 1);
   }
+  static Register windows(const uint8_t* in, const int32_t* bases) { return halves(in + bases[0], in + bases[1]); }
   static constexpr uint8_t kNone = 0x80;
   static Register shuffle(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }
   static Register shuffle_pairs(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }

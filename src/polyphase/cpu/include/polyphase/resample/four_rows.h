@@ -1,0 +1,243 @@
+// The horizontal pass over pixels of two to four bytes, four rows at a time (AVX2).
+//
+// It goes by tiles: so many neighbouring outputs that what they read stays in the first-level cache. The pixels of a tile
+// are laid out first, as 16 bit values: 16 bytes have two neighbouring pixels of one row, channel by channel, and the same
+// two of the other rows lie beside them. Then an output is a sum over such pairs without any shuffle, however many outputs
+// read a pixel, and the weights of a pair of taps are loaded once for all rows and channels.
+#pragma once
+
+#include "polyphase/core/abi.h"
+#include "polyphase/core/buffer.h"
+#include "polyphase/core/standard.h"
+#include "polyphase/core/unroll.h"
+#include "polyphase/resample/ahead.h"
+#include "polyphase/simd/bytes.h"
+
+namespace polyphase {
+
+#if defined(POLYPHASE_FOUR_ROWS)
+
+class FourRows {
+ public:
+  static constexpr int kRows = 4;
+  static constexpr bool takes(int64_t channels) { return channels >= 2 && channels <= 4; }
+
+  void build(const Taps& taps, int64_t channels) {
+    channels_ = channels;
+    precision_ = taps.precision;
+    in_length_ = taps.in_size * channels;
+    out_size_ = taps.out_size;
+    for (int64_t x = 0; x < out_size_; ++x) pairs_ = max(pairs_, pairs_of(taps, x));
+    const int64_t groups = (out_size_ + kTogether - 1) / kTogether;
+    places_.resize(groups * kTogether);
+    weights_.resize(groups * kTogether * pairs_);
+    for (int64_t x = 0; x < out_size_; x += kTogether) add_group(taps, x);
+    for (int pair = 0; pair < 2; ++pair) fill_shuffle(pair);
+    for (int i = 0; i < 16; ++i) compact_[i] = static_cast<uint8_t>(i / channels * 4 + i % channels);
+  }
+
+  size_t bytes() const { return tiles_.bytes() + places_.bytes() + weights_.bytes(); }
+
+  // Up to four rows. Of three the last is made twice, and so is one alone.
+  POLYPHASE_ROW_LOOP void run(const uint8_t* const* in, uint8_t* const* out, int rows, const Ahead* ahead) const {
+    const Rows four = {{in[0], in[rows > 1 ? 1 : 0], in[rows > 2 ? 2 : 0], in[rows - 1]},
+                       {out[0], out[rows > 1 ? 1 : 0], out[rows > 2 ? 2 : 0], out[rows - 1]}};
+    rows > 2 ? run_tiles<2>(four, ahead) : run_tiles<1>(four, ahead);
+  }
+
+ private:
+  using Register = Bytes::Register;
+  static constexpr int64_t kTogether = 4;             // outputs that are summed side by side
+  static constexpr int64_t kPair = sizeof(Register);  // bytes of a pair of pixels, of two rows
+  static constexpr int64_t kTilePairs = 128;          // of a tile, where four outputs do not need more
+
+  struct Rows {
+    const uint8_t* in[kRows];
+    uint8_t* out[kRows];
+  };
+
+  // Outputs up to `end`, from that of the tile before on, and the pairs of pixels they read.
+  struct Tile {
+    int64_t first, count;
+    int64_t end;
+  };
+
+  static int64_t pairs_of(const Taps& taps, int64_t x) {
+    const int32_t begin = taps.begin[x], end = taps.begin[x + 1];
+    return begin == end ? 0 : taps.index[end - 1] / 2 - taps.index[begin] / 2 + 1;
+  }
+
+  // The first pair of output x, early enough for pairs_ of them.
+  int64_t first_pair(const Taps& taps, int64_t x) const {
+    return min<int64_t>(taps.index[taps.begin[x]] / 2, (taps.in_size + 1) / 2 - pairs_);
+  }
+
+  // Four outputs, or as many as are left: in the latest tile if their pixels fit into it.
+  void add_group(const Taps& taps, int64_t from) {
+    const int64_t to = min(from + kTogether, out_size_);
+    int64_t first = INT64_MAX, end = 0;
+    for (int64_t x = from; x < to; ++x) {
+      if (pairs_of(taps, x) == 0) continue;
+      first = min(first, first_pair(taps, x));
+      end = max(end, first_pair(taps, x) + pairs_);
+    }
+    if (end == 0) first = 0, end = pairs_;  // nothing but border
+    if (tiles_.size() > 0) {
+      const Tile& last = tiles_.back();
+      const int64_t both_first = min(first, last.first), both_end = max(end, last.first + last.count);
+      if (both_end - both_first <= kTilePairs) first = both_first, end = both_end, tiles_.resize(tiles_.size() - 1);
+    }
+    tiles_.push_back({first, end - first, to});
+    most_pairs_ = max(most_pairs_, end - first);
+    for (int64_t x = from; x < from + kTogether; ++x) {
+      places_[x] = static_cast<int32_t>(first);  // of a border, and beyond the end: any pixels, which weigh 0
+      if (x >= to || pairs_of(taps, x) == 0) continue;
+      const int64_t start = first_pair(taps, x);
+      places_[x] = static_cast<int32_t>(start);
+      for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
+        const int64_t tap = taps.index[t] - 2 * start;
+        const int16_t weight = static_cast<int16_t>(taps.weight[t]);
+        std::memcpy(reinterpret_cast<int16_t*>(weights_.data() + from * pairs_ + tap / 2 * kTogether + (x - from)) + tap % 2,
+                    &weight, 2);
+      }
+    }
+  }
+
+  // Of the first or the second pair in 16 bytes of a row, each channel's two values side by side.
+  void fill_shuffle(int pair) {
+    for (int i = 0; i < 16; ++i) shuffle_[pair][i] = Bytes::kNone;
+    for (int c = 0; c < channels_; ++c) {
+      for (int k = 0; k < 2; ++k) shuffle_[pair][4 * c + 2 * k] = static_cast<uint8_t>((2 * pair + k) * channels_ + c);
+    }
+  }
+
+  // kRegisters: one for every two rows.
+  template <int kRegisters>
+  POLYPHASE_ROW_LOOP void run_tiles(const Rows& rows, const Ahead* ahead) const {
+    static thread_local Buffer<uint8_t> laid_out;
+    laid_out.resize((max(most_pairs_, pairs_) + 1) * kRegisters * kPair);
+    Fetching fetching(ahead, places_.size() / kTogether);
+    int64_t x = 0;
+    for (const Tile& tile : tiles_) {
+      lay_out<kRegisters>(tile, rows, laid_out.data());
+      sum<kRegisters>(laid_out.data() - tile.first * kRegisters * kPair, x, tile.end, rows, fetching);
+      x = tile.end;
+    }
+  }
+
+  // Two pairs by each load of 16 bytes; the last ones of a row from where there is room to read beyond its end.
+  template <int kRegisters>
+  POLYPHASE_BLOCK void lay_out(const Tile& tile, const Rows& rows, uint8_t* to) const {
+    const int64_t step = 4 * channels_, length = in_length_, end = (tile.first + tile.count) * 2 * channels_;
+    int64_t at = tile.first * 2 * channels_;
+    const Register first = in_each(shuffle_[0]), second = in_each(shuffle_[1]);
+    const uint8_t *a = rows.in[0], *b = rows.in[1], *c = rows.in[2], *d = rows.in[3];
+    const auto lay_out_two = [&] {
+      const Register ab = Bytes::halves(a + at, b + at);
+      Bytes::store(to, Bytes::shuffle(ab, first));
+      Bytes::store(to + kRegisters * kPair, Bytes::shuffle(ab, second));
+      if constexpr (kRegisters == 2) {
+        const Register cd = Bytes::halves(c + at, d + at);
+        Bytes::store(to + kPair, Bytes::shuffle(cd, first));
+        Bytes::store(to + 3 * kPair, Bytes::shuffle(cd, second));
+      }
+      at += step;
+      to += 2 * kRegisters * kPair;
+    };
+    while (at < end && at + 16 <= length) lay_out_two();
+    if (at >= end) return;
+    uint8_t rest[kRows][32] = {};
+    for (int r = 0; r < kRows; ++r) std::memcpy(rest[r], rows.in[r] + at, static_cast<size_t>(length - at));
+    a = rest[0] - at, b = rest[1] - at, c = rest[2] - at, d = rest[3] - at;
+    while (at < end) lay_out_two();
+  }
+
+  // Outputs x to end. `laid_out`: where pair 0 of the row would lie.
+  template <int kRegisters>
+  POLYPHASE_BLOCK void sum(const uint8_t* laid_out, int64_t x, int64_t end, const Rows& rows, Fetching& fetching) const {
+    const int64_t pairs = pairs_, channels = channels_;
+    const int32_t *place = places_.data() + x, *weights = weights_.data() + x * pairs;
+    const Register bits = Bytes::broadcast(precision_), half = Bytes::broadcast(1 << (precision_ - 1));
+    const Register compact = in_each(compact_);
+    const auto at = [&](int i) { return laid_out + place[i] * kRegisters * kPair; };
+    const auto finished = [&](Register p, Register q, Register r, Register s) {
+      return Bytes::shuffle(Bytes::pack(Bytes::shift_right(p, bits), Bytes::shift_right(q, bits),
+                                        Bytes::shift_right(r, bits), Bytes::shift_right(s, bits)), compact);
+    };
+    for (; x < end; x += kTogether, place += kTogether) {
+      fetching.step();
+      Register p = half, q = half, r = half, s = half, t = half, u = half, v = half, w = half;
+      const uint8_t *at_p = at(0), *at_q = at(1), *at_r = at(2), *at_s = at(3);
+      const auto add_pairs = [&](auto count) {
+        const auto add = [&](const uint8_t*& from, const int32_t* weight, Register& sum, Register& other) {
+          repeat<count>([&](auto k) {
+            const Register each = Bytes::broadcast(weight[k * kTogether]);
+            sum = Bytes::dot(sum, Bytes::load(from + k * kRegisters * kPair), each);
+            asm("" : "+x"(sum));  // else GCC moves sums between registers at the loop's end
+            if constexpr (kRegisters == 2) {
+              other = Bytes::dot(other, Bytes::load(from + (2 * k + 1) * kPair), each);
+              asm("" : "+x"(other));
+            }
+          });
+          from += count * kRegisters * kPair;
+          asm("" : "+r"(from));  // else it is a register and a common index, which make two instructions of a product
+        };
+        add(at_p, weights, p, t);
+        add(at_q, weights + 1, q, u);
+        add(at_r, weights + 2, r, v);
+        add(at_s, weights + 3, s, w);
+        weights += count * kTogether;
+      };
+      for (int64_t k = pairs / 2; k > 0; --k) add_pairs(Constant<2>());
+      if (pairs % 2 > 0) add_pairs(Constant<1>());
+      const Register first = finished(p, q, r, s);
+      store<kRegisters>(rows, x * channels, first, kRegisters == 2 ? finished(t, u, v, w) : first);
+    }
+  }
+
+  // Four pixels of every row, from element `at` on. Pixels of fewer than four bytes store more than they are: the next ones
+  // overwrite it.
+  template <int kRegisters>
+  POLYPHASE_BLOCK void store(const Rows& rows, int64_t at, Register first, Register second) const {
+    if (at + 16 > out_size_ * channels_) return store_last<kRegisters>(rows, at, first, second);
+    store_halves(rows.out[0] + at, rows.out[1] + at, first);
+    if constexpr (kRegisters == 2) store_halves(rows.out[2] + at, rows.out[3] + at, second);
+  }
+  template <int kRegisters>
+  POLYPHASE_ROW_LOOP void store_last(const Rows& rows, int64_t at, Register first, Register second) const {
+    uint8_t pixels[kRows][16];
+    store_halves(pixels[0], pixels[1], first);
+    store_halves(pixels[2], pixels[3], second);
+    const size_t bytes = static_cast<size_t>(min(out_size_ * channels_ - at, kTogether * channels_));
+    for (int r = 0; r < 2 * kRegisters; ++r) std::memcpy(rows.out[r] + at, pixels[r], bytes);
+  }
+  static void store_halves(uint8_t* low, uint8_t* high, Register v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm256_castsi256_si128(v));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm256_extracti128_si256(v, 1));
+  }
+
+  static Register in_each(const uint8_t* table) { return Bytes::halves(table, table); }
+
+  int64_t channels_ = 0;
+  int precision_ = 0;
+  int64_t in_length_ = 0, out_size_ = 0;
+  int64_t pairs_ = 0;       // that every output reads
+  int64_t most_pairs_ = 0;  // of a tile
+  uint8_t shuffle_[2][16] = {}, compact_[16] = {};
+  Buffer<Tile> tiles_;
+  Buffer<int32_t> places_;   // the first pair of every output
+  Buffer<int32_t> weights_;  // for every four outputs and each pair in turn: the pair's two weights for each
+};
+
+#else
+
+struct FourRows {
+  static constexpr bool takes(int64_t) { return false; }
+  void build(const Taps&, int64_t) {}
+  size_t bytes() const { return 0; }
+  void run(const uint8_t* const*, uint8_t* const*, int, const Ahead*) const {}
+};
+
+#endif
+
+}  // namespace polyphase
