@@ -130,7 +130,9 @@ class ByteWindows {
     return blocks_.bytes() + shuffles_.bytes() + from_.bytes() + weights_.bytes();
   }
 
-  void run(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
+  // kRows rows: by the same tables, which are then loaded once for all of them.
+  static constexpr int kRows = Bytes::kRowsAtOnce;
+  void run(const uint8_t* const* in, uint8_t* const* out, const Ahead* ahead) const {
     const int64_t count = blocks_.size();
     if (!has_many()) {
       return with_constant<1, 4>(pairs_, [&](auto pairs) { run_blocks<pairs, 1>(in, out, 0, count); });
@@ -199,49 +201,59 @@ class ByteWindows {
     return max(apart, -apart) * channels_ < windows_ * Bytes::kWindow;
   }
 
-  // Blocks [from, to), four at a time. Those with fewer lanes than a register store more than they are; the next ones
-  // overwrite it.
+  // Blocks [from, to), four at a time.
   template <int kPairs, int kWindows>
-  POLYPHASE_ROW_LOOP void run_blocks(const uint8_t* in, uint8_t* out, int64_t from, int64_t to) const {
+  POLYPHASE_ROW_LOOP void run_blocks(const uint8_t* const* rows, uint8_t* const* outs, int64_t from, int64_t to) const {
     const Read read = {blocks_.data(),  shuffles_.data(), from_.data(), weights_.data(),
                        2 * channels_, windows_, pairs_,
                        Bytes::broadcast(1 << (precision_ - 1)), Bytes::broadcast(precision_), Bytes::load(order_)};
     const int64_t step = 4 * lanes_;
+    const uint8_t *const in = rows[0], *const other_in = rows[kRows - 1];
+    uint8_t *out = outs[0] + from * lanes_, *other_out = outs[kRows - 1] + from * lanes_;
     int64_t left = out_length_ - from * lanes_;
-    out += from * lanes_;
-    for (int64_t b = from; b < to; b += 4, out += step, left -= step) {
-      Bytes::Register sums[4];
+    for (int64_t b = from; b < to; b += 4, out += step, other_out += step, left -= step) {
+      Bytes::Register sums[4], others[4];
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) sums[j] = sum<kPairs, kWindows>(read, b + j, in);
-      const Bytes::Register packed = Bytes::pack_in_order(sums, read.order);
-      if (left >= Bytes::kSize) {
-        Bytes::store(out, packed);
-      } else {
-        Bytes::store_first(out, static_cast<int>(min(left, step)), packed);
-      }
+      for (int j = 0; j < 4; ++j) sum<kPairs, kWindows>(read, b + j, in, other_in, sums[j], others[j]);
+      store(out, left, step, Bytes::pack_in_order(sums, read.order));
+      if constexpr (kRows == 2) store(other_out, left, step, Bytes::pack_in_order(others, read.order));
     }
   }
 
+  // Blocks with fewer lanes than a register store more than they are; the next ones overwrite it.
+  POLYPHASE_BLOCK static void store(uint8_t* out, int64_t left, int64_t step, Bytes::Register packed) {
+    if (left >= Bytes::kSize) {
+      Bytes::store(out, packed);
+    } else {
+      Bytes::store_first(out, static_cast<int>(min(left, step)), packed);
+    }
+  }
+
+  // A block of one row, and of the other where there are two.
   template <int kPairs, int kWindows>
-  POLYPHASE_BLOCK static Bytes::Register sum(const Read& read, int64_t b, const uint8_t* in) {
+  POLYPHASE_BLOCK static void sum(const Read& read, int64_t b, const uint8_t* in, const uint8_t* other_in,
+                                  Bytes::Register& row, Bytes::Register& other) {
     const Block& block = read.blocks[b];
     const int pairs = kPairs == 0 ? read.pairs : kPairs;
     [[maybe_unused]] const int windows = kWindows == 0 ? read.windows : kWindows;
     const Bytes::Register shuffle = Bytes::load(read.shuffles + b * Bytes::kSize);
     const int16_t* weights = read.weights + b * pairs * 2 * Bytes::kSums;
-    Bytes::Register total = read.half;
+    const auto values = [&](const uint8_t* from) {
+      if constexpr (kWindows == 1) {
+        return Bytes::shuffle_pairs(Bytes::windows(from, block.bases), shuffle);
+      } else {
+        return Bytes::shuffle_pairs(from + block.bases[0], windows, shuffle, read.from + b * windows);
+      }
+    };
+    row = read.half, other = read.half;
 #pragma GCC unroll 4
     for (int k = 0; k < pairs; ++k) {
-      const uint8_t* from = in + k * read.step;
-      Bytes::Register values;
-      if constexpr (kWindows == 1) {
-        values = Bytes::shuffle_pairs(Bytes::windows(from, block.bases), shuffle);
-      } else {
-        values = Bytes::shuffle_pairs(from + block.bases[0], windows, shuffle, read.from + b * windows);
-      }
-      total = Bytes::dot(total, values, Bytes::load(weights + k * 2 * Bytes::kSums));
+      const Bytes::Register each = Bytes::load(weights + k * 2 * Bytes::kSums);
+      row = Bytes::dot(row, values(in + k * read.step), each);
+      if constexpr (kRows == 2) other = Bytes::dot(other, values(other_in + k * read.step), each);
     }
-    return Bytes::shift_right(total, read.bits);
+    row = Bytes::shift_right(row, read.bits);
+    if constexpr (kRows == 2) other = Bytes::shift_right(other, read.bits);
   }
 
   bool add_block(const Taps& taps, int64_t from) {
@@ -330,11 +342,12 @@ class ByteWindows {
 #else
 
 struct ByteWindows {
+  static constexpr int kRows = 1;
   bool build(const Taps&, int64_t, int) { return false; }
   bool has_many() const { return false; }
   int64_t readable_length() const { return 0; }
   size_t bytes() const { return 0; }
-  void run(const uint8_t*, uint8_t*, const Ahead*) const {}
+  void run(const uint8_t* const*, uint8_t* const*, const Ahead*) const {}
 };
 
 #endif
@@ -403,18 +416,28 @@ class ByteLanes {
 
   POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, [[maybe_unused]] const Ahead* ahead) const {
 #if defined(POLYPHASE_BYTE_VECTORS)
-    if (way_ == kWindows) return windows_.run(in, out, ahead);
     if (way_ == kDots) return dots_.run(in, out, ahead);
-    if (way_ == kFourRows) return four_rows_.run(&in, &out, 1, ahead);
+    if (way_ != kTaps) return run(&in, &out, 1, ahead);
 #endif
     if (channels_ > 4) return run_many_channels(in, out);
     run_plain(in, out);
   }
 
-  bool goes_together() const { return way_ == kFourRows; }
+#if defined(POLYPHASE_BYTE_VECTORS)
+  bool goes_together() const { return way_ == kFourRows || (way_ == kWindows && ByteWindows::kRows > 1); }
   void run(const uint8_t* const* in, uint8_t* const* out, int rows, const Ahead* ahead) const {
-    four_rows_.run(in, out, rows, ahead);
+    if (way_ == kFourRows) return four_rows_.run(in, out, rows, ahead);
+    for (int r = 0; r < rows; r += ByteWindows::kRows) {  // an odd one twice
+      const int last = min(r + ByteWindows::kRows, rows) - 1;
+      const uint8_t* const two_in[2] = {in[r], in[last]};
+      uint8_t* const two_out[2] = {out[r], out[last]};
+      windows_.run(two_in, two_out, ahead);
+    }
   }
+#else
+  bool goes_together() const { return false; }
+  void run(const uint8_t* const*, uint8_t* const*, int, const Ahead*) const {}
+#endif
 
  private:
   void run_plain(const uint8_t* in, uint8_t* out) const {

@@ -41,6 +41,7 @@ struct Bytes {
   static constexpr int kGroups = 1;   // windows per vector
   static constexpr int kWindow = 64;  // bytes of a window
   static constexpr int kMostWindows = 4;  // one after the other
+  static constexpr int kRowsAtOnce = 1;
   using Register = __m512i;
 
   static Register load(const void* p) { return _mm512_loadu_si512(p); }
@@ -103,6 +104,7 @@ struct Bytes {
   static constexpr int kGroups = 2;  // pshufb stays within 16 bytes
   static constexpr int kWindow = 16;
   static constexpr int kMostWindows = 1;
+  static constexpr int kRowsAtOnce = 2;  // by the same tables
   using Register = __m256i;
 
   static Register load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
@@ -190,6 +192,7 @@ struct Bytes {
   static constexpr int kGroups = 1;
   static constexpr int kWindow = 16;
   static constexpr int kMostWindows = 1;
+  static constexpr int kRowsAtOnce = 1;
   using Register = neon::Bytes16;
 
   static Register load(const void* p) { return neon::load<Register>(p); }
