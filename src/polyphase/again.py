@@ -88,7 +88,8 @@ def are_same(a: Any, b: Any) -> bool:
     same."""
     if a is b:
         return True
-    kind: type = tuple if type(a) is torch.Size else type(a)
+    kind: Any = type(a)
+    kind = tuple if kind is torch.Size else kind
     if kind is not type(b):
         return False
     if kind is tuple or kind is list:
