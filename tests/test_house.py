@@ -21,6 +21,8 @@ ORDER = [
     ("ops",),
     ("short_way",),
     ("functional",),
+    ("pipelines",),
+    ("transforms",),
     ("compile",),
     ("explaining",),
     ("bench",),
@@ -32,7 +34,7 @@ WINGS = {"cpu": _FOR_WINGS, "cuda": (*_FOR_WINGS, "cpu")}  # what launches CUDA 
 MAY_ENTER_A_WING = {
     "bench/environment.py",  # says which processor this is, and which instruction sets it has
 }
-PUBLIC = {"accelerate", "explain", "stats", "__version__"}  # what the package itself has for its users
+PUBLIC = {"accelerate", "explain", "fuse", "stats", "__version__"}  # what the package itself has for its users
 WHOLE = ("__init__.py", "__main__.py")  # the package itself has everything
 
 

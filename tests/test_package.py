@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 import polyphase
+from tests.support.vision import torchvision
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
 def test_import_needs_torch_alone() -> None:
-    hidden = ("numpy", "typer", "rich", "hypothesis", "pytest", "PIL", "cv2")
+    hidden = ("numpy", "typer", "rich", "hypothesis", "pytest", "PIL", "cv2", "torchvision")
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({hidden!r})); import polyphase; polyphase.decompositions.table()"
     )
@@ -29,6 +30,8 @@ def test_version() -> None:
 
 @pytest.mark.parametrize("place", range(len(BLOCKS)))
 def test_every_block_of_the_readme_runs_alone(place: int) -> None:
+    if "torchvision" in BLOCKS[place]:
+        torchvision()
     exec(BLOCKS[place], {})
 
 

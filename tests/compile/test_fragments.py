@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +14,7 @@ from torch._dynamo.utils import counters
 
 from tests.compile.running import compiled, launches
 from tests.support.samples import image
+from tests.support.vision import torchvision
 
 pytestmark = pytest.mark.inductor
 
@@ -204,49 +201,9 @@ def test_preprocessing_is_one_kernel() -> None:
 # ---- torchvision itself
 
 
-_operators: list[torch.library.Library] = []
-
-
-def transforms() -> Any:
-    """torchvision.transforms.v2. Its wheel may be of another build of torch: then its own operators are missing, which
-    transforms do not need, but its import does."""
-    spec = importlib.util.find_spec("torchvision")
-    if spec is None or spec.origin is None:
-        pytest.skip("torchvision is not installed")
-    try:
-        return importlib.import_module("torchvision.transforms.v2")
-    except RuntimeError as error:
-        if "torchvision::" not in str(error):
-            raise
-        pytest.skip(f"torchvision cannot be imported: {error}")
-
-
-def define_missing_operators() -> None:
-    spec = importlib.util.find_spec("torchvision")
-    if spec is None or spec.origin is None or _operators:
-        return
-    folder = Path(spec.origin).parent
-    if any(folder.glob("_C*.so")) and _loads(next(folder.glob("_C*.so"))):
-        return
-    text = (folder / "_meta_registrations.py").read_text()
-    library = torch.library.Library("torchvision", "DEF")
-    for name in dict.fromkeys(re.findall(r'register_(?:meta|fake)\("(?:torchvision::)?(\w+)"', text)):
-        library.define(f"{name}(Tensor tensor) -> Tensor")
-    _operators.append(library)
-
-
-def _loads(extension: Path) -> bool:
-    try:
-        torch.ops.load_library(str(extension))
-    except OSError:
-        return False
-    return True
-
-
 @pytest.fixture(scope="module")
 def v2() -> Any:
-    define_missing_operators()
-    return transforms()
+    return torchvision()
 
 
 @pytest.mark.cpu  # torchvision resizes bytes in floats on a GPU

@@ -188,7 +188,8 @@ def dtype_of(expression: Expression, value: torch.dtype) -> torch.dtype:
     """The dtype of the result where the value has dtype `value`. Asked while graphs are traced too: no mode sees it."""
 
     def probe(dtype: torch.dtype) -> Tensor:
-        return torch.empty((1, 1), dtype=dtype, device="meta")  # not 0-dim: it takes part in promotion as an image does
+        # Not 0-dim: it takes part in promotion as an image does. On the CPU: of meta tensors, operators import Dynamo.
+        return torch.zeros((1, 1), dtype=dtype, device="cpu")
 
     try:
         with torch_private.disable_current_modes():

@@ -1,0 +1,129 @@
+"""What several transforms do to a picture, and why they cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyphase.errors import NotSupportedError, WrongSizeError
+from polyphase.pipelines.given import BY_NUMBER, PAD_MODES, colour_of
+from polyphase.pipelines.picture import NEAREST, PIL, Picture
+
+#: What is only moved by a warp, or weighed. Others would have coordinates of half precision.
+WARPED = (torch.uint8, torch.int16, torch.int32, torch.float32, torch.float64)
+RESIZED = (*WARPED, torch.int8, torch.float16, torch.bfloat16)
+COMPUTED = (*RESIZED, torch.int64, torch.bool)
+#: Of which any is exactly a float32, by way of which torchvision pads them.
+SMALL = (torch.uint8, torch.int8, torch.int16)
+
+
+def resize(
+    picture: Picture, size: tuple[int, int], mode: str, antialias: bool | None, *, in_floats: bool = False
+) -> None:
+    if picture.kind == PIL and (mode in NEAREST or _rows_may_come_first(picture.height, picture.width, *size)):
+        number = next(number for number, name in BY_NUMBER.items() if name == mode.removesuffix("-exact"))
+        picture.by_pillow(lambda image: image.resize((size[1], size[0]), number))
+        return
+    smooths = picture.kind == PIL or bool(antialias)  # Pillow always does
+    picture.resize(*size, mode, smooths and mode not in NEAREST, in_floats=in_floats and picture.kind != PIL)
+
+
+def _rows_may_come_first(height: int, width: int, new_height: int, new_width: int) -> bool:
+    """Whether Pillow may sum columns of pixels before rows of them, which rounds otherwise: from version 13 on it does
+    where it finds that cheaper. Never where columns do not become shorter; seldom where rows do so as much."""
+    less_work = 20 * height * new_width > 21 * width * new_height
+    return new_height < height and (less_work or 2 * height > 3 * width)
+
+
+def pad(picture: Picture, amounts: tuple[int, ...], fill: Any, mode: str) -> None:
+    colour = colour_of(fill, picture.kind) or (0.0,)
+    named = PAD_MODES[mode]
+    if named == "symmetric":
+        picture.by_torch(lambda image: _symmetric(image, amounts))
+    elif len(set(colour)) > 1:
+        picture.by_torch(lambda image: _coloured(image, amounts, colour))
+    else:
+        picture.pad(amounts, colour[0] if named == "constant" else 0, named)
+
+
+def _symmetric(image: Tensor, amounts: tuple[int, ...]) -> Tensor:
+    """Mirrored at its edges, which are repeated."""
+    left, right, top, bottom = amounts
+    for dim, before, after in ((-2, top, bottom), (-1, left, right)):
+        n = image.shape[dim]
+        if not (0 <= before <= n and 0 <= after <= n):
+            raise WrongSizeError(
+                f"a symmetric pad of ({before}, {after}) on an axis of {n} pixels; at most {n} on each side"
+            )
+        places = [*range(before - 1, -1, -1), *range(n), *range(n - 1, n - 1 - after, -1)]
+        image = image.index_select(dim, torch.tensor(places, device=image.device))
+    return image
+
+
+def _coloured(image: Tensor, amounts: tuple[int, ...], colour: tuple[float, ...]) -> Tensor:
+    left, right, top, bottom = amounts
+    height, width = image.shape[-2:]
+    values = torch.tensor(colour, device=image.device).to(image.dtype).reshape(-1, 1, 1)
+    out = values.expand(*image.shape[:-3], len(colour), top + height + bottom, left + width + right).clone()
+    out[..., top : top + height, left : left + width] = image
+    return out
+
+
+def why_not_moved(picture: Picture) -> str | None:
+    return (
+        None if len(picture.shape) >= 3 else f"it has the shape {tuple(picture.shape)}: (..., channels, height, width)"
+    )
+
+
+def why_not_resized(picture: Picture, mode: str, antialias: bool | None, *, in_floats: bool = False) -> str | None:
+    if picture.kind == PIL:
+        return "a Pillow image is always antialiased: leave antialias out" if antialias is False else None
+    if picture.dtype not in RESIZED and not (mode in NEAREST and picture.dtype == torch.int64):
+        return f"kernels do not resize {picture.dtype}: convert it"
+    if mode in ("box", "hamming") or (mode == "lanczos" and (in_floats or not antialias)):
+        return f"torchvision has no {mode} for such tensors"
+    return why_not_moved(picture)
+
+
+def why_not_padded(picture: Picture, fill: Any, mode: str) -> str | None:
+    colour = colour_of(fill, picture.kind)
+    if colour is not None and len(colour) not in (1, picture.channels):
+        return f"there are {len(colour)} values to fill {picture.channels} channels with"
+    if colour is not None and len(set(colour)) > 1 and mode != "constant":
+        return "only a constant border has colours"
+    if picture.kind == PIL and (mode != "constant" or len(set(colour or (0,))) > 1 or (colour or (0.0,))[0] % 1):
+        return "Pillow pads its images by rules of its own"
+    if mode in ("edge", "reflect") and not (picture.dtype.is_floating_point or picture.dtype in SMALL):
+        return f"torchvision pads {picture.dtype} by way of floats"
+    return why_not_moved(picture)
+
+
+def why_not_warped(picture: Picture, mode: str, fill: Any) -> str | None:
+    if picture.kind == PIL:
+        return "Pillow warps its images by rules of its own: put ToImage() before"
+    if mode not in ("nearest", "bilinear"):
+        return f"torchvision warps tensors by nearest and bilinear, not {mode}"
+    if picture.dtype not in WARPED:
+        return f"kernels do not warp {picture.dtype}: convert it"
+    if len(picture.shape) not in (3, 4):
+        return f"it has the shape {tuple(picture.shape)}: (channels, height, width), or a batch of them"
+    colour = colour_of(fill, picture.kind)
+    if colour is not None and len(colour) not in (1, picture.channels):
+        return f"there are {len(colour)} values to fill {picture.channels} channels with"
+    return None
+
+
+def not_an_image(transform: object, sample: object) -> NotSupportedError:
+    seen = f"shape {tuple(sample.shape)} of {sample.dtype}" if isinstance(sample, Tensor) else repr(sample)[:60]
+    return NotSupportedError(
+        f"{transform} of a {type(sample).__name__}, {seen}; give an image: a tensor (..., channels, height, width) "
+        "that is not empty, a Pillow image of mode RGB or L (convert others), or an array (height, width, channels)"
+    )
+
+
+def not_fused(transform: object, picture: Picture, reason: str) -> NotSupportedError:
+    return NotSupportedError(
+        f"{transform} of a {picture.kind} of {picture.dtype}, shape {tuple(picture.shape)}: {reason}"
+    )

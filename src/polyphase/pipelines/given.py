@@ -1,0 +1,92 @@
+"""Arguments of transforms, as torchvision takes them; and numbers drawn as it draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from polyphase.errors import UnknownNameError, WrongArgumentError
+from polyphase.pipelines.picture import ARRAY, FILTERS, IMAGE, NEAREST, PIL, TENSOR
+
+#: Pillow's numbers of its filters.
+BY_NUMBER = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+INTERPOLATIONS = (*NEAREST, *FILTERS)
+#: By torchvision's names: those of `polyphase.functional.pad`, and what it does not have.
+PAD_MODES = {"constant": "constant", "edge": "replicate", "reflect": "reflect", "symmetric": "symmetric"}
+
+
+def for_kind(given: Mapping[Any, Any], kind: str, missing: object = None) -> Any:
+    """Of what is given by type of image, as torchvision's dictionaries are."""
+    names = {TENSOR: "Tensor", IMAGE: "Image", PIL: "Image", ARRAY: "ndarray"}
+    for key, value in given.items():
+        if getattr(key, "__name__", None) == names[kind] and (kind == PIL) == key.__module__.startswith("PIL"):
+            return value
+    return given.get("others", missing)
+
+
+def colour_of(fill: Any, kind: str) -> tuple[float, ...] | None:
+    if isinstance(fill, Mapping):
+        fill = for_kind(fill, kind)
+    if fill is None:
+        return None
+    return tuple(map(float, fill)) if isinstance(fill, (tuple, list)) else (float(fill),)
+
+
+def interpolation_name(given: Any) -> str:
+    name = getattr(given, "value", given)
+    name = BY_NUMBER.get(name, name) if isinstance(name, int) else name
+    if name not in INTERPOLATIONS:
+        raise UnknownNameError("interpolation", given, INTERPOLATIONS)
+    return str(name)
+
+
+def pair(size: Any) -> tuple[int, int]:
+    pair = (size, size) if isinstance(size, int) else tuple(size)
+    pair = pair * 2 if len(pair) == 1 else pair
+    if len(pair) != 2 or not all(isinstance(n, int) and n > 0 for n in pair):
+        raise WrongArgumentError(f"size={size}; give one number of pixels for both, or (height, width), of 1 or more")
+    return pair
+
+
+def check_padding(padding: Any, mode: str) -> None:
+    if mode not in PAD_MODES:
+        raise UnknownNameError("padding mode", mode, PAD_MODES)
+    if not isinstance(padding, int) and (len(padding) not in (1, 2, 4) or not all(isinstance(n, int) for n in padding)):
+        raise WrongArgumentError(f"padding={padding}; give one number, (across, down), or (left, top, right, bottom)")
+
+
+def amounts_of(padding: Any) -> tuple[int, int, int, int]:
+    """left, right, top, bottom"""
+    given = (padding,) if isinstance(padding, int) else tuple(padding)
+    left, top, right, bottom = {1: given * 4, 2: given * 2}.get(len(given), given)
+    return left, right, top, bottom
+
+
+def angle_range(given: Any, name: str, lengths: tuple[int, ...] = (2,)) -> tuple[float, ...]:
+    if isinstance(given, (int, float)):
+        if given < 0:
+            raise WrongArgumentError(f"{name}={given}; a single number must not be negative: give (least, most)")
+        return (-float(given), float(given))
+    if len(given) not in lengths:
+        raise WrongArgumentError(f"{name}={given}; give one number, or {' or '.join(map(str, lengths))} numbers")
+    return tuple(map(float, given))
+
+
+def check_probability(p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise WrongArgumentError(f"p={p}; a probability is from 0 to 1")
+
+
+def centre_of(center: Any, height: int, width: int) -> tuple[float, float]:
+    """(x, y), counted from the middle of the image."""
+    return (0.0, 0.0) if center is None else (center[0] - width * 0.5, center[1] - height * 0.5)
+
+
+def uniform(least: float, most: float) -> float:
+    return torch.empty(1).uniform_(least, most).item()
+
+
+def below(end: int, start: int = 0, size: tuple[int, ...] = (1,)) -> int:
+    return int(torch.randint(start, end, size=size))

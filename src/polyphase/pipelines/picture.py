@@ -1,0 +1,396 @@
+"""An image on its way through a chain of transforms: what it will look like, and the programs that make it so.
+
+Nothing is computed before the picture is asked for. What follows grows the last program while that is one launch:
+maps compose, arithmetic goes around them, crops and flips after a warp are of its grid. What does not fit begins
+another program, with the image stored between, as torchvision has it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyphase import arguments
+from polyphase.kernels.facts import Facts, Sizes
+from polyphase.kernels.layout import dense_strides
+from polyphase.pipelines import strides
+from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
+from polyphase.pipelines.sources import Source, of_pil, of_tensor
+from polyphase.pipelines.stages import CROP, FLIP, Positions, Stage, run
+from polyphase.sampling.axis_maps import AxisMap, NotMerged, compose
+from polyphase.sampling.pointwise import (
+    VALUE,
+    Binary,
+    Cast,
+    Channel,
+    Expression,
+    Number,
+    Operand,
+    Unary,
+    chain,
+    clamp,
+    length_of,
+)
+from polyphase.sampling.programs import Axes, Border, Program, Sampler
+from polyphase.sampling.steps import Flip, Nearest, Pad, Resize, Slice, Step
+from polyphase.sampling.warps import Warp
+
+#: What a picture is: a tensor, one of torchvision's images, a Pillow image, an array (height, width, channels).
+TENSOR, IMAGE, PIL, ARRAY = "tensor", "image", "Pillow image", "array"
+
+IDENTITY = AxisMap(())
+#: A warp's prologue is done for every tap.
+MOST_OPERATIONS_PER_TAP = 3
+#: What `Resize` of Pillow's images, and of tensors, is done by.
+FILTERS = ("bilinear", "bicubic", "lanczos", "hamming", "box")
+NEAREST = ("nearest", "nearest-exact")
+
+
+class Picture:
+    """kind: what it is by now. dtype, shape and strides: those of torchvision's tensor at this place of the chain.
+    plain: its programs run by torch operations, which can be recorded."""
+
+    _maps: tuple[AxisMap, AxisMap]
+    dtype: torch.dtype
+    shape: Sizes
+    strides: Sizes
+    _original: object
+
+    def __init__(self, kind: str, source: Source, original: object, *, plain: bool = False) -> None:
+        """`original`: what it was read from."""
+        self.kind, self.plain = kind, plain
+        self._begin_with(source, original)
+        if source.flipped != (False, False):
+            y, x = (AxisMap((Flip(),)) if one else IDENTITY for one in source.flipped)
+            self._maps = y, x
+
+    def _begin(self) -> None:
+        self._maps = (IDENTITY, IDENTITY)
+        self._warp: Warp | None = None
+        self._positions: Positions | None = None
+        self._prologue: Expression = VALUE
+        self._epilogue: Expression = VALUE
+        self._borders: tuple[Border, ...] = ()
+        self._vectors: tuple[Tensor, ...] = ()
+
+    @property
+    def height(self) -> int:
+        return self.shape[-2]
+
+    @property
+    def width(self) -> int:
+        return self.shape[-1]
+
+    @property
+    def channels(self) -> int:
+        return self.shape[-3]
+
+    @property
+    def is_untouched(self) -> bool:
+        return not self._stages and not self._has_begun()
+
+    @property
+    def is_pixels(self) -> bool:
+        """Whether it is no tensor yet."""
+        return self.kind in (PIL, ARRAY)
+
+    # ---- what can be done to it
+
+    def becomes(self, kind: str, *, contiguous: bool = False) -> None:
+        """The same pixels as something else; `contiguous`: torchvision copies them in order. Pillow's stay as they lie,
+        one pixel after the other."""
+        if contiguous:
+            self.strides = dense_strides(self.shape, False)
+        elif self.kind == PIL:
+            self.strides = (1, self.width * self.channels, self.channels)
+        self.kind, self._original = kind, None
+
+    def crop(self, top: int, left: int, height: int, width: int) -> None:
+        """A rectangle that lies within."""
+        if (top, left, height, width) == (0, 0, self.height, self.width):
+            return
+        if self._positions is not None:
+            self._positions = self._positions.then(CROP, top, left, height, width)
+        else:
+            self._follow((_part(top, height, self.height), _part(left, width, self.width)))
+        self._resized_to(height, width, self.strides)
+
+    def flip(self, dim: int) -> None:
+        """`dim`: -1 or -2."""
+        if self._positions is not None:
+            self._positions = self._positions.then(FLIP, dim)
+        else:
+            self._follow(((), (Flip(),)) if dim == -1 else ((Flip(),), ()))
+        self.strides = strides.dense_like(self.shape, self.strides)
+
+    def pad(self, amounts: Sequence[int], fill: float, mode: str, *, as_batch: bool = True) -> None:
+        """`amounts`: left, right, top, bottom. `mode`: of `polyphase.functional.pad`."""
+        amounts = tuple(amounts)
+        maps = arguments.pad_maps(self.shape, amounts, mode)
+        value = arguments.border_value(fill, mode, self.dtype, amounts)
+        if not maps:
+            return
+        if self._positions is not None:
+            self.store()
+        added = [one.steps for one in maps]
+        if mode == "constant":
+            self._borders = (*self._borders, Border(value, stored=self._epilogue != VALUE))
+            added = [tuple(_numbered(step, len(self._borders)) for step in steps) for steps in added]
+        self._follow((added[0], added[1]))
+        size = maps[0].output_size(self.height), maps[1].output_size(self.width)
+        out_shape = (*self.shape[:-2], *size)
+        lies = strides.padded(self.shape, self.strides, out_shape, as_batch=as_batch)
+        self._resized_to(*size, lies)
+
+    def resize(self, height: int, width: int, mode: str, antialias: bool, *, in_floats: bool = False) -> None:
+        """`in_floats`: bytes are summed as floats, and rounded once, as torchvision's v1 does."""
+        if (height, width) == (self.height, self.width):
+            return
+        dtype, is_nearest = self.dtype, mode in NEAREST
+        native = (torch.float32, torch.float64, *(() if in_floats or not _sums_bytes(mode) else (torch.uint8,)))
+        casts = dtype not in native
+        steps = [_resize_step(size, mode, antialias) for size in (height, width)]
+        self._follow(((steps[0],), (steps[1],)), weighs=not is_nearest, cast=torch.float32 if casts else None)
+        if casts:
+            of = self._epilogue
+            if mode in ("bicubic", "lanczos") and dtype == torch.uint8:
+                of = clamp(of, 0, 255)
+            self._epilogue = Cast(of if dtype.is_floating_point else Unary("round", of), dtype)
+        size = (height, width)
+        lies = strides.resized(self.shape, self.strides, size, keeps_channels_last=not in_floats)
+        self._resized_to(height, width, lies)
+
+    def warp(
+        self,
+        grid: AffineGrid | PerspectiveGrid,
+        mode: str,
+        fill: Sequence[float] | None,
+        blend: Callable[[Expression, Expression, Expression], Expression],
+    ) -> None:
+        """`fill`: what lies outside, one for all channels or one for each; None is black, and mixes with the edge.
+        `blend`: a value, how much of it lies inside, and what lies outside, as one."""
+        self._make_ready_for_a_warp()
+        blends = fill is not None and (mode != "nearest" or any(fill))
+        dtype = self.dtype
+        casts = not dtype.is_floating_point and (blends or (mode != "nearest" and dtype != torch.uint8))
+        if casts:
+            self._prologue = Cast(self._prologue, torch.float32)
+        self._warp = Warp("grid", mode)
+        self._positions = Positions(grid, has_mask=blends)
+        if blends:
+            assert fill is not None, "only a fill blends"
+            self._epilogue = self._blended(fill, mode, blend)
+        if casts:
+            self._epilogue = Cast(Unary("round", self._epilogue), dtype)
+        shape = (*self.shape[:-2], *grid.size)
+        self._resized_to(*grid.size, dense_strides(shape, False))
+
+    def compute(self, expression: Callable[[Expression], Expression], dtype: torch.dtype) -> None:
+        """Arithmetic on every element, which makes it `dtype`."""
+        if any(border.stored for border in self._borders):
+            self.store()
+        self._epilogue = expression(self._epilogue)
+        self.dtype, self._original = dtype, None
+        self.strides = strides.dense_like(self.shape, self.strides)
+
+    def normalise(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        vectors = [vector(one, self.dtype, self._source.facts.device) for one in (mean, std)]
+        if any(border.stored for border in self._borders):
+            self.store()
+        first = len(self._vectors)
+        self._vectors = (*self._vectors, *vectors)
+        dtype = self.dtype
+        self.compute(
+            lambda of: Binary("div", Binary("sub", of, Channel(first, dtype)), Channel(first + 1, dtype)), dtype
+        )
+
+    def by_torch(self, function: Callable[[Tensor], Tensor]) -> None:
+        """What programs do not have."""
+        self._begin_with(of_tensor(function(self.tensor())), None)
+
+    def by_pillow(self, function: Callable[[Any], Any]) -> None:
+        """What Pillow does by rules of its own; of a Pillow image."""
+        result = function(self.value())
+        self._begin_with(of_pil(result), result)
+
+    def _begin_with(self, source: Source, original: object) -> None:
+        self._source, self._stages = source, list[Stage]()
+        self._original = original
+        self.dtype, self.shape, self.strides = source.facts.dtype, tuple(source.facts.shape), source.facts.strides
+        self._begin()
+
+    # ---- what comes out
+
+    def stages(self) -> list[Stage]:
+        """All programs there are, the one that grows included."""
+        return [*self._stages, self._stage()] if self._has_begun() or not self._stages else self._stages
+
+    def run(self, out: Tensor | None = None) -> Tensor:
+        """A tensor of its own, or `out`."""
+        return run(self.stages(), self._source, out, plain=self.plain)
+
+    @property
+    def source(self) -> Source:
+        return self._source
+
+    def tensor(self) -> Tensor:
+        """A view where nothing was done to a tensor but cropping."""
+        if self._only_crops() and (self._stages or isinstance(self._source.memory, Tensor)):
+            image = run(self._stages, self._source, plain=self.plain) if self._stages else self._source.tensor()
+            for dim, one in zip((-2, -1), self._maps, strict=True):
+                for step in one.steps:
+                    assert isinstance(step, Slice), "only crops"
+                    image = image.narrow(dim, step.start, step.stop - step.start)
+            return image
+        return self.run()
+
+    def value(self) -> Any:
+        """As its kind is."""
+        if self._original is not None and self.is_untouched:
+            return self._original
+        if self.kind == PIL:
+            return _as_pil(self.run())
+        tensor = self.tensor()
+        return sys.modules["torchvision.tv_tensors"].Image(tensor) if self.kind == IMAGE else tensor
+
+    # ---- the program that grows
+
+    def _has_begun(self) -> bool:
+        return bool(
+            self._warp is not None
+            or self._maps[0].steps
+            or self._maps[1].steps
+            or self._prologue != VALUE
+            or self._epilogue != VALUE
+        )
+
+    def _only_crops(self) -> bool:
+        return (
+            self._warp is None
+            and self._prologue == VALUE == self._epilogue
+            and all(isinstance(step, Slice) for one in self._maps for step in one.steps)
+        )
+
+    def _resized_to(self, height: int, width: int, lies: Sizes) -> None:
+        self.shape, self.strides, self._original = (*self.shape[:-2], height, width), lies, None
+
+    def _follow(
+        self, added: tuple[tuple[Step, ...], tuple[Step, ...]], *, weighs: bool = False, cast: torch.dtype | None = None
+    ) -> None:
+        """Maps after all there is. `weighs`: they sum; `cast`: values of this dtype."""
+        maps = self._composed(added) if self._can_follow(weighs) else None
+        if maps is None:
+            self.store()
+            maps = self._composed(added)
+            assert maps is not None, "what follows nothing always can"
+        self._maps = maps
+        if cast is not None:
+            self._epilogue = Cast(self._epilogue, cast)
+        if weighs and self._epilogue != VALUE:
+            self._prologue, self._epilogue = chain(self._prologue, self._epilogue), VALUE
+
+    def _can_follow(self, weighs: bool) -> bool:
+        if self._warp is not None:
+            return False
+        is_summed = any(one.weighted for one in self._maps)
+        return not weighs or self._epilogue == VALUE or not (is_summed or self._borders)
+
+    def _composed(self, added: tuple[tuple[Step, ...], ...]) -> tuple[AxisMap, AxisMap] | None:
+        both = [compose(one, AxisMap(steps)) if steps else one for one, steps in zip(self._maps, added, strict=True)]
+        y, x = both
+        return None if isinstance(y, NotMerged) or isinstance(x, NotMerged) else (y, x)
+
+    def _make_ready_for_a_warp(self) -> None:
+        """Nothing is left before it but arithmetic that is as good done for every tap."""
+        if self._only_crops() and not self._stages and self._source.flipped == (False, False):
+            bounds = [(0, n) for n in self._source.facts.shape[-2:]]
+            for axis, one in enumerate(self._maps):
+                for step in one.steps:
+                    assert isinstance(step, Slice), "only crops"
+                    bounds[axis] = (bounds[axis][0] + step.start, step.stop - step.start)
+            (top, height), (left, width) = bounds
+            self._source = self._source.cropped(top, left, height, width)
+            self._maps = (IDENTITY, IDENTITY)
+        short = length_of(self._epilogue) <= MOST_OPERATIONS_PER_TAP
+        if self._warp is not None or self._prologue != VALUE or self._borders or not short or self._moves():
+            self.store()
+        self._prologue, self._epilogue = self._epilogue, VALUE
+
+    def _moves(self) -> bool:
+        return any(one.steps for one in self._maps)
+
+    def _blended(
+        self,
+        fill: Sequence[float],
+        mode: str,
+        blend: Callable[[Expression, Expression, Expression], Expression],
+    ) -> Expression:
+        dtype = torch.float64 if self.dtype == torch.float64 else torch.float32
+        inside = Operand(0, dtype)
+        colour: Expression = Number(float(fill[0]))
+        if len(set(fill)) > 1:
+            colour = Channel(len(self._vectors), dtype)
+            self._vectors = (*self._vectors, vector(tuple(map(float, fill)), dtype, self._source.facts.device))
+        if mode == "nearest":  # all or nothing, and nothing is 0
+            outside = Binary("sub", Number(1.0), inside)
+            return Binary("add", VALUE, Binary("mul", outside, colour))
+        return blend(VALUE, inside, colour)
+
+    def store(self) -> None:
+        """The program is done; its result is the next one's image."""
+        if self._has_begun():
+            self._stages.append(self._stage())
+        self._begin()
+
+    def _stage(self) -> Stage:
+        sampler: Sampler = self._warp or Axes(self._maps)
+        source = self._stages[-1].out if self._stages else self._source.facts
+        program = _program(source.dtype, sampler, self._prologue, self._epilogue, self._borders)
+        out = Facts(self.dtype, self.shape, strides.dense_like(self.shape, self.strides), source.device)
+        return Stage(program, out, self._vectors, self._positions)
+
+
+@functools.lru_cache(maxsize=1024)
+def _program(*parts: Any) -> Program:
+    return Program(*parts)
+
+
+@functools.lru_cache(maxsize=256)
+def vector(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(values, dtype=dtype, device=device)
+
+
+@functools.lru_cache(maxsize=1024)
+def _resize_step(size: int, mode: str, antialias: bool) -> Step:
+    return Nearest(size, mode == "nearest-exact") if mode in NEAREST else Resize(size, mode, antialias)
+
+
+def _part(start: int, length: int, of: int) -> tuple[Step, ...]:
+    return () if length == of else (Slice(start, start + length),)
+
+
+def _numbered(step: Step, number: int) -> Step:
+    return Pad(step.before, step.after, step.mode, number) if isinstance(step, Pad) and step.border else step
+
+
+@functools.cache
+def _sums_bytes(mode: str) -> bool:
+    """Whether torchvision's v2 has bytes resized as bytes on this machine. CUDA's pictures are to be the CPU's."""
+    import platform
+
+    if mode != "bilinear":
+        return True
+    arm = platform.machine() in ("aarch64", "arm64")
+    return arm or torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+
+
+def _as_pil(image: Tensor) -> Any:
+    pixels = image.permute(1, 2, 0).contiguous().cpu()
+    mode, size = "RGB" if image.shape[0] == 3 else "L", (image.shape[2], image.shape[1])
+    data = bytes(pixels.numpy()) if "numpy" in sys.modules else bytes(pixels.reshape(-1).tolist())
+    return sys.modules["PIL.Image"].frombytes(mode, size, data)

@@ -1,0 +1,178 @@
+"""From torchvision's transforms, or ours, to the steps of a pipeline. torchvision is not imported: whoever has its
+objects has done that. Classes are known by exact type; a subclass may do anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+
+from polyphase.errors import PolyphaseError, WrongArgumentTypeError
+from polyphase.pipelines import sizes, vocabulary, warps
+from polyphase.pipelines.grids import perspective_coefficients
+from polyphase.pipelines.picture import IMAGE
+from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Params, RandomApply, Transform
+
+OWN, V1, V2 = "polyphase.transforms", "torchvision.transforms", "torchvision.transforms.v2"
+
+#: By name, which is torchvision's too.
+_KNOWN: dict[str, Any] = {
+    name: one
+    for module in (vocabulary, sizes, warps)
+    for name, one in vars(module).items()
+    if isinstance(one, type) and issubclass(one, (Transform, Container)) and not name.startswith("_")
+}
+
+#: How v1 differs, by our names.
+_AS_V1: dict[str, dict[str, Any]] = {
+    "Resize": {"in_floats": True},
+    "RandomResizedCrop": {"in_floats": True},
+    "CenterCrop": {"as_batch": True},
+    "ConvertImageDtype": {"divides": True},
+    "RandomRotation": {"as_v1": True},
+    "RandomAffine": {"as_v1": True},
+    "RandomPerspective": {"as_v1": True},
+    "RandomChoice": {"by_python": True},
+    "RandomOrder": {"by_python": True},
+}
+_AS_V2: dict[str, dict[str, Any]] = {"ToImage": {"to": IMAGE}}
+
+
+@dataclass(frozen=True)
+class Step:
+    """ours: None where a transform is not known. itself: the object it was read from, for what is no image."""
+
+    ours: Transform | None
+    itself: Any
+    version: str = OWN
+
+    def __repr__(self) -> str:
+        return repr(self.itself) if self.ours is None else repr(self.ours)
+
+
+def read(transform: Any) -> Step | Container:
+    if type(transform) in (list, tuple) or type(transform) is torch.nn.Sequential:
+        return Compose(tuple(map(read, transform)))
+    if isinstance(transform, Container):
+        return replace(transform, transforms=tuple(map(read, transform.transforms)))
+    if isinstance(transform, Transform):
+        return Step(transform, transform)
+    if not callable(transform):
+        raise WrongArgumentTypeError(
+            f"fuse of a {type(transform).__name__}; give transforms of torchvision or of polyphase.transforms, a list "
+            "of them, or any function of an image"
+        )
+    version, name = _version(transform), type(transform).__name__
+    if version is None or name not in _KNOWN:
+        return Step(None, transform)
+    try:
+        return _known(transform, version, _KNOWN[name])
+    except (PolyphaseError, TypeError):  # with arguments that torchvision does not look at before it runs
+        return Step(None, transform, version)
+
+
+def _known(transform: Any, version: str, ours: Callable[..., Any]) -> Step | Container:
+    name = type(transform).__name__
+    given: dict[str, Any] = {
+        one.name: getattr(transform, one.name)
+        for one in fields(ours)  # type: ignore[arg-type]
+        if one.init and hasattr(transform, one.name)
+    }
+    given |= (_AS_V1 if version == V1 else _AS_V2).get(name, {})
+    if "transforms" in given:
+        made: Container = ours(**(given | {"transforms": tuple(map(read, given["transforms"]))}))
+        return _V1RandomApply(made.transforms, made.p) if version == V1 and isinstance(made, RandomApply) else made
+    if name == "RandomCrop" and version == V2 and given["padding"] is not None:
+        left, right, top, bottom = given["padding"]
+        given["padding"] = (left, top, right, bottom)
+    return Step(ours(**given), transform, version)
+
+
+@dataclass(frozen=True)
+class _V1RandomApply(RandomApply):
+    def chosen(self) -> Sequence[Any]:
+        return () if self.p < torch.rand(1) else self.transforms
+
+
+def _version(transform: object) -> str | None:
+    module = type(transform).__module__ + "."
+    return V2 if module.startswith(V2 + ".") else V1 if module.startswith(V1 + ".") else None
+
+
+# ---- random parameters, by torchvision's own functions
+
+
+def drawn(step: Step, flat_inputs: list[Any], height: int, width: int) -> Params | None:
+    """`flat_inputs`: what v2's function is given, a stand-in of the right size for each image."""
+    ours = step.ours
+    assert ours is not None, "what is not known draws for itself"
+    if not ours.is_random:
+        return NO_PARAMS
+    if step.version == OWN:
+        return ours.draw(height, width)
+    if step.version == V2:
+        if hasattr(step.itself, "p") and torch.rand(1) >= step.itself.p:
+            return None
+        return step.itself.make_params(flat_inputs)  # type: ignore[no-any-return]
+    return _V1_DRAWS[type(ours).__name__](step.itself, flat_inputs[0], height, width)
+
+
+def _v1_flip(own: Any, image: Any, height: int, width: int) -> Params | None:
+    return NO_PARAMS if torch.rand(1) < own.p else None
+
+
+def _v1_perspective(own: Any, image: Any, height: int, width: int) -> Params | None:
+    if torch.rand(1) >= own.p:
+        return None
+    return {"coefficients": perspective_coefficients(*own.get_params(width, height, own.distortion_scale))}
+
+
+def _v1_affine(own: Any, image: Any, height: int, width: int) -> Params:
+    found = own.get_params(own.degrees, own.translate, own.scale, own.shear, [width, height])
+    return dict(zip(("angle", "translate", "scale", "shear"), found, strict=True))
+
+
+def _v1_resized_crop(own: Any, image: Any, height: int, width: int) -> Params:
+    return dict(zip(("top", "left", "height", "width"), own.get_params(image, own.scale, own.ratio), strict=True))
+
+
+def _v1_crop(own: Any, image: Any, height: int, width: int) -> Params:
+    given = (own.padding,) if isinstance(own.padding, int) else tuple(own.padding or (0,))
+    left, top, right, bottom = {1: given * 4, 2: given * 2}.get(len(given), given)
+    rows, columns = height + top + bottom, width + left + right
+    if own.pad_if_needed:
+        down, across = max(own.size[0] - rows, 0), max(own.size[1] - columns, 0)
+        left, right, top, bottom = left + across, right + across, top + down, bottom + down
+        rows, columns = rows + 2 * down, columns + 2 * across
+    found = own.get_params(image[..., :1, :1].expand(*image.shape[:-2], rows, columns), own.size)
+    return dict(zip(("top", "left", "height", "width"), found, strict=True)) | {"padding": [left, top, right, bottom]}
+
+
+_V1_DRAWS: dict[str, Callable[[Any, Any, int, int], Params | None]] = {
+    "RandomHorizontalFlip": _v1_flip,
+    "RandomVerticalFlip": _v1_flip,
+    "RandomPerspective": _v1_perspective,
+    "RandomRotation": lambda own, image, height, width: {"angle": own.get_params(own.degrees)},
+    "RandomAffine": _v1_affine,
+    "RandomResizedCrop": _v1_resized_crop,
+    "RandomCrop": _v1_crop,
+}
+
+
+def why_not(step: Step, picture: Any) -> str | None:
+    """As `Transform.why_not`, and what v1 is not asked for."""
+    ours = step.ours
+    assert ours is not None, "what is not known is never part of a program"
+    if step.version == OWN:
+        return ours.why_not(picture)
+    if picture.plain:
+        return "something is to be recorded"
+    if step.version == V1:
+        name = type(ours).__name__
+        if picture.kind == IMAGE or (name in ("ToTensor", "PILToTensor") and not picture.is_pixels):
+            return "v1 knows no such images"
+        if name == "RandomCrop" and step.itself.padding and step.itself.pad_if_needed:
+            return "v1 pads twice"
+    return ours.why_not(picture)

@@ -1,0 +1,249 @@
+"""Transforms of sizes: resizes, crops, borders and flips."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from polyphase.errors import WrongArgumentError, WrongSizeError
+from polyphase.pipelines.doing import pad, resize, why_not_moved, why_not_padded, why_not_resized
+from polyphase.pipelines.given import (
+    amounts_of,
+    below,
+    check_padding,
+    check_probability,
+    interpolation_name,
+    pair,
+    uniform,
+)
+from polyphase.pipelines.picture import Picture
+from polyphase.pipelines.vocabulary import NO_PARAMS, Params, Transform
+
+
+@dataclass(frozen=True)
+class Resize(Transform):
+    """`size`: (height, width), or of the shorter side. `max_size`: of the longer; alone, the longer side is that.
+
+    `in_floats`: how v1 sums bytes.
+    """
+
+    size: Any
+    interpolation: Any = "bilinear"
+    max_size: int | None = None
+    antialias: bool | None = True
+    in_floats: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        size = (self.size,) if isinstance(self.size, int) else None if self.size is None else tuple(self.size)
+        if size is not None and (len(size) not in (1, 2) or not all(isinstance(n, int) and n > 0 for n in size)):
+            raise WrongArgumentError(f"size={self.size}; give one number of pixels, or (height, width), of 1 or more")
+        if size is None and self.max_size is None:
+            raise WrongArgumentError("neither size nor max_size; give the size of the shorter, or of the longer side")
+        if self.max_size is not None and size is not None and (len(size) == 2 or self.max_size <= size[0]):
+            raise WrongArgumentError(
+                f"size={self.size} and max_size={self.max_size}; max_size limits the longer side where size is of the "
+                "shorter: give one number as the size, and a greater max_size"
+            )
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation))
+
+    def why_not(self, picture: Picture) -> str | None:
+        reason = why_not_resized(picture, self.interpolation, self.antialias, in_floats=self.in_floats)
+        return reason or ("it would have no pixels" if 0 in self.sized(picture.height, picture.width) else None)
+
+    def sized(self, height: int, width: int) -> tuple[int, int]:
+        """As torchvision rounds."""
+        if self.size is not None and len(self.size) == 2:
+            return self.size  # type: ignore[no-any-return]
+        shorter, longer = min(height, width), max(height, width)
+        if self.size is None:
+            assert self.max_size is not None, "one of both is there"
+            new_shorter, new_longer = int(self.max_size * shorter / longer), self.max_size
+        else:
+            new_shorter, new_longer = self.size[0], int(self.size[0] * longer / shorter)
+            if self.max_size is not None and new_longer > self.max_size:
+                new_shorter, new_longer = int(self.max_size * new_shorter / new_longer), self.max_size
+        return (new_longer, new_shorter) if width <= height else (new_shorter, new_longer)
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        size = self.sized(picture.height, picture.width)
+        resize(picture, size, self.interpolation, self.antialias, in_floats=self.in_floats)
+
+
+@dataclass(frozen=True)
+class CenterCrop(Transform):
+    """What an image lacks is black. `as_batch`: how v1 pads."""
+
+    size: Any
+    as_batch: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", pair(self.size))
+
+    def why_not(self, picture: Picture) -> str | None:
+        return why_not_moved(picture)
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        height, width = self.size
+        if height > picture.height or width > picture.width:
+            down, across = max(height - picture.height, 0), max(width - picture.width, 0)
+            amounts = (across // 2, (across + 1) // 2, down // 2, (down + 1) // 2)
+            picture.pad(amounts, 0, "constant", as_batch=self.as_batch)
+        top, left = round((picture.height - height) / 2.0), round((picture.width - width) / 2.0)
+        picture.crop(top, left, height, width)
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop(Transform):
+    size: Any
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3.0 / 4.0, 4.0 / 3.0)
+    interpolation: Any = "bilinear"
+    antialias: bool | None = True
+    in_floats: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", pair(self.size))
+        object.__setattr__(self, "scale", tuple(self.scale))
+        object.__setattr__(self, "ratio", tuple(self.ratio))
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation))
+
+    def why_not(self, picture: Picture) -> str | None:
+        return why_not_resized(picture, self.interpolation, self.antialias, in_floats=self.in_floats)
+
+    def draw(self, height: int, width: int) -> Params:
+        logarithms = torch.log(torch.tensor(self.ratio))
+        for _ in range(10):
+            area = height * width * uniform(*self.scale)
+            ratio = torch.exp(torch.empty(1).uniform_(logarithms[0], logarithms[1])).item()  # type: ignore[arg-type]
+            w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < w <= width and 0 < h <= height:
+                return {"top": below(height - h + 1), "left": below(width - w + 1), "height": h, "width": w}
+        w, h = width, height
+        if width / height < min(self.ratio):
+            h = round(w / min(self.ratio))
+        elif width / height > max(self.ratio):
+            w = round(h * max(self.ratio))
+        return {"top": (height - h) // 2, "left": (width - w) // 2, "height": h, "width": w}
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        picture.crop(params["top"], params["left"], params["height"], params["width"])
+        resize(picture, self.size, self.interpolation, self.antialias, in_floats=self.in_floats)
+
+
+@dataclass(frozen=True)
+class Letterbox(Transform):
+    """As large as fits into (height, width), and a border around, or below and to the right (`centred` False)."""
+
+    size: Any
+    fill: float = 0
+    interpolation: Any = "bilinear"
+    antialias: bool | None = True
+    centred: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", pair(self.size))
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation))
+
+    def why_not(self, picture: Picture) -> str | None:
+        return why_not_resized(picture, self.interpolation, self.antialias)
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        ratio = min(self.size[0] / picture.height, self.size[1] / picture.width)
+        size = max(round(picture.height * ratio), 1), max(round(picture.width * ratio), 1)
+        resize(picture, size, self.interpolation, self.antialias)
+        down, across = self.size[0] - picture.height, self.size[1] - picture.width
+        top, left = (down // 2, across // 2) if self.centred else (0, 0)
+        picture.pad((left, across - left, top, down - top), self.fill, "constant")
+
+
+@dataclass(frozen=True)
+class Pad(Transform):
+    """`padding`: one number, (left and right, top and bottom), or (left, top, right, bottom)."""
+
+    padding: Any
+    fill: Any = 0
+    padding_mode: str = "constant"
+
+    def __post_init__(self) -> None:
+        check_padding(self.padding, self.padding_mode)
+
+    def why_not(self, picture: Picture) -> str | None:
+        return why_not_padded(picture, self.fill, self.padding_mode)
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        pad(picture, amounts_of(self.padding), self.fill, self.padding_mode)
+
+
+@dataclass(frozen=True)
+class RandomCrop(Transform):
+    size: Any
+    padding: Any = None
+    pad_if_needed: bool = False
+    fill: Any = 0
+    padding_mode: str = "constant"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", pair(self.size))
+        if self.padding is not None:
+            check_padding(self.padding, self.padding_mode)
+
+    def why_not(self, picture: Picture) -> str | None:
+        if self.padding or self.pad_if_needed:
+            return why_not_padded(picture, self.fill, self.padding_mode)
+        return why_not_moved(picture)
+
+    def draw(self, height: int, width: int) -> Params:
+        left, right, top, bottom = amounts_of(self.padding) if self.padding else (0, 0, 0, 0)
+        rows, columns = height + top + bottom, width + left + right
+        if self.pad_if_needed:
+            down, across = max(self.size[0] - rows, 0), max(self.size[1] - columns, 0)
+            left, right, top, bottom = left + across, right + across, top + down, bottom + down
+            rows, columns = rows + 2 * down, columns + 2 * across
+        if rows < self.size[0] or columns < self.size[1]:
+            raise WrongSizeError(
+                f"a random crop of {self.size} pixels of an image of {(rows, columns)}"
+                f"{', padding included' if self.padding else ''}; the image must not be smaller: give "
+                "pad_if_needed=True, or resize it first"
+            )
+        first = below(rows - self.size[0] + 1, size=()) if rows > self.size[0] else 0
+        second = below(columns - self.size[1] + 1, size=()) if columns > self.size[1] else 0
+        return {"padding": [left, top, right, bottom], "top": first, "left": second,
+                "height": self.size[0], "width": self.size[1]}  # fmt: skip
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        if any(params["padding"]):
+            pad(picture, amounts_of(params["padding"]), self.fill, self.padding_mode)
+        picture.crop(params["top"], params["left"], params["height"], params["width"])
+
+
+# ---- flips
+
+
+@dataclass(frozen=True)
+class _RandomFlip(Transform):
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_probability(self.p)
+
+    def why_not(self, picture: Picture) -> str | None:
+        return why_not_moved(picture)
+
+    def draw(self, height: int, width: int) -> Params | None:
+        return None if torch.rand(1) >= self.p else NO_PARAMS
+
+
+@dataclass(frozen=True)
+class RandomHorizontalFlip(_RandomFlip):
+    def apply(self, picture: Picture, params: Params) -> None:
+        picture.flip(-1)
+
+
+@dataclass(frozen=True)
+class RandomVerticalFlip(_RandomFlip):
+    def apply(self, picture: Picture, params: Params) -> None:
+        picture.flip(-2)

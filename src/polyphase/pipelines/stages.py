@@ -1,0 +1,118 @@
+"""One launch of a pipeline: a program, what it reads besides its image, and where its result lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyphase.kernels import plain_torch
+from polyphase.kernels.binding import BoundCall, bound
+from polyphase.kernels.facts import Facts, facts
+from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
+from polyphase.pipelines.sources import Source, of_tensor
+from polyphase.sampling.programs import Axes, Program, warp_program
+from polyphase.sampling.warps import Warp
+
+CROP, FLIP = "crop", "flip"
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Where a warp reads: a grid, and what is done to the warped image afterwards, which is done to the grid instead.
+
+    edits: (CROP, top, left, height, width) or (FLIP, dimension). has_mask: the program's first tensor is the share of
+    each pixel that lies within the image.
+    """
+
+    grid: AffineGrid | PerspectiveGrid
+    has_mask: bool = False
+    edits: tuple[tuple[Any, ...], ...] = ()
+
+    def then(self, *edit: Any) -> Positions:
+        return replace(self, edits=(*self.edits, edit))
+
+    def made(self, dtype: torch.dtype, device: torch.device, batch: int) -> Tensor:
+        grid = self.grid.made(dtype, device)
+        for name, *numbers in self.edits:
+            if name == CROP:
+                top, left, height, width = numbers
+                grid = grid[:, top : top + height, left : left + width]
+            else:
+                grid = grid.flip(
+                    numbers[0] - 1
+                )  # of (batch, height, width, 2): the image's last two are before the end
+        return grid.expand(batch, *grid.shape[1:])
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`out`: facts of an image (..., channels, height, width). A warp is of (batch, channels, height, width)."""
+
+    program: Program
+    out: Facts
+    vectors: tuple[Tensor, ...] = ()
+    positions: Positions | None = None
+
+    def run(self, source: Source, out: Tensor | None = None, *, plain: bool = False) -> Tensor:
+        """The result, in `out` if given. `plain`: by torch operations that can be recorded."""
+        if plain:
+            return self._by_torch(source.tensor(), out)
+        call, memory, inputs = self.bound(source, None if out is None else facts(out))
+        if out is None:
+            out = torch.empty_strided(self.out.shape, self.out.strides, dtype=self.out.dtype, device=self.out.device)
+        if call.by_torch:
+            memory = source.tensor()
+        call.into(out, memory, *inputs)
+        return out
+
+    def bound(self, source: Source, out: Facts | None = None) -> tuple[BoundCall, Any, tuple[Tensor, ...]]:
+        """What to call with an output, the memory of the image, and the other inputs."""
+        image, target = source.facts, out or self.out
+        if self.positions is None:
+            inputs: tuple[Tensor, ...] = self.vectors
+        else:
+            image, target = _as_batch(image), _as_batch(target)
+            inputs = self._warp_inputs(image)
+        return bound(self.program, (image, *map(facts, inputs)), target), source.memory, inputs
+
+    def _warp_inputs(self, image: Facts) -> tuple[Tensor, ...]:
+        assert self.positions is not None, "maps read no grid"
+        assert isinstance(self.program.sampler, Warp), "positions are of a warp"
+        dtype = torch.float64 if self.program.sampled == torch.float64 else torch.float32
+        grid = self.positions.made(dtype, image.device, image.shape[0])
+        if not self.positions.has_mask:
+            return (grid, *self.vectors)
+        one = torch.ones((), dtype=dtype, device=image.device).expand(1, 1, *image.shape[2:])
+        mask = bound(warp_program(dtype, self.program.sampler), (facts(one), facts(grid[:1]))).fresh(one, grid[:1])
+        return (grid, *self.vectors, mask)
+
+    def _by_torch(self, image: Tensor, out: Tensor | None) -> Tensor:
+        if self.positions is None:
+            result = plain_torch.run(self.program, image, *self.vectors)
+        else:
+            batch = image.reshape(-1, *image.shape[-3:])
+            result = plain_torch.run(self.program, batch, *self._warp_inputs(facts(batch))).reshape(self.out.shape)
+        return result if out is None else out.copy_(result)
+
+
+def _as_batch(image: Facts) -> Facts:
+    if len(image.shape) == 4:
+        return image
+    step = max(n * stride for n, stride in zip(image.shape, image.strides, strict=True))
+    return image._replace(shape=(1, *image.shape), strides=(step, *image.strides))
+
+
+def run(stages: list[Stage], source: Source, out: Tensor | None = None, *, plain: bool = False) -> Tensor:
+    """One after the other, the last into `out`."""
+    *before, last = stages
+    for stage in before:
+        source = of_tensor(stage.run(source, plain=plain))
+    return last.run(source, out, plain=plain)
+
+
+def is_identity(program: Program) -> bool:
+    axes = program.sampler
+    return program.moves_only and isinstance(axes, Axes) and not any(one.steps for one in axes.maps)

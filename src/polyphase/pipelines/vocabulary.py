@@ -1,0 +1,242 @@
+"""The transforms a pipeline knows: what they are, and those of values, kinds of images, and other transforms.
+
+By torchvision's names and with its arguments and meaning (that of v2). Each is data: what `fuse` reads torchvision's
+objects into, and what people without torchvision write. Three questions are asked of one, for every image: `why_not`, a
+reason where it cannot be part of a program; `draw`, its random parameters, in torchvision's order and from the same
+generators, None where nothing is to be done; and `apply`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+
+from polyphase.errors import WrongArgumentError
+from polyphase.pipelines.doing import COMPUTED, SMALL
+from polyphase.pipelines.given import check_probability, for_kind
+from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture
+from polyphase.sampling.pointwise import Binary, Cast, Number
+
+Params: TypeAlias = Mapping[str, Any]
+NO_PARAMS: Params = {}
+
+
+@dataclass(frozen=True)
+class Transform:
+    """What all have in common."""
+
+    def why_not(self, picture: Picture) -> str | None:
+        """None where it can be part of a program."""
+        return None
+
+    def draw(self, height: int, width: int) -> Params | None:
+        return NO_PARAMS
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        raise NotImplementedError
+
+    @property
+    def is_random(self) -> bool:
+        return type(self).draw is not Transform.draw
+
+
+# ---- from other kinds of images to tensors
+
+
+@dataclass(frozen=True)
+class ToImage(Transform):
+    """To a tensor image, as it is. Of torchvision's kind of tensors where the transform is torchvision's."""
+
+    to: str = field(default=TENSOR, repr=False)
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        if picture.kind != IMAGE:
+            picture.becomes(self.to, contiguous=picture.kind == ARRAY)
+
+
+@dataclass(frozen=True)
+class PILToTensor(Transform):
+    def apply(self, picture: Picture, params: Params) -> None:
+        if picture.kind == PIL:
+            picture.becomes(TENSOR)
+
+
+@dataclass(frozen=True)
+class ToTensor(Transform):
+    """To a tensor of the default dtype, from 0 to 1, where the image is a Pillow image or an array of bytes."""
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        if picture.kind not in (PIL, ARRAY):
+            return
+        picture.becomes(TENSOR, contiguous=True)
+        if picture.dtype == torch.uint8:
+            dtype = torch.get_default_dtype()
+            picture.compute(lambda of: Binary("div", Cast(of, dtype), Number(255)), dtype)
+
+
+@dataclass(frozen=True)
+class ToPureTensor(Transform):
+    def apply(self, picture: Picture, params: Params) -> None:
+        if picture.kind == IMAGE:
+            picture.becomes(TENSOR)
+
+
+# ---- arithmetic
+
+
+@dataclass(frozen=True)
+class ToDtype(Transform):
+    """`divides`: how v1 scales integers to floats; v2 multiplies by the reciprocal."""
+
+    dtype: Any
+    scale: bool = False
+    divides: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dtype, (torch.dtype, Mapping)):
+            raise WrongArgumentError(f"ToDtype({self.dtype!r}); give a torch.dtype, such as torch.float32")
+
+    def why_not(self, picture: Picture) -> str | None:
+        target = self._target(picture)
+        if picture.kind == PIL or target is None or target == picture.dtype:
+            return None
+        if not isinstance(target, torch.dtype):
+            return "there is no dtype for this kind of image"
+        if picture.dtype not in COMPUTED or target not in COMPUTED:
+            return f"kernels do not compute {picture.dtype} to {target}"
+        if self.scale and not target.is_floating_point and target not in SMALL:
+            return f"{target} holds more than floats do"
+        if self.scale and not target.is_floating_point and not picture.dtype.is_floating_point:
+            return "integers are scaled to integers by shifts"
+        return None
+
+    def _target(self, picture: Picture) -> Any:
+        if isinstance(self.dtype, torch.dtype):
+            return self.dtype
+        return for_kind(self.dtype, picture.kind, "missing")
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        source, target = picture.dtype, self._target(picture)
+        if picture.kind == PIL or target is None or target == source:
+            return
+        if not self.scale or source.is_floating_point == target.is_floating_point:
+            picture.compute(lambda of: Cast(of, target), target)
+        elif source.is_floating_point:
+            most = float(torch.iinfo(target).max)
+            picture.compute(lambda of: Cast(Binary("mul", of, Number(most + 1.0 - 1e-3)), target), target)
+        else:
+            most = torch.iinfo(source).max if source != torch.bool else 1
+            scaled = ("div", Number(float(most))) if self.divides else ("mul", Number(1.0 / most))
+            picture.compute(lambda of: Binary(scaled[0], Cast(of, target), scaled[1]), target)
+
+
+@dataclass(frozen=True)
+class ConvertImageDtype(ToDtype):
+    """`ToDtype` that scales."""
+
+    dtype: Any = torch.float32
+    scale: bool = field(default=True, init=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Normalize(Transform):
+    """`broadens`: v2 makes an image of one channel one of three, if there are three means."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    inplace: bool = False
+    broadens: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "std"):
+            object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
+
+    def why_not(self, picture: Picture) -> str | None:
+        if picture.kind == PIL:
+            return "it is a Pillow image: put ToImage() and ToDtype(torch.float32, scale=True) before"
+        if not picture.dtype.is_floating_point:
+            return f"its values are {picture.dtype}: put ToDtype(torch.float32, scale=True) before"
+        if 0.0 in self.std:
+            return "a standard deviation is 0"
+        counts = {len(self.mean), len(self.std)}
+        if counts != {picture.channels}:
+            return (
+                f"it has {picture.channels} channels, and there are {len(self.mean)} means and {len(self.std)} "
+                "standard deviations: convert the image, as with image.convert('RGB'), or give as many of each"
+            )
+        return "the tensor that was given is to be changed" if self.inplace and picture.is_untouched else None
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        picture.normalise(self.mean, self.std)
+
+
+# ---- transforms of transforms
+
+
+@dataclass(frozen=True)
+class Container:
+    """Transforms, some of which are done: `chosen` says which, and in what order."""
+
+    transforms: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "transforms", tuple(self.transforms))
+        if not self.transforms:
+            raise WrongArgumentError(f"{type(self).__name__} of no transforms; give one at least")
+
+    def chosen(self) -> Sequence[Any]:
+        return self.transforms
+
+
+@dataclass(frozen=True)
+class Compose(Container):
+    pass
+
+
+@dataclass(frozen=True)
+class RandomApply(Container):
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_probability(self.p)
+
+    def chosen(self) -> Sequence[Any]:
+        return () if torch.rand(1) >= self.p else self.transforms
+
+
+@dataclass(frozen=True)
+class RandomChoice(Container):
+    """`by_python`: v1 draws by Python's generator."""
+
+    p: Any = None
+    by_python: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.p is not None and len(self.p) != len(self.transforms):
+            raise WrongArgumentError(f"{len(self.p)} probabilities for {len(self.transforms)} transforms; give as many")
+
+    def chosen(self) -> Sequence[Any]:
+        if self.by_python:
+            return random.choices(self.transforms, weights=self.p)
+        given = [1] * len(self.transforms) if self.p is None else self.p
+        shares = torch.tensor([one / sum(given) for one in given])
+        return (self.transforms[int(torch.multinomial(shares, 1))],)
+
+
+@dataclass(frozen=True)
+class RandomOrder(Container):
+    by_python: bool = field(default=False, repr=False)
+
+    def chosen(self) -> Sequence[Any]:
+        if self.by_python:
+            order = list(range(len(self.transforms)))
+            random.shuffle(order)
+        else:
+            order = torch.randperm(len(self.transforms)).tolist()
+        return [self.transforms[i] for i in order]

@@ -1,0 +1,155 @@
+"""Transforms that turn, shear and distort."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from polyphase.errors import WrongArgumentError
+from polyphase.pipelines.doing import why_not_warped
+from polyphase.pipelines.given import (
+    angle_range,
+    below,
+    centre_of,
+    check_probability,
+    colour_of,
+    interpolation_name,
+    uniform,
+)
+from polyphase.pipelines.grids import (
+    AffineGrid,
+    PerspectiveGrid,
+    expanded_size,
+    inverse_affine,
+    perspective_coefficients,
+)
+from polyphase.pipelines.picture import Picture
+from polyphase.pipelines.vocabulary import Params, Transform
+from polyphase.sampling.pointwise import Binary, Expression, Number
+
+
+@dataclass(frozen=True)
+class _Warped(Transform):
+    """`as_v1`: how v1 blends a picture with what lies outside; and it turns by right angles as by others."""
+
+    as_v1: bool = field(default=False, repr=False, kw_only=True)
+
+    def why_not(self, picture: Picture) -> str | None:
+        return why_not_warped(picture, self.interpolation, self.fill)  # type: ignore[attr-defined]
+
+    def warp(self, picture: Picture, grid: AffineGrid | PerspectiveGrid) -> None:
+        mode, fill = self.interpolation, self.fill  # type: ignore[attr-defined]
+        picture.warp(grid, mode, colour_of(fill, picture.kind), _blend_v1 if self.as_v1 else _blend)
+
+
+def _blend(value: Expression, inside: Expression, fill: Expression) -> Expression:
+    return Binary("add", Binary("mul", Binary("sub", value, fill), inside), fill)
+
+
+def _blend_v1(value: Expression, inside: Expression, fill: Expression) -> Expression:
+    outside = Binary("sub", Number(1.0), inside)
+    return Binary("add", Binary("mul", value, inside), Binary("mul", outside, fill))
+
+
+@dataclass(frozen=True)
+class RandomRotation(_Warped):
+    degrees: Any
+    interpolation: Any = "nearest"
+    expand: bool = False
+    center: Any = None
+    fill: Any = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "degrees", angle_range(self.degrees, "degrees"))
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation))
+
+    def draw(self, height: int, width: int) -> Params:
+        return {"angle": uniform(*self.degrees)}
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        height, width = picture.height, picture.width
+        angle = params["angle"] if self.as_v1 else params["angle"] % 360
+        if not self.as_v1 and self.center is None and angle in (0, 90, 180, 270):
+            if angle == 180:
+                picture.flip(-1)
+                picture.flip(-2)
+            if angle in (0, 180):
+                return
+            if self.expand or height == width:
+                picture.by_torch(lambda image: torch.rot90(image, k=int(angle) // 90, dims=(-2, -1)))
+                return
+        matrix = inverse_affine(centre_of(self.center, height, width), -angle, (0.0, 0.0), 1.0, (0.0, 0.0))
+        size = expanded_size(matrix, height, width) if self.expand else (height, width)
+        self.warp(picture, AffineGrid(matrix, (height, width), size))
+
+
+@dataclass(frozen=True)
+class RandomAffine(_Warped):
+    degrees: Any
+    translate: Any = None
+    scale: Any = None
+    shear: Any = None
+    interpolation: Any = "nearest"
+    fill: Any = 0
+    center: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "degrees", angle_range(self.degrees, "degrees"))
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation))
+        if self.shear is not None:
+            object.__setattr__(self, "shear", angle_range(self.shear, "shear", (2, 4)))
+        if self.translate is not None and not all(0.0 <= t <= 1.0 for t in self.translate):
+            raise WrongArgumentError(f"translate={self.translate}; give shares of the width and height, from 0 to 1")
+        if self.scale is not None and not all(s > 0 for s in self.scale):
+            raise WrongArgumentError(f"scale={self.scale}; give two numbers greater than 0")
+
+    def draw(self, height: int, width: int) -> Params:
+        angle, translate, scale = uniform(*self.degrees), (0, 0), 1.0
+        if self.translate is not None:
+            most = float(self.translate[0] * width), float(self.translate[1] * height)
+            translate = round(uniform(-most[0], most[0])), round(uniform(-most[1], most[1]))
+        if self.scale is not None:
+            scale = uniform(*self.scale)
+        shear = [0.0, 0.0]
+        for axis in range(len(self.shear or ()) // 2):
+            shear[axis] = uniform(*self.shear[2 * axis : 2 * axis + 2])
+        return {"angle": angle, "translate": translate, "scale": scale, "shear": tuple(shear)}
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        size = picture.height, picture.width
+        centre = centre_of(self.center, *size)
+        matrix = inverse_affine(centre, params["angle"], params["translate"], params["scale"], params["shear"])
+        self.warp(picture, AffineGrid(matrix, size, size))
+
+
+@dataclass(frozen=True)
+class RandomPerspective(_Warped):
+    distortion_scale: float = 0.5
+    p: float = 0.5
+    interpolation: Any = "bilinear"
+    fill: Any = 0
+
+    def __post_init__(self) -> None:
+        check_probability(self.p)
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation))
+        if not 0 <= self.distortion_scale <= 1:
+            raise WrongArgumentError(f"distortion_scale={self.distortion_scale}; give a number from 0 to 1")
+
+    def draw(self, height: int, width: int) -> Params | None:
+        if torch.rand(1) >= self.p:
+            return None
+        down = int(self.distortion_scale * (height // 2)) + 1
+        across = int(self.distortion_scale * (width // 2)) + 1
+        ends = [
+            [below(across), below(down)],
+            [below(width, width - across), below(down)],
+            [below(width, width - across), below(height, height - down)],
+            [below(across), below(height, height - down)],
+        ]
+        corners = [[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]]
+        return {"coefficients": perspective_coefficients(corners, ends)}
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        self.warp(picture, PerspectiveGrid(tuple(params["coefficients"]), (picture.height, picture.width)))
