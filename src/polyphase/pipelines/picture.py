@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,8 +21,8 @@ from polyphase.kernels.layout import dense_strides
 from polyphase.pipelines import strides
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
 from polyphase.pipelines.sources import Source, of_pil, of_tensor
-from polyphase.pipelines.stages import CROP, FLIP, Positions, Stage, run
-from polyphase.sampling.axis_maps import AxisMap, NotMerged, compose
+from polyphase.pipelines.stages import CROP, FLIP, Positions, Ready, Stage, run
+from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import (
     VALUE,
     Binary,
@@ -43,7 +43,7 @@ from polyphase.sampling.warps import Warp
 #: What a picture is: a tensor, one of torchvision's images, a Pillow image, an array (height, width, channels).
 TENSOR, IMAGE, PIL, ARRAY = "tensor", "image", "Pillow image", "array"
 
-IDENTITY = AxisMap(())
+Steps: TypeAlias = tuple[Step, ...]
 #: A warp's prologue is done for every tap.
 MOST_OPERATIONS_PER_TAP = 3
 #: What `Resize` of Pillow's images, and of tensors, is done by.
@@ -53,9 +53,9 @@ NEAREST = ("nearest", "nearest-exact")
 
 class Picture:
     """kind: what it is by now. dtype, shape and strides: those of torchvision's tensor at this place of the chain.
-    plain: its programs run by torch operations, which can be recorded."""
+    plain: its programs run by torch operations, which can be recorded. has_run: some of them have."""
 
-    _maps: tuple[AxisMap, AxisMap]
+    _steps: tuple[Steps, Steps]  # of rows, and of columns
     dtype: torch.dtype
     shape: Sizes
     strides: Sizes
@@ -63,14 +63,15 @@ class Picture:
 
     def __init__(self, kind: str, source: Source, original: object, *, plain: bool = False) -> None:
         """`original`: what it was read from."""
-        self.kind, self.plain = kind, plain
+        self.kind, self.plain, self.has_run = kind, plain, False
         self._begin_with(source, original)
         if source.flipped != (False, False):
-            y, x = (AxisMap((Flip(),)) if one else IDENTITY for one in source.flipped)
-            self._maps = y, x
+            y, x = ((Flip(),) if one else () for one in source.flipped)
+            self._steps = y, x
 
     def _begin(self) -> None:
-        self._maps = (IDENTITY, IDENTITY)
+        self._steps = ((), ())
+        self._sums = False
         self._warp: Warp | None = None
         self._positions: Positions | None = None
         self._prologue: Expression = VALUE
@@ -118,7 +119,7 @@ class Picture:
             self._positions = self._positions.then(CROP, top, left, height, width)
         else:
             self._follow((_part(top, height, self.height), _part(left, width, self.width)))
-        self._resized_to(height, width, self.strides)
+        self._resized_to(height, width, self.strides, densely=False)
 
     def flip(self, dim: int) -> None:
         """`dim`: -1 or -2."""
@@ -126,7 +127,7 @@ class Picture:
             self._positions = self._positions.then(FLIP, dim)
         else:
             self._follow(((), (Flip(),)) if dim == -1 else ((Flip(),), ()))
-        self.strides = strides.dense_like(self.shape, self.strides)
+        self._lies_densely()
 
     def pad(self, amounts: Sequence[int], fill: float, mode: str, *, as_batch: bool = True) -> None:
         """`amounts`: left, right, top, bottom. `mode`: of `polyphase.functional.pad`."""
@@ -196,7 +197,7 @@ class Picture:
             self.store()
         self._epilogue = expression(self._epilogue)
         self.dtype, self._original = dtype, None
-        self.strides = strides.dense_like(self.shape, self.strides)
+        self._lies_densely()
 
     def normalise(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         vectors = [vector(one, self.dtype, self._source.facts.device) for one in (mean, std)]
@@ -211,16 +212,17 @@ class Picture:
 
     def by_torch(self, function: Callable[[Tensor], Tensor]) -> None:
         """What programs do not have."""
+        self.has_run = True
         self._begin_with(of_tensor(function(self.tensor())), None)
 
     def by_pillow(self, function: Callable[[Any], Any]) -> None:
         """What Pillow does by rules of its own; of a Pillow image."""
-        result = function(self.value())
+        self.has_run, result = True, function(self.value())
         self._begin_with(of_pil(result), result)
 
     def _begin_with(self, source: Source, original: object) -> None:
         self._source, self._stages = source, list[Stage]()
-        self._original = original
+        self._original, self._is_dense = original, False
         self.dtype, self.shape, self.strides = source.facts.dtype, tuple(source.facts.shape), source.facts.strides
         self._begin()
 
@@ -242,8 +244,8 @@ class Picture:
         """A view where nothing was done to a tensor but cropping."""
         if self._only_crops() and (self._stages or isinstance(self._source.memory, Tensor)):
             image = run(self._stages, self._source, plain=self.plain) if self._stages else self._source.tensor()
-            for dim, one in zip((-2, -1), self._maps, strict=True):
-                for step in one.steps:
+            for dim, steps in zip((-2, -1), self._steps, strict=True):
+                for step in steps:
                     assert isinstance(step, Slice), "only crops"
                     image = image.narrow(dim, step.start, step.stop - step.start)
             return image
@@ -255,74 +257,68 @@ class Picture:
             return self._original
         if self.kind == PIL:
             return _as_pil(self.run())
-        tensor = self.tensor()
-        return sys.modules["torchvision.tv_tensors"].Image(tensor) if self.kind == IMAGE else tensor
+        return as_kind(self.tensor(), self.kind)
+
+    def ready(self) -> Ready | None:
+        """Its programs for the next image of this kind, where they depend on nothing else."""
+        if self.has_run or self.plain or self.kind == PIL or self._only_crops():
+            return None
+        made = Ready.made(self.stages(), self._source)
+        return None if any(call.by_torch for call, _ in made.calls) else made
 
     # ---- the program that grows
 
     def _has_begun(self) -> bool:
-        return bool(
-            self._warp is not None
-            or self._maps[0].steps
-            or self._maps[1].steps
-            or self._prologue != VALUE
-            or self._epilogue != VALUE
-        )
+        return bool(self._warp is not None or self._moves() or self._prologue != VALUE or self._epilogue != VALUE)
 
     def _only_crops(self) -> bool:
         return (
             self._warp is None
             and self._prologue == VALUE == self._epilogue
-            and all(isinstance(step, Slice) for one in self._maps for step in one.steps)
+            and all(isinstance(step, Slice) for steps in self._steps for step in steps)
         )
 
-    def _resized_to(self, height: int, width: int, lies: Sizes) -> None:
+    def _resized_to(self, height: int, width: int, lies: Sizes, *, densely: bool = True) -> None:
         self.shape, self.strides, self._original = (*self.shape[:-2], height, width), lies, None
+        self._is_dense = densely
 
-    def _follow(
-        self, added: tuple[tuple[Step, ...], tuple[Step, ...]], *, weighs: bool = False, cast: torch.dtype | None = None
-    ) -> None:
-        """Maps after all there is. `weighs`: they sum; `cast`: values of this dtype."""
-        maps = self._composed(added) if self._can_follow(weighs) else None
-        if maps is None:
+    def _lies_densely(self) -> None:
+        if not self._is_dense:
+            self.strides, self._is_dense = strides.dense_like(self.shape, self.strides), True
+
+    def _follow(self, added: tuple[Steps, Steps], *, weighs: bool = False, cast: torch.dtype | None = None) -> None:
+        """Steps after all there are. `weighs`: they sum; `cast`: values of this dtype."""
+        if self._warp is not None or (weighs and not self._can_be_summed()):
             self.store()
-            maps = self._composed(added)
-            assert maps is not None, "what follows nothing always can"
-        self._maps = maps
+        self._steps = self._steps[0] + added[0], self._steps[1] + added[1]
         if cast is not None:
             self._epilogue = Cast(self._epilogue, cast)
-        if weighs and self._epilogue != VALUE:
+        if weighs:
+            self._sums = True
             self._prologue, self._epilogue = chain(self._prologue, self._epilogue), VALUE
 
-    def _can_follow(self, weighs: bool) -> bool:
-        if self._warp is not None:
-            return False
-        is_summed = any(one.weighted for one in self._maps)
-        return not weighs or self._epilogue == VALUE or not (is_summed or self._borders)
-
-    def _composed(self, added: tuple[tuple[Step, ...], ...]) -> tuple[AxisMap, AxisMap] | None:
-        both = [compose(one, AxisMap(steps)) if steps else one for one, steps in zip(self._maps, added, strict=True)]
-        y, x = both
-        return None if isinstance(y, NotMerged) or isinstance(x, NotMerged) else (y, x)
+    def _can_be_summed(self) -> bool:
+        """Whether a weighted step can follow: the normal form of axis maps."""
+        return not self._sums and all(isinstance(step, (Slice, Flip)) for steps in self._steps for step in steps)
 
     def _make_ready_for_a_warp(self) -> None:
         """Nothing is left before it but arithmetic that is as good done for every tap."""
         if self._only_crops() and not self._stages and self._source.flipped == (False, False):
             bounds = [(0, n) for n in self._source.facts.shape[-2:]]
-            for axis, one in enumerate(self._maps):
-                for step in one.steps:
+            for axis, steps in enumerate(self._steps):
+                for step in steps:
                     assert isinstance(step, Slice), "only crops"
                     bounds[axis] = (bounds[axis][0] + step.start, step.stop - step.start)
             (top, height), (left, width) = bounds
             self._source = self._source.cropped(top, left, height, width)
-            self._maps = (IDENTITY, IDENTITY)
+            self._steps = ((), ())
         short = length_of(self._epilogue) <= MOST_OPERATIONS_PER_TAP
         if self._warp is not None or self._prologue != VALUE or self._borders or not short or self._moves():
             self.store()
         self._prologue, self._epilogue = self._epilogue, VALUE
 
     def _moves(self) -> bool:
-        return any(one.steps for one in self._maps)
+        return bool(self._steps[0] or self._steps[1])
 
     def _blended(
         self,
@@ -348,16 +344,12 @@ class Picture:
         self._begin()
 
     def _stage(self) -> Stage:
-        sampler: Sampler = self._warp or Axes(self._maps)
+        sampler: Sampler = self._warp or Axes((AxisMap(self._steps[0]), AxisMap(self._steps[1])))
         source = self._stages[-1].out if self._stages else self._source.facts
-        program = _program(source.dtype, sampler, self._prologue, self._epilogue, self._borders)
-        out = Facts(self.dtype, self.shape, strides.dense_like(self.shape, self.strides), source.device)
+        program = Program(source.dtype, sampler, self._prologue, self._epilogue, self._borders)
+        lies = self.strides if self._is_dense else strides.dense_like(self.shape, self.strides)
+        out = Facts(self.dtype, self.shape, lies, source.device)
         return Stage(program, out, self._vectors, self._positions)
-
-
-@functools.lru_cache(maxsize=1024)
-def _program(*parts: Any) -> Program:
-    return Program(*parts)
 
 
 @functools.lru_cache(maxsize=256)
@@ -370,7 +362,7 @@ def _resize_step(size: int, mode: str, antialias: bool) -> Step:
     return Nearest(size, mode == "nearest-exact") if mode in NEAREST else Resize(size, mode, antialias)
 
 
-def _part(start: int, length: int, of: int) -> tuple[Step, ...]:
+def _part(start: int, length: int, of: int) -> Steps:
     return () if length == of else (Slice(start, start + length),)
 
 
@@ -387,6 +379,10 @@ def _sums_bytes(mode: str) -> bool:
         return True
     arm = platform.machine() in ("aarch64", "arm64")
     return arm or torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+
+
+def as_kind(tensor: Tensor, kind: str) -> Any:
+    return sys.modules["torchvision.tv_tensors"].Image(tensor) if kind == IMAGE else tensor
 
 
 def _as_pil(image: Tensor) -> Any:

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from polyphase.pipelines.doing import COMPUTED, not_an_image, not_fused
-from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture
-from polyphase.pipelines.reading import OWN, V2, Step, drawn, read, why_not
+from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture, as_kind
+from polyphase.pipelines.reading import OWN, V2, Step, drawn, is_random, read, why_not
 from polyphase.pipelines.sources import (
     PIL_CHANNELS,
     array_dtype,
@@ -25,11 +25,14 @@ from polyphase.pipelines.sources import (
     of_pil,
     of_tensor,
 )
-from polyphase.pipelines.vocabulary import Compose, Container, ToTensor
+from polyphase.pipelines.stages import Ready
+from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Params, ToTensor
 from polyphase.sampling.text import to_text
 
 #: Any tensor's size, and no memory.
 _STAND_IN = torch.empty(1)
+#: So many sizes are remembered, then all are forgotten: each keeps its tables.
+_MOST_READY = 256
 _EXAMPLE = torch.empty(1, dtype=torch.uint8).expand(3, 480, 640)
 
 
@@ -48,24 +51,44 @@ class Pipeline:
     def __init__(self, transform: Any) -> None:
         self.transform = transform
         self._steps = read(transform)
+        self._is_fixed = not is_random(self._steps)
+        self._ready: dict[Any, tuple[Ready, str]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.transform,)
 
     def __call__(self, *inputs: Any) -> Any:
         """As the transform it was made of: an image, or any sample that has one."""
-        return self.walk(inputs).value()
+        picture = picture_of(inputs[0]) if self._is_fixed and len(inputs) == 1 else None
+        return self.walk(inputs).value() if picture is None else self._fixed(picture)
+
+    def _fixed(self, picture: Picture) -> Any:
+        """Where nothing is random, what was bound for an image is for the next of its size and kind."""
+        source, given = picture.source, (picture.kind, picture.source.facts, picture.source.flipped, picture.plain)
+        known = self._ready.get(given)
+        if known is not None:
+            return as_kind(known[0].run(source.memory), known[1])
+        walk = Walk(picture)
+        walk.take(self._steps)
+        found = walk.leaves[0]
+        ready = found.ready() if found is picture else None
+        if ready is None:
+            return walk.value()
+        if len(self._ready) >= _MOST_READY:
+            self._ready.clear()
+        self._ready[given] = ready, found.kind
+        return as_kind(ready.run(source.memory), found.kind)
 
     def walk(self, inputs: tuple[Any, ...]) -> Walk:
         """All that is drawn is drawn, and nothing is computed that need not be."""
-        walk = Walk(inputs)
+        walk = Walk(inputs[0] if len(inputs) == 1 else inputs, unpacks=len(inputs) > 1)
         walk.take(self._steps)
         return walk
 
     def programs(self, image: Any) -> list[str]:
         """The texts of the programs for an image, with what the generators would give now; they stay as they are. What
         runs as itself is taken to leave the image as it is."""
-        walk = Walk((image,), runs=False)
+        walk = Walk(image, runs=False)
         with _generators_kept():
             walk.take(self._steps)
         return [to_text(stage.program) for one in walk.pictures() for stage in one.stages()]
@@ -102,13 +125,14 @@ def _generators_kept() -> Iterator[None]:
 class Walk:
     """A sample on its way: its leaves, images among them as pictures. runs: whether anything is computed at all."""
 
-    def __init__(self, inputs: tuple[Any, ...], *, runs: bool = True) -> None:
-        self._begin(inputs[0] if len(inputs) == 1 else inputs)
-        self._unpacks, self._runs = len(inputs) > 1, runs
+    def __init__(self, sample: Any, *, unpacks: bool = False, runs: bool = True) -> None:
+        """`unpacks`: the sample is a tuple that functions are given as so many arguments."""
+        self._begin(sample)
+        self._unpacks, self._runs = unpacks, runs
 
     def _begin(self, sample: Any) -> None:
         self._spec: TreeSpec | None = None
-        picture = picture_of(sample)
+        picture = sample if isinstance(sample, Picture) else picture_of(sample)
         if picture is not None:
             self.leaves: list[Any] = [picture]
             return
@@ -148,8 +172,10 @@ class Walk:
 
     def _apply(self, step: Step, pictures: list[Picture]) -> None:
         assert step.ours is not None, "it was read"
-        stand_ins = [_stand_in(leaf) for leaf in self.leaves if _takes_part(step, leaf)]
-        params = drawn(step, stand_ins, pictures[0].height, pictures[0].width)
+        params: Params | None = NO_PARAMS
+        if step.ours.is_random:
+            stand_ins = [_stand_in(leaf) for leaf in self.leaves if _takes_part(step, leaf)]
+            params = drawn(step, stand_ins, pictures[0].height, pictures[0].width)
         if params is None:
             return
         for i, leaf in enumerate(self.leaves):

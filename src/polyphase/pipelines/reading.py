@@ -96,6 +96,13 @@ class _V1RandomApply(RandomApply):
         return () if self.p < torch.rand(1) else self.transforms
 
 
+def is_random(step: Step | Container) -> bool:
+    """Whether one image may become another at the next call; nobody knows of what is not known."""
+    if isinstance(step, Step):
+        return step.ours is None or step.ours.is_random
+    return type(step) is not Compose or any(map(is_random, step.transforms))
+
+
 def _version(transform: object) -> str | None:
     module = type(transform).__module__ + "."
     return V2 if module.startswith(V2 + ".") else V1 if module.startswith(V1 + ".") else None
@@ -105,11 +112,9 @@ def _version(transform: object) -> str | None:
 
 
 def drawn(step: Step, flat_inputs: list[Any], height: int, width: int) -> Params | None:
-    """`flat_inputs`: what v2's function is given, a stand-in of the right size for each image."""
+    """Of a transform that is random. `flat_inputs`: what v2's function is given, with a stand-in for each image."""
     ours = step.ours
     assert ours is not None, "what is not known draws for itself"
-    if not ours.is_random:
-        return NO_PARAMS
     if step.version == OWN:
         return ours.draw(height, width)
     if step.version == V2:

@@ -12,7 +12,7 @@ from polyphase.kernels import plain_torch
 from polyphase.kernels.binding import BoundCall, bound
 from polyphase.kernels.facts import Facts, facts
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
-from polyphase.pipelines.sources import Source, of_tensor
+from polyphase.pipelines.sources import Memory, Source, of_tensor
 from polyphase.sampling.programs import Axes, Program, warp_program
 from polyphase.sampling.warps import Warp
 
@@ -96,6 +96,28 @@ class Stage:
             batch = image.reshape(-1, *image.shape[-3:])
             result = plain_torch.run(self.program, batch, *self._warp_inputs(facts(batch))).reshape(self.out.shape)
         return result if out is None else out.copy_(result)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Stages without warps, bound to images of one kind, for the next of that kind."""
+
+    calls: tuple[tuple[BoundCall, tuple[Tensor, ...]], ...]
+
+    @staticmethod
+    def made(stages: list[Stage], source: Source) -> Ready:
+        found = []
+        for stage in stages:
+            call, _, inputs = stage.bound(source)
+            found.append((call, inputs))
+            source = replace(source, facts=stage.out)
+        return Ready(tuple(found))
+
+    def run(self, memory: Tensor | Memory) -> Tensor:
+        for call, inputs in self.calls:
+            memory = call.fresh(memory, *inputs)
+        assert isinstance(memory, Tensor), "there is a stage"
+        return memory
 
 
 def _as_batch(image: Facts) -> Facts:
