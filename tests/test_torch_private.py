@@ -24,6 +24,7 @@ from polyphase.torch_private import (
     COMPILING,
     EXPLAINING,
     FUNCTIONS,
+    LOADING,
     MEASURING,
     ON_CUDA,
     TESTED_TORCH,
@@ -107,8 +108,13 @@ installed = pytest.mark.skipif(
 
 @installed
 def test_what_functions_do_not_need_is_not_spoken_of(without: Try) -> None:
-    others = TRACING | COMPILING | EXPLAINING | MEASURING
+    others = LOADING | TRACING | COMPILING | EXPLAINING | MEASURING
     assert without("functions", *(private.place for private in others.values())) == QUIET
+
+
+@pytest.mark.parametrize(("name", "place"), places(LOADING))
+def test_loading_without_it(name: str, place: str, without: Try) -> None:
+    check(without("loading", place), name, place)
 
 
 @pytest.mark.parametrize(("name", "place"), places(TRACING))
@@ -132,7 +138,9 @@ def test_measuring_without_it(name: str, place: str, without: Try) -> None:
 
 
 @installed
-@pytest.mark.parametrize("trial", ["functions", "tracing", "compiling", "source_tree", "explaining", "measuring"])
+@pytest.mark.parametrize(
+    "trial", ["functions", "loading", "tracing", "compiling", "source_tree", "explaining", "measuring"]
+)
 def test_nothing_is_said_where_nothing_is_missing(trial: str, without: Try) -> None:
     assert without(trial, "torch:nothing") == QUIET
 

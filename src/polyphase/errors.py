@@ -142,6 +142,10 @@ class WrongDimensionError(PolyphaseError, IndexError):
     """A dimension the image does not have."""
 
 
+class WrongImageError(PolyphaseError, ValueError):
+    """One of the images of a batch; the message says which."""
+
+
 class DiffersFromEagerError(PolyphaseError, AssertionError):
     """Under `accelerate(check=True)`: a result that is not the one of PyTorch's own kernel."""
 

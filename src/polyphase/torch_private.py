@@ -97,6 +97,18 @@ def _empty_strided_cuda(shape: Sequence[int], strides: Sequence[int], dtype: tor
     return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
 
 
+def _new_shared(count: int, dtype: torch.dtype) -> Tensor:
+    made: Tensor = torch.empty(count, dtype=dtype).share_memory_()
+    return made
+
+
+def _new_shared_by(make: Callable[[int], Any]) -> Callable[[int, torch.dtype], Tensor]:
+    def new_shared(count: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(0, dtype=dtype).set_(make(count * dtype.itemsize))
+
+    return new_shared
+
+
 def _current_raw_stream(device: int) -> int:
     stream: int = torch.cuda.current_stream(device).cuda_stream
     return stream
@@ -326,6 +338,15 @@ MEASURING = {
     ),
 }
 
+LOADING = {
+    "new_shared": Private(
+        "torch:UntypedStorage._new_shared",
+        "a batch that a DataLoader's worker makes is copied once more",
+        _new_shared,
+        take=_new_shared_by,
+    ),
+}
+
 ON_CUDA = {
     "empty_strided_cuda": Private(
         "torch._C._dynamo.guards:_empty_strided_cuda", "a call takes a few microseconds longer", _empty_strided_cuda
@@ -335,7 +356,7 @@ ON_CUDA = {
     ),
 }
 
-ALL = FUNCTIONS | ON_CUDA | TRACING | COMPILING | EXPLAINING | MEASURING
+ALL = FUNCTIONS | LOADING | ON_CUDA | TRACING | COMPILING | EXPLAINING | MEASURING
 
 
 # For those who check types; all others are Any.
@@ -345,6 +366,7 @@ empty_strided_cpu: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor]
 empty_strided_cuda: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor]
 current_raw_stream: Callable[[int], int]
 suggest_memory_format: Callable[[Tensor], torch.memory_format]
+new_shared: Callable[[int, torch.dtype], Tensor]
 
 
 # ---- trying them

@@ -159,6 +159,20 @@ def tangents(ours: Any, image: Tensor, grid: Tensor) -> None:
             torch.testing.assert_close(tangent, wanted, rtol=1e-4, atol=1e-5)
 
 
+def loading() -> None:
+    """A batch of a DataLoader's worker is in shared memory."""
+    from unittest import mock
+
+    import polyphase
+    from polyphase import transforms
+
+    image = torch.randint(0, 256, (3, 9, 11), dtype=torch.uint8)
+    with mock.patch("polyphase.pipelines.pipeline.get_worker_info"):
+        made = polyphase.fuse(transforms.CenterCrop(5)).collate([image, image])
+    assert made.is_shared()
+    assert torch.equal(made[1], image[:, 2:7, 3:8])
+
+
 def tracing() -> None:
     """Decompositions, what goes before them, and accelerate(): right, or an error of ours."""
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -237,7 +251,9 @@ def measuring() -> None:
         pass
 
 
-TRIALS = {trial.__name__: trial for trial in (functions, tracing, compiling, source_tree, explaining, measuring)}
+TRIALS = {
+    trial.__name__: trial for trial in (functions, loading, tracing, compiling, source_tree, explaining, measuring)
+}
 
 
 def tried(trial: str, *places: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def bind(record: CallRecord) -> BoundCall:
     place = (shape, strides, dtype)
     if not operands.copied:
         fresh = launcher.fresh(handle, empty_strided, place)
-        return BoundCall(record.out, fresh, functools.partial(launcher.launch, handle))
+        return BoundCall(record.out, fresh, functools.partial(launcher.launch, handle), handle=handle)
     sampled = 1 if record.coordinates is None else 2  # inputs before the operands
 
     def into(out: Tensor, *inputs: Tensor) -> None:
@@ -68,6 +68,10 @@ def _request(record: CallRecord) -> bytes:
     if coordinates is None:
         return records.pack(record, _maps_part(record.program))
     return records.pack(record, _warp_part(record.program, coordinates.dtype, len(record.image.shape)))
+
+
+def launch_all(*calls: tuple[object, ...]) -> None:
+    libraries.launcher().launch_all(*calls)
 
 
 def _instruction_set(program: Program) -> str:

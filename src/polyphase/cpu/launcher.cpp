@@ -13,32 +13,40 @@ namespace {
 int64_t launched = 0;  // atomic
 PyObject* get_num_threads = nullptr;  // torch's function of this name
 
-// As many as torch says, asked only where more than one would be woken.
-int64_t threads_for(const Bound& bound) {
-  if (bound.most_threads <= 1) return 1;
+int64_t torch_threads() {
   PyObject* count = PyObject_CallNoArgs(get_num_threads);
   if (count == nullptr) throw PythonError();
   const int64_t threads = PyLong_AsLongLong(count);
   Py_DecRef(count);
-  return max<int64_t>(1, min(threads, bound.most_threads));
+  return max<int64_t>(1, threads);
 }
 
-// What a launch is given: the output, then as many tensors as the call was bound to, or their addresses.
+// What a launch is given: the output, then as many tensors as the call was bound to.
 struct Addresses {
   static constexpr int64_t kMost = 5 + 2 * kMaxOperands;
   int64_t count = 0;
   void* data[kMost];
 };
 
-// Lets the GIL go. Target, source, then coordinates (warps), the gradients of image and coordinates (warps' gradients),
-// vectors and tensors.
-void run(const Bound& bound, const Addresses& given) {
-  Bound::AnyCall copy = bound.call;
-  KernelCall& call = copy.any;
+// A call that lacks nothing but a number of threads.
+struct Ready {
+  const Kernel* kernel;
+  int64_t most_threads;
+  Bound::AnyCall call;
+
+  void run(int64_t threads) {
+    call.any.threads = max<int64_t>(1, min(threads, most_threads));
+    kernel->run(call.any);
+  }
+};
+
+// Target, source, then coordinates (warps), the gradients of image and coordinates (warps' gradients), vectors and tensors.
+Ready ready(const Bound& bound, const Addresses& given) {
+  Ready result = {bound.kernel, bound.most_threads, bound.call};
+  KernelCall& call = result.call.any;
   if (given.count != bound.buffer_count + call.vector_count + call.tensor_count) {
     throw BadCall{"launch takes what is bound, and as many tensors as it was bound to"};
   }
-  call.threads = threads_for(bound);
   call.target = given.data[0];
   call.source = given.data[1];
   if (bound.buffer_count > 2) call.coordinates = given.data[2];
@@ -49,15 +57,28 @@ void run(const Bound& bound, const Addresses& given) {
   void* const* operands = given.data + bound.buffer_count;
   for (int64_t v = 0; v < call.vector_count; ++v) call.vectors[v].data = *operands++;
   for (int64_t t = 0; t < call.tensor_count; ++t) call.tensors[t].data = *operands++;
+  return result;
+}
+
+// Runs `body` without the GIL; `launches`: how many kernels that are.
+template <class Function>
+void without_gil(int64_t launches, Function body) {
   PyThreadState* state = PyEval_SaveThread();
   try {
-    bound.kernel->run(call);
+    body();
   } catch (...) {
     PyEval_RestoreThread(state);
     throw;
   }
   PyEval_RestoreThread(state);
-  __atomic_add_fetch(&launched, 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&launched, launches, __ATOMIC_RELAXED);
+}
+
+void run(const Bound& bound, const Addresses& given) {
+  Ready call = ready(bound, given);
+  // Asked only where more than one would be woken.
+  const int64_t threads = call.most_threads <= 1 ? 1 : torch_threads();
+  without_gil(1, [&] { call.run(threads); });
 }
 
 // None stands for a gradient that is not needed.
@@ -72,6 +93,39 @@ const Bound& bound_in(PyObject* capsule) {
   const auto* bound = static_cast<const Bound*>(PyCapsule_GetPointer(capsule, nullptr));
   if (bound == nullptr) throw PythonError();
   return *bound;
+}
+
+// Calls that do not depend on each other: every thread takes the next when it is done with one.
+struct Queue {
+  Buffer<Ready> calls;
+  int64_t next = 0;  // atomic
+
+  static void work(void* context, int64_t, int64_t) {
+    Queue& self = *static_cast<Queue*>(context);
+    for (;;) {
+      const int64_t i = __atomic_fetch_add(&self.next, 1, __ATOMIC_RELAXED);
+      if (i >= self.calls.size()) return;
+      self.calls[i].run(1);
+    }
+  }
+};
+
+void launch_all(PyObject* const* tuples, ptrdiff_t count) {
+  Queue queue;
+  queue.calls.resize(count);
+  for (ptrdiff_t i = 0; i < count; ++i) {
+    const ptrdiff_t size = PyTuple_Size(tuples[i]);
+    if (size < 0) throw PythonError();
+    if (size < 3) throw BadCall{"launch_all takes tuples of what launch takes"};
+    Addresses addresses;
+    for (ptrdiff_t a = 1; a < size; ++a) add_address(PyTuple_GetItem(tuples[i], a), addresses);
+    queue.calls[i] = ready(bound_in(PyTuple_GetItem(tuples[i], 0)), addresses);
+  }
+  const int64_t threads = torch_threads();
+  without_gil(count, [&] {
+    if (count >= threads) return Threads::run(threads, threads, Queue::work, &queue);
+    for (int64_t i = 0; i < count; ++i) queue.calls[i].run(threads);
+  });
 }
 
 // A new tensor, which `empty` makes of the `place`, and a launch into it.
@@ -304,6 +358,13 @@ PyObject* python_any_size(PyObject*, PyObject* const* args, ptrdiff_t count) {
   });
 }
 
+PyObject* python_launch_all(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    launch_all(args, count);
+    return none();
+  });
+}
+
 template <class T>
 PyObject* as_bytes(const Buffer<T>& buffer) {
   return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(buffer.data()), buffer.size() * sizeof(T));
@@ -344,6 +405,7 @@ PyMethodDef functions[] = {
     {"read_by_handles", python_read_by_handles, METH_FASTCALL, "How tensors are asked from now on."},
     {"taps", python_taps, METH_FASTCALL, "The table of an axis: (in_size, begin, index, weight, border, precision, index_only)"},
     {"counts", python_counts, METH_FASTCALL, "(kernels launched, tables made, tables found in the cache)"},
+    {"launch_all", python_launch_all, METH_FASTCALL, "Runs what was bound, in any order, by as many threads as torch has."},
     {"forget", python_forget, METH_FASTCALL, "Empties the cache of tables."},
 };
 

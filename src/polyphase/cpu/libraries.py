@@ -53,6 +53,7 @@ class Launcher(NamedTuple):
     read_by_handles: Callable[[type, bytes], None]
     taps: Callable[[int, int, bool, bytes], tuple[int, bytes, bytes, bytes, bytes, int, bool]]
     counts: Callable[[], tuple[int, int, int]]
+    launch_all: Callable[..., None]
     forget: Callable[[], None]
 
 

@@ -24,4 +24,5 @@ WING = Wing(
     described=launch.described,
     built_from=launch.built_from,
     stats=libraries.stats,
+    launch_all=launch.launch_all,
 )

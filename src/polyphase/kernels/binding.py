@@ -48,13 +48,15 @@ WARPED_AXES = {"nearest": (2, 3), "bilinear": (2, 3), "bicubic": (2,)}
 class BoundCall(NamedTuple):
     """A program for tensors of known facts. Inputs: an image, the coordinates of a warp, operands in their order.
 
-    fresh: makes the output. into: writes it to the first tensor it is given. by_torch: it is the plain twin's.
+    fresh: makes the output. into: writes it to the first tensor it is given. by_torch: it is the plain twin's. handle:
+    what the wing's `launch_all` knows it by.
     """
 
     out: Facts
     fresh: Callable[..., Tensor]
     into: Callable[..., None]
     by_torch: bool = False
+    handle: object = None
 
 
 def bind(program: Program, inputs: Sequence[Facts], out: Facts | None = None, varies: bool = False) -> BoundCall:

@@ -71,6 +71,7 @@ class Wing:
     process that used the device can use it. built_from: what is bound meanwhile runs the kernel of a source file.
     bind_any_size: a record, for all other sizes too; the last argument is called for those that are not for kernels.
     again: `again.plainly` in C, None where nothing can be built.
+    launch_all: many calls in any order, each a tuple of a handle and tensors: output, image, coordinates, operands.
     """
 
     device: str
@@ -90,6 +91,7 @@ class Wing:
     described: Callable[[CallRecord], Described]
     built_from: Callable[[Path], AbstractContextManager[None]]
     stats: Callable[[], dict[str, int]]
+    launch_all: Callable[..., None] | None = None
 
 
 def has_kernels(device: str) -> bool:

@@ -7,6 +7,7 @@ another program, with the image stored between, as torchvision has it.
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -263,8 +264,15 @@ class Picture:
         """Its programs for the next image of this kind, where they depend on nothing else."""
         if self.has_run or self.plain or self.kind == PIL or self._only_crops():
             return None
-        made = Ready.made(self.stages(), self._source)
+        self.store()
+        made = Ready.made(self._stages, self._source)
         return None if any(call.by_torch for call, _ in made.calls) else made
+
+    def again(self, source: Source) -> Picture:
+        """The same done to another image of this kind; of what is `ready`."""
+        other = copy.copy(self)
+        vars(other)["_source"] = source
+        return other
 
     # ---- the program that grows
 

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils.data import default_collate, get_worker_info
 
-from polyphase.pipelines.doing import COMPUTED, not_an_image, not_fused
-from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture, as_kind
-from polyphase.pipelines.reading import OWN, V2, Step, drawn, is_random, read, why_not
-from polyphase.pipelines.sources import (
-    PIL_CHANNELS,
-    array_dtype,
-    can_be_read,
-    is_array,
-    is_pil,
-    of_array,
-    of_pil,
-    of_tensor,
-)
+from polyphase import torch_private
+from polyphase.errors import UnknownNameError, WrongArgumentError, WrongImageError
+from polyphase.pipelines.batches import check_alike, check_out, empty_batch, run_into
+from polyphase.pipelines.picture import Picture, as_kind
+from polyphase.pipelines.reading import Step, is_random, read
 from polyphase.pipelines.stages import Ready
-from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Params, ToTensor
+from polyphase.pipelines.vocabulary import Compose, Container
+from polyphase.pipelines.walks import Walk, only_picture, picture_of
 from polyphase.sampling.text import to_text
 
-#: Any tensor's size, and no memory.
-_STAND_IN = torch.empty(1)
+_ON_ERROR = ("raise", "skip")
 #: So many sizes are remembered, then all are forgotten: each keeps its tables.
 _MOST_READY = 256
 _EXAMPLE = torch.empty(1, dtype=torch.uint8).expand(3, 480, 640)
@@ -45,6 +36,13 @@ def fuse(transform: Any) -> Pipeline:
     return Pipeline(transform)
 
 
+class _Known(NamedTuple):
+    """What became of an image, and what it was bound to."""
+
+    picture: Picture
+    ready: Ready
+
+
 class Pipeline:
     """Made by `fuse`. It keeps what it was given, and can be pickled if that can."""
 
@@ -52,7 +50,7 @@ class Pipeline:
         self.transform = transform
         self._steps = read(transform)
         self._is_fixed = not is_random(self._steps)
-        self._ready: dict[Any, tuple[Ready, str]] = {}
+        self._ready: dict[Any, _Known] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.transform,)
@@ -60,30 +58,139 @@ class Pipeline:
     def __call__(self, *inputs: Any) -> Any:
         """As the transform it was made of: an image, or any sample that has one."""
         picture = picture_of(inputs[0]) if self._is_fixed and len(inputs) == 1 else None
-        return self.walk(inputs).value() if picture is None else self._fixed(picture)
+        if picture is None:
+            return self.walk(inputs[0] if len(inputs) == 1 else inputs, unpacks=len(inputs) > 1).value()
+        known = self._ready.get(_kind_of(picture))
+        if known is None:
+            walk = self.walk(picture)
+            known = self._remembered(picture, walk)
+            if known is None:
+                return walk.value()
+        return as_kind(known.ready.run(picture.source.memory), known.picture.kind)
 
-    def _fixed(self, picture: Picture) -> Any:
-        """Where nothing is random, what was bound for an image is for the next of its size and kind."""
-        source, given = picture.source, (picture.kind, picture.source.facts, picture.source.flipped, picture.plain)
-        known = self._ready.get(given)
-        if known is not None:
-            return as_kind(known[0].run(source.memory), known[1])
-        walk = Walk(picture)
-        walk.take(self._steps)
-        found = walk.leaves[0]
-        ready = found.ready() if found is picture else None
-        if ready is None:
-            return walk.value()
-        if len(self._ready) >= _MOST_READY:
-            self._ready.clear()
-        self._ready[given] = ready, found.kind
-        return as_kind(ready.run(source.memory), found.kind)
-
-    def walk(self, inputs: tuple[Any, ...]) -> Walk:
+    def walk(self, sample: Any, *, unpacks: bool = False) -> Walk:
         """All that is drawn is drawn, and nothing is computed that need not be."""
-        walk = Walk(inputs[0] if len(inputs) == 1 else inputs, unpacks=len(inputs) > 1)
+        walk = Walk(sample, unpacks=unpacks)
         walk.take(self._steps)
         return walk
+
+    def _remembered(self, picture: Picture, walk: Walk) -> _Known | None:
+        """Where nothing is random, what an image was bound to is for the next of its size and kind."""
+        kind = _kind_of(picture)
+        ready = picture.ready() if walk.leaves[0] is picture else None
+        if ready is None:
+            return None
+        if len(self._ready) >= _MOST_READY:
+            self._ready.clear()
+        self._ready[kind] = _Known(picture, ready)
+        return self._ready[kind]
+
+    def _picture(self, image: Any) -> Picture:
+        """An image at the end of its way, not yet computed."""
+        picture = picture_of(image) if self._is_fixed else None
+        if picture is None:
+            return only_picture(self.walk(image))
+        known = self._ready.get(_kind_of(picture))
+        if known is not None:
+            return known.picture.again(picture.source)
+        walk = self.walk(picture)
+        self._remembered(picture, walk)
+        return only_picture(walk)
+
+    def batch(
+        self,
+        images: Sequence[Any],
+        out: Tensor | None = None,
+        *,
+        channels_last: bool = False,
+        as_list: bool = False,
+        on_error: str = "raise",
+    ) -> Any:
+        """Images, of any sizes, to one tensor (N, channels, height, width): `out`, if given. What is random is drawn
+        image by image, in their order, before anything is computed; then threads take one image after the other.
+
+        `as_list`: to a list of tensors, which may be of several sizes. `on_error="skip"`: what cannot be done is left
+        out, and a mask of N says what is there: the result is (tensor, mask).
+        """
+        pictures, numbers = self._pictures(images, on_error)
+        if as_list:
+            if out is not None:
+                raise WrongArgumentError("out with as_list=True; a list has tensors of its own: leave one of both out")
+            made: Any = _recorded(pictures)
+            if made is None:
+                made = [empty_batch(one, 1, channels_last=channels_last)[0] for one in pictures]
+                run_into(pictures, made)
+        else:
+            made = self._one_tensor(pictures, numbers, out, channels_last, len(images))
+        if on_error == "raise":
+            return made
+        return made, torch.zeros(len(images), dtype=torch.bool).index_fill_(0, torch.tensor(numbers), True)
+
+    def _one_tensor(
+        self, pictures: list[Picture], numbers: list[int], out: Tensor | None, channels_last: bool, count: int
+    ) -> Tensor:
+        if not pictures:
+            raise WrongImageError(f"none of {count} images can be done; on_error='raise' says why")
+        check_alike(pictures, numbers)
+        if out is not None:
+            check_out(out, pictures[0], count)
+            out = out[: len(pictures)]
+        recorded = _recorded(pictures)
+        if recorded is not None:
+            made = torch.stack(recorded)
+            made = made.contiguous(memory_format=torch.channels_last) if channels_last else made
+            return made if out is None else out.copy_(made)
+        if out is None:
+            out = empty_batch(pictures[0], len(pictures), channels_last=channels_last)
+        run_into(pictures, list(out.unbind()))
+        return out
+
+    def _pictures(self, images: Sequence[Any], on_error: str) -> tuple[list[Picture], list[int]]:
+        """Those that can be done, and their numbers."""
+        if on_error not in _ON_ERROR:
+            raise UnknownNameError("on_error", on_error, _ON_ERROR)
+        if isinstance(images, (Tensor, str, dict)) or not hasattr(images, "__len__") or not len(images):
+            seen = "no images" if hasattr(images, "__len__") and not len(images) else f"a {type(images).__name__}"
+            raise WrongArgumentError(f"a batch of {seen}; give a list of images, one at least")
+        pictures, numbers = list[Picture](), list[int]()
+        for number, image in enumerate(images):
+            try:
+                pictures.append(self._picture(image))
+                numbers.append(number)
+            except Exception as error:
+                if on_error == "raise":
+                    raise WrongImageError(f"image {number} of {len(images)}: {error}") from error
+        return pictures, numbers
+
+    def collate(self, samples: Sequence[Any]) -> Any:
+        """The `collate_fn` of a DataLoader whose dataset has images as they are: samples of an image and other things,
+        as (image, label), to a sample of batches. Images are transformed and become one tensor, in shared memory in a
+        worker, and pinned where it goes to a GPU; everything else is as `default_collate` has it."""
+        walks = list[Walk]()
+        for number, sample in enumerate(samples):
+            try:
+                walks.append(self.walk(sample))
+            except Exception as error:
+                raise WrongImageError(f"sample {number} of {len(samples)}: {error}") from error
+        if not walks:
+            raise WrongArgumentError("a batch of no samples; give one at least")
+        forms = [None if walk.tree is None else walk.tree.form for walk in walks]
+        if any(form != forms[0] for form in forms):
+            raise WrongImageError(f"samples of several forms: {forms[0]} and others; all of a batch are alike")
+        columns = [self._column(column) for column in zip(*[walk.leaves for walk in walks], strict=True)]
+        first = walks[0].tree
+        return columns[0] if first is None else first.with_leaves(columns)
+
+    def _column(self, leaves: tuple[Any, ...]) -> Any:
+        if not all(isinstance(leaf, Picture) for leaf in leaves):
+            return default_collate([leaf.value() if isinstance(leaf, Picture) else leaf for leaf in leaves])
+        check_alike(leaves, range(len(leaves)))
+        recorded = _recorded(leaves)
+        if recorded is not None:
+            return torch.stack(recorded)
+        out = empty_batch(leaves[0], len(leaves), channels_last=False, make=_for_a_loader)
+        run_into(leaves, list(out.unbind()))
+        return out
 
     def programs(self, image: Any) -> list[str]:
         """The texts of the programs for an image, with what the generators would give now; they stay as they are. What
@@ -103,6 +210,25 @@ class Pipeline:
         return "\n".join(["Pipeline(", *lines, "  # of a uint8 image of (3, 480, 640), for example:", *shown, ")"])
 
 
+def _for_a_loader(count: int, *, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Memory that other processes, or a GPU, can read without another copy."""
+    if device.type == "cpu" and get_worker_info() is not None:
+        return torch_private.new_shared(count, dtype)
+    pins = device.type == "cpu" and torch.cuda.is_available()
+    return torch.empty(count, dtype=dtype, device=device, pin_memory=pins)
+
+
+def _recorded(pictures: Sequence[Picture]) -> list[Tensor] | None:
+    """By torch operations, one by one, where one of them is to be recorded; else None."""
+    return [one.run() for one in pictures] if any(one.plain for one in pictures) else None
+
+
+def _kind_of(picture: Picture) -> tuple[Any, ...]:
+    """Of an image before anything is done to it: what its programs depend on."""
+    source = picture.source
+    return picture.kind, source.facts, source.flipped, picture.plain
+
+
 def _listed(step: Step | Container) -> Iterator[str]:
     if isinstance(step, Step):
         yield repr(step) + ("" if step.ours is not None else "  # as itself")
@@ -120,129 +246,3 @@ def _generators_kept() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         yield
     random.setstate(state)
-
-
-class Walk:
-    """A sample on its way: its leaves, images among them as pictures. runs: whether anything is computed at all."""
-
-    def __init__(self, sample: Any, *, unpacks: bool = False, runs: bool = True) -> None:
-        """`unpacks`: the sample is a tuple that functions are given as so many arguments."""
-        self._begin(sample)
-        self._unpacks, self._runs = unpacks, runs
-
-    def _begin(self, sample: Any) -> None:
-        self._spec: TreeSpec | None = None
-        picture = sample if isinstance(sample, Picture) else picture_of(sample)
-        if picture is not None:
-            self.leaves: list[Any] = [picture]
-            return
-        leaves, self._spec = tree_flatten(sample)
-        self.leaves = _with_pictures(leaves)
-
-    def pictures(self) -> list[Picture]:
-        return [leaf for leaf in self.leaves if isinstance(leaf, Picture)]
-
-    def value(self) -> Any:
-        values = [leaf.value() if isinstance(leaf, Picture) else leaf for leaf in self.leaves]
-        return values[0] if self._spec is None else tree_unflatten(values, self._spec)
-
-    @property
-    def spec(self) -> TreeSpec | None:
-        return self._spec
-
-    def take(self, step: Step | Container) -> None:
-        if isinstance(step, Container):
-            for one in step.chosen():
-                self.take(one)
-            return
-        pictures = self.pictures()
-        if step.ours is None or not pictures or (step.version not in (OWN, V2) and self._spec is not None):
-            self._as_itself(step)
-            return
-        for picture in pictures:
-            if picture.kind == ARRAY and not isinstance(step.ours, ToTensor):
-                picture.becomes(ARRAY if _takes_arrays(step) else TENSOR, contiguous=True)
-            reason = why_not(step, picture)
-            if reason is not None:
-                if step.version == OWN:
-                    raise not_fused(step.ours, picture, reason)
-                self._as_itself(step)
-                return
-        self._apply(step, pictures)
-
-    def _apply(self, step: Step, pictures: list[Picture]) -> None:
-        assert step.ours is not None, "it was read"
-        params: Params | None = NO_PARAMS
-        if step.ours.is_random:
-            stand_ins = [_stand_in(leaf) for leaf in self.leaves if _takes_part(step, leaf)]
-            params = drawn(step, stand_ins, pictures[0].height, pictures[0].width)
-        if params is None:
-            return
-        for i, leaf in enumerate(self.leaves):
-            if isinstance(leaf, Picture):
-                step.ours.apply(leaf, params)
-            elif _takes_part(step, leaf):
-                self.leaves[i] = step.itself.transform(leaf, params)
-
-    def _as_itself(self, step: Step) -> None:
-        if not self._runs:
-            for picture in self.pictures():
-                picture.store()
-            return
-        sample = self.value()
-        if step.ours is not None and step.version == OWN:
-            raise not_an_image(step.ours, sample)
-        self._begin(step.itself(*sample) if self._unpacks else step.itself(sample))
-
-
-def picture_of(value: Any) -> Picture | None:
-    """An image, if that is what it is."""
-    kind = type(value)
-    if kind is Tensor:
-        return _of_tensor(value, TENSOR, value)
-    if is_pil(value):
-        return Picture(PIL, of_pil(value), value) if value.mode in PIL_CHANNELS and 0 not in value.size else None
-    if is_array(value):
-        fits = value.ndim in (2, 3) and 0 not in value.shape and array_dtype(value) in COMPUTED
-        return Picture(ARRAY, of_array(value), value) if fits else None
-    if _is_tv(kind, "Image"):
-        return _of_tensor(value.as_subclass(Tensor), IMAGE, value)
-    return None
-
-
-def _of_tensor(tensor: Tensor, kind: str, original: Any) -> Picture | None:
-    if tensor.layout != torch.strided or tensor.dim() < 3 or 0 in tensor.shape or tensor.dtype not in COMPUTED:
-        return None
-    return Picture(kind, of_tensor(tensor), original, plain=not can_be_read(tensor))
-
-
-def _with_pictures(leaves: Sequence[Any]) -> list[Any]:
-    """Images are what torchvision takes for them: its own and Pillow's; if there are none, the first tensor."""
-    named = any(is_pil(leaf) or _is_tv(type(leaf), "Image", "Video") for leaf in leaves)
-    found = list[Any]()
-    for leaf in leaves:
-        is_image = not is_array(leaf) and (not named or type(leaf) is not Tensor)
-        picture = picture_of(leaf) if is_image else None
-        named = named or type(leaf) is Tensor
-        found.append(leaf if picture is None else picture)
-    return found
-
-
-def _is_tv(kind: type, *names: str) -> bool:
-    return kind.__module__.startswith("torchvision.tv_tensors") and kind.__name__ in names
-
-
-def _takes_part(step: Step, leaf: Any) -> bool:
-    """Whether a transform is given a leaf: boxes, masks and such go the way they would have gone."""
-    if isinstance(leaf, Picture):
-        return True
-    module = sys.modules.get("torchvision.tv_tensors")
-    return step.version == V2 and module is not None and isinstance(leaf, module.TVTensor)
-
-
-def _stand_in(leaf: Any) -> Any:
-    return _STAND_IN.expand(leaf.shape) if isinstance(leaf, Picture) else leaf
-
-
-def _takes_arrays(step: Step) -> bool:
-    return type(step.ours).__name__ == "ToImage"

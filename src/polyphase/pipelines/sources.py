@@ -123,16 +123,13 @@ def _of_pixels(image: Any, channels: int, height: int, width: int) -> Source:
 class _ArrowArray(ctypes.Structure):
     """As Arrow's C data interface has it, as far as it is read."""
 
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("length", "null_count", "offset", "n_buffers", "n_children")),
+        ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+        ("children", ctypes.POINTER(ctypes.c_void_p)),
+    )
 
-_ArrowArray._fields_ = [
-    ("length", ctypes.c_int64),
-    ("null_count", ctypes.c_int64),
-    ("offset", ctypes.c_int64),
-    ("n_buffers", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-    ("children", ctypes.POINTER(ctypes.POINTER(_ArrowArray))),
-]
+
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
@@ -146,11 +143,9 @@ def _block(image: Any) -> tuple[int, object]:
         schema, array = export()
     except (ValueError, OSError, MemoryError):  # more than one block
         return 0, None
-    found = ctypes.cast(_pointer(array, b"arrow_array"), ctypes.POINTER(_ArrowArray)).contents
+    found = _ArrowArray.from_address(_pointer(array, b"arrow_array"))
     width, height = image.size
-    pixels = found
-    if image.mode != "L":
-        pixels = found.children[0].contents
+    pixels = found if image.mode == "L" else _ArrowArray.from_address(found.children[0])
     expected = width * height * (1 if image.mode == "L" else 4)
     if found.offset or pixels.offset or pixels.length != expected or pixels.n_buffers != 2:
         return 0, None

@@ -1,0 +1,161 @@
+"""A sample on its way through the steps of a pipeline: which of its leaves are images, and what others become."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyphase.pipelines.doing import COMPUTED, not_an_image, not_fused
+from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture
+from polyphase.pipelines.reading import OWN, V2, Step, drawn, why_not
+from polyphase.pipelines.sources import (
+    PIL_CHANNELS,
+    array_dtype,
+    can_be_read,
+    is_array,
+    is_pil,
+    of_array,
+    of_pil,
+    of_tensor,
+)
+from polyphase.pipelines.trees import Tree, tree
+from polyphase.pipelines.vocabulary import NO_PARAMS, Container, Params, ToTensor
+
+#: Any tensor's size, and no memory.
+_STAND_IN = torch.empty(1)
+
+
+class Walk:
+    """A sample on its way: its leaves, images among them as pictures. runs: whether anything is computed at all."""
+
+    def __init__(self, sample: Any, *, unpacks: bool = False, runs: bool = True) -> None:
+        """`unpacks`: the sample is a tuple that functions are given as so many arguments."""
+        self._begin(sample)
+        self._unpacks, self._runs = unpacks, runs
+
+    def _begin(self, sample: Any) -> None:
+        self.tree: Tree | None = None
+        picture = sample if isinstance(sample, Picture) else picture_of(sample)
+        if picture is not None:
+            self.leaves: list[Any] = [picture]
+            return
+        self.tree = tree(sample)
+        self.leaves = _with_pictures(self.tree.leaves)
+
+    def pictures(self) -> list[Picture]:
+        return [leaf for leaf in self.leaves if isinstance(leaf, Picture)]
+
+    def value(self) -> Any:
+        values = [leaf.value() if isinstance(leaf, Picture) else leaf for leaf in self.leaves]
+        return values[0] if self.tree is None else self.tree.with_leaves(values)
+
+    def take(self, step: Step | Container) -> None:
+        if isinstance(step, Container):
+            for one in step.chosen():
+                self.take(one)
+            return
+        pictures = self.pictures()
+        if step.ours is None or not pictures or (step.version not in (OWN, V2) and self.tree is not None):
+            self._as_itself(step)
+            return
+        for picture in pictures:
+            if picture.kind == ARRAY and not isinstance(step.ours, ToTensor):
+                picture.becomes(ARRAY if _takes_arrays(step) else TENSOR, contiguous=True)
+            reason = why_not(step, picture)
+            if reason is not None:
+                if step.version == OWN:
+                    raise not_fused(step.ours, picture, reason)
+                self._as_itself(step)
+                return
+        self._apply(step, pictures)
+
+    def _apply(self, step: Step, pictures: list[Picture]) -> None:
+        assert step.ours is not None, "it was read"
+        params: Params | None = NO_PARAMS
+        if step.ours.is_random:
+            stand_ins = [_stand_in(leaf) for leaf in self.leaves if _takes_part(step, leaf)]
+            params = drawn(step, stand_ins, pictures[0].height, pictures[0].width)
+        if params is None:
+            return
+        for i, leaf in enumerate(self.leaves):
+            if isinstance(leaf, Picture):
+                step.ours.apply(leaf, params)
+            elif _takes_part(step, leaf):
+                self.leaves[i] = step.itself.transform(leaf, params)
+
+    def _as_itself(self, step: Step) -> None:
+        if not self._runs:
+            for picture in self.pictures():
+                picture.store()
+            return
+        sample = self.value()
+        if step.ours is not None and step.version == OWN:
+            raise not_an_image(step.ours, sample)
+        self._begin(step.itself(*sample) if self._unpacks else step.itself(sample))
+
+
+def only_picture(walk: Walk) -> Picture:
+    """Of a sample that is an image, and has become one."""
+    if walk.tree is not None or not isinstance(walk.leaves[0], Picture):
+        raise not_an_image("a batch", walk.value())
+    found: Picture = walk.leaves[0]
+    if found.is_pixels:
+        found.becomes(TENSOR)
+    return found
+
+
+def picture_of(value: Any) -> Picture | None:
+    """An image, if that is what it is."""
+    kind = type(value)
+    if kind is Tensor:
+        return _of_tensor(value, TENSOR, value)
+    if is_pil(value):
+        return Picture(PIL, of_pil(value), value) if value.mode in PIL_CHANNELS and 0 not in value.size else None
+    if is_array(value):
+        fits = value.ndim in (2, 3) and 0 not in value.shape and array_dtype(value) in COMPUTED
+        return Picture(ARRAY, of_array(value), value) if fits else None
+    if _is_tv(kind, "Image"):
+        return _of_tensor(value.as_subclass(Tensor), IMAGE, value)
+    return None
+
+
+def _of_tensor(tensor: Tensor, kind: str, original: Any) -> Picture | None:
+    if tensor.layout != torch.strided or tensor.dim() < 3 or 0 in tensor.shape or tensor.dtype not in COMPUTED:
+        return None
+    return Picture(kind, of_tensor(tensor), original, plain=not can_be_read(tensor))
+
+
+def _with_pictures(leaves: Sequence[Any]) -> list[Any]:
+    """Images are what torchvision takes for them: its own and Pillow's; if there are none, the first tensor."""
+    named = any(is_pil(leaf) or _is_tv(type(leaf), "Image", "Video") for leaf in leaves)
+    found = list[Any]()
+    for leaf in leaves:
+        is_image = not is_array(leaf) and (not named or type(leaf) is not Tensor)
+        picture = picture_of(leaf) if is_image else None
+        named = named or type(leaf) is Tensor
+        found.append(leaf if picture is None else picture)
+    return found
+
+
+def _is_tv(kind: type, *names: str) -> bool:
+    return kind.__module__.startswith("torchvision.tv_tensors") and kind.__name__ in names
+
+
+def _takes_part(step: Step, leaf: Any) -> bool:
+    """Whether a transform is given a leaf: boxes, masks and such go the way they would have gone."""
+    if isinstance(leaf, Picture):
+        return True
+    module = sys.modules.get("torchvision.tv_tensors")
+    return step.version == V2 and module is not None and isinstance(leaf, module.TVTensor)
+
+
+def _stand_in(leaf: Any) -> Any:
+    return _STAND_IN.expand(leaf.shape) if isinstance(leaf, Picture) else leaf
+
+
+def _takes_arrays(step: Step) -> bool:
+    return type(step.ours).__name__ == "ToImage"
