@@ -336,10 +336,9 @@ class Picture:
     ) -> Expression:
         dtype = torch.float64 if self.dtype == torch.float64 else torch.float32
         inside = Operand(0, dtype)
-        colour: Expression = Number(float(fill[0]))
-        if len(set(fill)) > 1:
-            colour = Channel(len(self._vectors), dtype)
-            self._vectors = (*self._vectors, vector(tuple(map(float, fill)), dtype, self._source.facts.device))
+        colour = Channel(len(self._vectors), dtype)  # not a number of the program's: one kernel for all
+        fill = tuple(map(float, fill)) * (self.channels if len(fill) == 1 else 1)
+        self._vectors = (*self._vectors, vector(fill, dtype, self._source.facts.device))
         if mode == "nearest":  # all or nothing, and nothing is 0
             outside = Binary("sub", Number(1.0), inside)
             return Binary("add", VALUE, Binary("mul", outside, colour))
