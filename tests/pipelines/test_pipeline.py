@@ -201,6 +201,7 @@ def test_boxes_and_masks_go_the_way_they_would_have_gone(v2: Any) -> None:
     }
     own = v2.Compose(
         [
+            v2.ToImage(),
             v2.RandomResizedCrop(40),
             v2.RandomHorizontalFlip(),
             v2.RandomRotation(30),
@@ -209,11 +210,13 @@ def test_boxes_and_masks_go_the_way_they_would_have_gone(v2: Any) -> None:
             v2.SanitizeBoundingBoxes(labels_getter=None),
         ]
     )
+    pillow = pytest.importorskip("PIL.Image").fromarray(picture.permute(1, 2, 0).contiguous().numpy())
     for seed in range(10):
+        given = sample if seed % 2 else sample | {"image": pillow}
         torch.manual_seed(seed)
-        expected = own(sample)
+        expected = own(given)
         torch.manual_seed(seed)
-        found = polyphase.fuse(own)(sample)
+        found = polyphase.fuse(own)(given)
         assert found["name"] == "seven"
         for key in ("image", "boxes", "mask", "label"):
             assert type(found[key]) is type(expected[key])
@@ -239,6 +242,11 @@ def test_what_is_not_known_runs_as_itself_between(v2: Any) -> None:
     assert torch.equal(polyphase.fuse(own)(image(2)), own(image(2)))
     plain = polyphase.fuse([T.Resize(30), torch.nn.Identity(), lambda one: one + 1, T.RandomVerticalFlip(1.0)])
     assert torch.equal(plain(image(2)), (polyphase.fuse(T.Resize(30))(image(2)) + 1).flip(-2))
+
+
+def test_a_pipeline_is_fused_already() -> None:
+    fused = polyphase.fuse(EVALUATION)
+    assert polyphase.fuse(fused) is fused
 
 
 def test_sequential_and_lists(v2: Any) -> None:

@@ -33,7 +33,7 @@ def fuse(transform: Any) -> Pipeline:
 
     What is not known, subclasses among it, runs as itself, between.
     """
-    return Pipeline(transform)
+    return transform if isinstance(transform, Pipeline) else Pipeline(transform)
 
 
 class _Known(NamedTuple):

@@ -23,10 +23,11 @@ from polyphase.pipelines.sources import (
     of_tensor,
 )
 from polyphase.pipelines.trees import Tree, tree
-from polyphase.pipelines.vocabulary import NO_PARAMS, Container, Params, ToTensor
+from polyphase.pipelines.vocabulary import NO_PARAMS, Container, Params, PILToTensor, ToImage, ToTensor
 
 #: Any tensor's size, and no memory.
 _STAND_IN = torch.empty(1)
+_FOR_IMAGES_ALONE = (ToImage, PILToTensor, ToTensor)
 
 
 class Walk:
@@ -64,7 +65,7 @@ class Walk:
             return
         for picture in pictures:
             if picture.kind == ARRAY and not isinstance(step.ours, ToTensor):
-                picture.becomes(ARRAY if _takes_arrays(step) else TENSOR, contiguous=True)
+                picture.becomes(ARRAY if isinstance(step.ours, ToImage) else TENSOR, contiguous=True)
             reason = why_not(step, picture)
             if reason is not None:
                 if step.version == OWN:
@@ -150,12 +151,9 @@ def _takes_part(step: Step, leaf: Any) -> bool:
     if isinstance(leaf, Picture):
         return True
     module = sys.modules.get("torchvision.tv_tensors")
-    return step.version == V2 and module is not None and isinstance(leaf, module.TVTensor)
+    is_given = step.version == V2 and not isinstance(step.ours, _FOR_IMAGES_ALONE)
+    return is_given and module is not None and isinstance(leaf, module.TVTensor)
 
 
 def _stand_in(leaf: Any) -> Any:
     return _STAND_IN.expand(leaf.shape) if isinstance(leaf, Picture) else leaf
-
-
-def _takes_arrays(step: Step) -> bool:
-    return type(step.ours).__name__ == "ToImage"
