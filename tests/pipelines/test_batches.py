@@ -190,9 +190,9 @@ def test_the_launcher_checks_what_it_is_given() -> None:
     launch_all, picture = libraries.launcher().launch_all, image(1)
     handle = bind(maps_program(picture.dtype, (AxisMap((Flip(),)),)), (facts(picture),)).handle
     out = torch.zeros_like(picture)
-    good = (handle, out.data_ptr(), picture.data_ptr())
-    for wrong in ((), good[:2], (*good, 1), (*good, *range(30)), (3, *good[1:])):
-        with pytest.raises(ValueError, match=r"launch|invalid PyCapsule"):
+    good = (handle, out, picture)
+    for wrong in ((), good[:2], (*good, out), (*good, *[out] * 30), (3, *good[1:])):
+        with pytest.raises(ValueError, match=r"launch|more tensors|invalid PyCapsule"):
             launch_all(good, wrong)
     with pytest.raises((TypeError, SystemError)):
         launch_all([*good])
