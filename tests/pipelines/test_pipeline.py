@@ -244,6 +244,18 @@ def test_what_is_not_known_runs_as_itself_between(v2: Any) -> None:
     assert torch.equal(plain(image(2)), (polyphase.fuse(T.Resize(30))(image(2)) + 1).flip(-2))
 
 
+@pytest.mark.cpu
+def test_blended_warps_are_torchvisions_own(v2: Any) -> None:
+    bilinear = v2.InterpolationMode.BILINEAR
+    for own, launches in (
+        (v2.RandomRotation((20, 20), bilinear), 0),
+        (v2.RandomRotation((20, 20), bilinear, fill=None), 1),
+    ):
+        fused, found = polyphase.fuse(own), list[Tensor]()
+        assert counted("kernels_launched", lambda: found.append(fused(image(2)))) == launches  # noqa: B023
+        assert torch.equal(found[0], own(image(2)))
+
+
 def test_a_pipeline_is_fused_already() -> None:
     fused = polyphase.fuse(EVALUATION)
     assert polyphase.fuse(fused) is fused

@@ -31,13 +31,18 @@ from polyphase.sampling.pointwise import Binary, Expression, Number
 
 
 @dataclass(frozen=True)
-class _Warped(Transform):
+class Warped(Transform):
     """`as_v1`: how v1 blends a picture with what lies outside; and it turns by right angles as by others."""
 
     as_v1: bool = field(default=False, repr=False, kw_only=True)
 
     def why_not(self, picture: Picture) -> str | None:
         return why_not_warped(picture, self.interpolation, self.fill)  # type: ignore[attr-defined]
+
+    def blends(self, picture: Picture) -> bool:
+        """Whether pixels at the edge are mixed with what lies outside."""
+        mode, fill = self.interpolation, self.fill  # type: ignore[attr-defined]
+        return mode != "nearest" and colour_of(fill, picture.kind) is not None
 
     def warp(self, picture: Picture, grid: AffineGrid | PerspectiveGrid) -> None:
         mode, fill = self.interpolation, self.fill  # type: ignore[attr-defined]
@@ -54,7 +59,7 @@ def _blend_v1(value: Expression, inside: Expression, fill: Expression) -> Expres
 
 
 @dataclass(frozen=True)
-class RandomRotation(_Warped):
+class RandomRotation(Warped):
     degrees: Any
     interpolation: Any = "nearest"
     expand: bool = False
@@ -86,7 +91,7 @@ class RandomRotation(_Warped):
 
 
 @dataclass(frozen=True)
-class RandomAffine(_Warped):
+class RandomAffine(Warped):
     degrees: Any
     translate: Any = None
     scale: Any = None
@@ -125,7 +130,7 @@ class RandomAffine(_Warped):
 
 
 @dataclass(frozen=True)
-class RandomPerspective(_Warped):
+class RandomPerspective(Warped):
     distortion_scale: float = 0.5
     p: float = 0.5
     interpolation: Any = "bilinear"
