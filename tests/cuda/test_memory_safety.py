@@ -22,9 +22,7 @@ from tests.cuda import host
 from tests.cuda.test_kernels_on_host import AA, CUBIC, CUBIC_AA, image, resized
 from tests.support.samples import GRID_MODES
 
-CODE = "from tests.cuda.test_memory_safety import run_all; run_all({seldom})"
-#: By whether it is for the full run. Images that lie in a larger one take the kernels of unaligned ones anyway.
-ALIGNED = {False: (True,), True: (True, False)}
+CODE = "from tests.cuda.test_memory_safety import run_all; run_all({seldom}, {aligned})"
 
 
 def calls(seldom: bool) -> Iterator[tuple[Program, Tensor]]:
@@ -59,27 +57,32 @@ def warped(seldom: bool) -> Iterator[tuple[Tensor, Tensor, Warp]]:
     yield volume, grid, Warp("grid", "bilinear", "border")
 
 
-def run_warps(seldom: bool) -> None:
+def run_warps(seldom: bool, aligned: bool) -> None:
     for x, coordinates, sampler in warped(seldom):
         print(sampler, x.dtype, x.shape, x.stride())
-        for aligned in ALIGNED[seldom]:
-            host.run(warp_program(x.dtype, sampler), x, coordinates, aligned=aligned)
+        host.run(warp_program(x.dtype, sampler), x, coordinates, aligned=aligned)
         if x.is_floating_point() and (seldom or (sampler.mode, sampler.source) == ("bilinear", "grid")):
             size = sampler.size or tuple(coordinates.shape[1:-1])
             gradient = torch.ones(*x.shape[:2], *size, dtype=x.dtype)
             host.gradients(gradient, x, coordinates, sampler, (True, True))
 
 
-def run_all(seldom: bool) -> None:
-    run_warps(seldom)
+def run_all(seldom: bool, aligned: bool) -> None:
+    run_warps(seldom, aligned)
     for few_outputs, many_threads in ((0, 0), (1 << 20, 1 << 15)):
         ways.FEW_OUTPUTS, ways.MANY_THREADS = few_outputs, many_threads
         for program, x in calls(seldom):
             print(few_outputs, program, x.dtype, x.shape, x.stride())
-            for aligned in ALIGNED[seldom]:
-                host.run(program, x, aligned=aligned)
+            host.run(program, x, aligned=aligned)
 
 
-@pytest.mark.parametrize("seldom", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_sanitised(seldom: bool) -> None:
-    run_sanitised(CODE.format(seldom=seldom), "portable")
+@pytest.mark.parametrize(
+    ("seldom", "aligned"),
+    [
+        (False, True),
+        *(pytest.param(*one, marks=pytest.mark.full) for one in ((False, False), (True, True), (True, False))),
+    ],
+)
+def test_sanitised(seldom: bool, aligned: bool) -> None:
+    """Images that lie in a larger one take the kernels of unaligned ones anyway."""
+    run_sanitised(CODE.format(seldom=seldom, aligned=aligned), "portable")
