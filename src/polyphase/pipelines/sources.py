@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyphase.kernels.facts import Facts, Sizes, facts
+from polyphase.kernels.facts import Facts, facts
 from polyphase.plain import is_plain
 
 CPU = torch.device("cpu")
@@ -150,7 +150,3 @@ def _block(image: Any) -> tuple[int, object]:
     if found.offset or pixels.offset or pixels.length != expected or pixels.n_buffers != 2:
         return 0, None
     return pixels.buffers[1] or 0, (schema, array)
-
-
-def sizes_fit(shape: Sizes) -> bool:
-    return len(shape) >= 3 and 0 not in shape

@@ -13,7 +13,7 @@ from polyphase.kernels.binding import BoundCall, bound
 from polyphase.kernels.facts import Facts, facts
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
 from polyphase.pipelines.sources import Memory, Source, of_tensor
-from polyphase.sampling.programs import Axes, Program, warp_program
+from polyphase.sampling.programs import Program, warp_program
 from polyphase.sampling.warps import Warp
 
 CROP, FLIP = "crop", "flip"
@@ -133,8 +133,3 @@ def run(stages: list[Stage], source: Source, out: Tensor | None = None, *, plain
     for stage in before:
         source = of_tensor(stage.run(source, plain=plain))
     return last.run(source, out, plain=plain)
-
-
-def is_identity(program: Program) -> bool:
-    axes = program.sampler
-    return program.moves_only and isinstance(axes, Axes) and not any(one.steps for one in axes.maps)

@@ -144,12 +144,9 @@ class ConvertImageDtype(ToDtype):
 
 @dataclass(frozen=True)
 class Normalize(Transform):
-    """`broadens`: v2 makes an image of one channel one of three, if there are three means."""
-
     mean: tuple[float, ...]
     std: tuple[float, ...]
     inplace: bool = False
-    broadens: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
