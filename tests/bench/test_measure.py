@@ -187,6 +187,7 @@ def test_inductor_is_timed() -> None:
     assert only(row, Inductor).timed, only(row, Inductor).problem
 
 
+@pytest.mark.full
 @pytest.mark.inductor
 def test_decompositions_are_not_what_inductor_made_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches that know nothing of our table hand out the one for the other."""

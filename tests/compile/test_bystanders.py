@@ -322,8 +322,9 @@ TRANSFORMS: dict[str, Function] = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.full if name in ("grad", "vmap") else ()) for name in TRANSFORMS]
-)  # which vmap of grad is
+    "name",  # vmap of grad is grad and vmap
+    [pytest.param(name, marks=() if name in ("vmap of grad", "jvp") else pytest.mark.full) for name in TRANSFORMS],
+)
 def test_transforms(name: str) -> None:
     x = torch.stack([IMAGE, IMAGE.cos()]) if "vmap" in name else IMAGE
     try:
