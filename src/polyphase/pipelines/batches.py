@@ -74,12 +74,12 @@ def _empty(out: Facts) -> Tensor:
 
 
 class _Queue:
-    """Calls that do not depend on each other, and what has to live until they have run: at the end of a `with`. Where
-    torch has several threads, another one runs what there is while the next are bound."""
+    """Calls that do not depend on each other; all have run at the end of a `with`. Where torch has several threads,
+    another one runs what there is while the next are bound."""
 
     def __init__(self, device: torch.device) -> None:
         self._launch_all = devices.wing_of(device).launch_all
-        self._calls, self._kept = list[tuple[Any, ...]](), list[Any]()
+        self._calls = list[tuple[Any, ...]]()  # which keep alive what they read and write
         self._runner = ThreadPoolExecutor(1) if torch.get_num_threads() > 1 else None
         self._running = list[Future[Any]]()
 
@@ -92,7 +92,6 @@ class _Queue:
             call.into(out, source.tensor() if call.by_torch else memory, *inputs)
             return
         self._calls.append((call.handle, out, memory, *inputs))
-        self._kept.append((call, out, memory, inputs))
         if self._runner is not None and len(self._calls) == AT_ONCE:
             assert self._launch_all is not None, "there is something to launch"
             self._running.append(self._runner.submit(self._launch_all, *self._calls))
