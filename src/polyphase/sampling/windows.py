@@ -54,7 +54,7 @@ class TapArithmetic:
     antialiased: torch.dtype | None = None
 
 
-def eager_arithmetic(dtype: torch.dtype, rules: DeviceRules = DeviceRules()) -> TapArithmetic:  # noqa: B008 frozen
+def eager_arithmetic(dtype: torch.dtype, rules: DeviceRules = DeviceRules()) -> TapArithmetic:
     """Eager computes uint8 weights in float64 and rounds them to 16 bits; half precision has float32 weights."""
     if dtype == torch.uint8:
         return TapArithmetic(torch.float64, torch.float32, quantised=True)
@@ -253,6 +253,9 @@ def _pad(step: Pad, in_size: Size, device: torch.device | None) -> Taps:
             place = torch.remainder(place - first, length) + first
         case "reflect":
             place = -(place.abs() - (in_size - 1)).abs() + (in_size - 1)
+        case "symmetric":  # mirrored at the outer edges: the first and the last pixel are repeated
+            place = where(place < 0, -1 - place, place)
+            place = torch.minimum(place, 2 * in_size - 1 - place)
     if isinstance(in_size, int) and in_size == 0:  # nothing to point at: no tap at all
         return Taps(in_size, place[None][:0], border=border)
     return Taps(in_size, place[None], border=border)
