@@ -3,8 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# Another torch than the pinned one, in a new environment: make test TORCH=2.11, or TORCH=nightly.
+TORCH  ?=
+PINNED := $(if $(TORCH),,-c constraints.txt)
+NIGHTLY := --pre --extra-index-url https://download.pytorch.org/whl/nightly/cpu torch
+WANTED := $(if $(filter nightly,$(TORCH)),$(NIGHTLY),torch$(if $(TORCH),==$(TORCH).*))
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help venv test test-full check format bench fuzz clean
+.PHONY: help venv test test-full check lint format bench fuzz docs wheel sdist release-check clean
 
 help:
 	@echo "make test       all tests that run in minutes (what CI runs)"
@@ -12,14 +18,17 @@ help:
 	@echo "make check      what a reviewer runs: format, lint, types, tests"
 	@echo "make fuzz       calls drawn at random against eager, for a minute (SECONDS=3600: an hour)"
 	@echo "make bench      the quick benchmark, against eager and Inductor; writes bench-results/report.html"
+	@echo "make docs       the documentation, in build/docs/index.html"
+	@echo "make release-check  everything that must hold before a release: minutes"
+	@echo "make wheel      a wheel for this platform with everything built, in dist/ (make sdist: the sources)"
 
 venv: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt src/polyphase/version.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch setuptools
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e ".[cli,dev]"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt torchvision
+	$(PIP) $(PINNED) $(WANTED) setuptools
+	$(PIP) $(PINNED) --no-build-isolation -e ".[cli,dev]"
+	$(PIP) $(PINNED) --no-deps torchvision
 	@touch $@
 
 test: venv
@@ -28,11 +37,13 @@ test: venv
 test-full: venv
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-check: venv
+check: lint
+	$(MAKE) test
+
+lint: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(MAKE) test
 
 format: venv
 	$(BIN)/ruff format .
@@ -44,6 +55,23 @@ bench: venv
 fuzz: SECONDS ?= 60
 fuzz: venv
 	$(BIN)/python -m tests.hostile.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -c docs . build/docs
+
+$(VENV)/.docs: $(STAMP)
+	$(PIP) $(PINNED) --no-build-isolation -e ".[docs]"
+	@touch $@
+
+release-check: venv
+	$(BIN)/python tools/release_check.py $(ONLY)
+
+# Minutes: hundreds of libraries, and thousands of CUDA kernels. What is in build/ already is not built again.
+wheel: venv
+	$(BIN)/python -m wheels wheel
+
+sdist: venv
+	$(BIN)/python -m wheels sdist
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist bench-results src/*.egg-info

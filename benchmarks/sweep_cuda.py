@@ -26,7 +26,7 @@ from torch import Tensor
 from polyphase import arguments, torch_private
 from polyphase.bench import gpu
 from polyphase.cuda import build, driver, emit, launch, ways
-from polyphase.cuda.ways import Way
+from polyphase.cuda.cases import Way
 from polyphase.errors import PolyphaseError
 from polyphase.kernels import binding
 from polyphase.kernels.facts import Facts
