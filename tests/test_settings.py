@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from polyphase import settings
-from polyphase.errors import CompilerMissingError, PolyphaseError, UnknownNameError, WrongSettingError
+from polyphase.errors import (
+    CompilerMissingError,
+    NoKernelsWarning,
+    PolyphaseError,
+    UnknownNameError,
+    WrongSettingError,
+)
 
 VARIABLES = (
     *("POLYPHASE_CACHE_DIR", "POLYPHASE_CACHE_MAX_MB", "XDG_CACHE_HOME"),
@@ -121,3 +129,22 @@ def test_forced_cuda_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYPHASE_CUDA_ARCH", "hopper")
     with pytest.raises(UnknownNameError, match="POLYPHASE_CUDA_ARCH 'hopper'"):
         settings.forced_cuda_architecture()
+
+
+@pytest.fixture
+def on_windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sys, "platform", "win32")
+    settings._devices.cache_clear()
+    yield
+    settings._devices.cache_clear()
+
+
+@pytest.mark.usefixtures("on_windows")
+def test_windows_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYPHASE_DEVICES", "none")
+    assert settings.devices() == frozenset()
+    for chosen in ("", "cpu"):
+        monkeypatch.setenv("POLYPHASE_DEVICES", chosen)
+        with pytest.warns(NoKernelsWarning, match="no kernels for Windows yet.* WSL 2"):
+            assert settings.devices() == frozenset()
+        assert settings.devices() == frozenset()

@@ -202,7 +202,7 @@ def env() -> None:
 @cache_app.command("list")
 def cache_list() -> None:
     """The libraries, the latest used first: when that was, how large they are, and what they are for."""
-    from polyphase.bench.environment import megabytes
+    from polyphase.bench.environment import megabytes, prebuilt
     from polyphase.kernels import store
 
     entries = store.entries()
@@ -211,6 +211,8 @@ def cache_list() -> None:
         name = path.name[: -len(path.suffix) - store.KEY_DIGITS + 8]  # as much of it as tells libraries apart
         typer.echo(f"{when}  {size / 1000:6.0f} kB  {name:17}  {store.purpose(path) or 'damaged: to be built again'}")
     typer.echo(f"{len(entries)} libraries, {megabytes(one.size for one in entries)}")
+    if store.prebuilt_targets():
+        typer.echo(f"with the package came {prebuilt()}")
 
 
 @cache_app.command("clear")

@@ -1,13 +1,22 @@
 """The environment variables users can set, all read here, when they are asked for and never at import.
 
-| variable | what it sets | where unset |
-| --- | --- | --- |
-| `POLYPHASE_CACHE_DIR` | where built kernels are kept | `$XDG_CACHE_HOME/polyphase`, else `~/.cache/polyphase` |
-| `POLYPHASE_CACHE_MAX_MB` | how much of them: what was not used for longest goes first | 512 |
-| `POLYPHASE_DEVICES` | devices that our kernels run on, `none` for none; on others torch's do | `cpu,cuda` |
-| `POLYPHASE_ISA` | of CPU kernels: `avx512vbmi`, `avx512`, `avx2`, `portable` (SSE2, NEON) | the best there is |
-| `POLYPHASE_CUDA_ARCH` | architecture of CUDA kernels: `sm_75`, `sm_90`, ... | the GPU's own |
-| `CXX` | the C++ compiler, with arguments if need be: `ccache g++` | `g++`, `c++` or `clang++`, the first that exists |
+`POLYPHASE_CACHE_DIR`
+    Where built kernels are kept. Where unset: `$XDG_CACHE_HOME/polyphase`, else `~/.cache/polyphase`.
+
+`POLYPHASE_CACHE_MAX_MB`
+    How much of them: what was not used for longest goes first. Where unset: 512.
+
+`POLYPHASE_DEVICES`
+    Devices that our kernels run on, `none` for none; on others torch's do. Where unset: `cpu,cuda`.
+
+`POLYPHASE_ISA`
+    Of CPU kernels: `avx512vbmi`, `avx512`, `avx2`, `portable` (SSE2, NEON). Where unset: the best there is.
+
+`POLYPHASE_CUDA_ARCH`
+    Architecture of CUDA kernels: `sm_75`, `sm_90` and so on. Where unset: the GPU's own.
+
+`CXX`
+    The C++ compiler, with arguments if need be: `ccache g++`. Where unset: the first of `g++`, `c++` and `clang++`.
 
 A variable that is empty counts as unset.
 """
@@ -19,15 +28,20 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
-from polyphase.errors import CompilerMissingError, UnknownSettingError, WrongSettingError
+from polyphase.errors import CompilerMissingError, NoKernelsWarning, UnknownSettingError, WrongSettingError, warn
 
 ISAS = ("portable", "avx2", "avx512", "avx512vbmi")  # from the least to the most demanding
 DEVICES = ("cpu", "cuda")
 COMPILERS = ("g++", "c++", "clang++")
 CACHE_MAX_MB = "512"
+NOT_ON_WINDOWS = (
+    "Polyphase has no kernels for Windows yet: everything works, by PyTorch's own operations and at their speed. "
+    "The fix: run it in WSL 2, or set POLYPHASE_DEVICES=none to leave it so without this warning"
+)
 
 
 def cache_dir() -> Path:
@@ -62,13 +76,15 @@ def devices() -> frozenset[str]:
 
 @functools.cache  # asked for every call that is not the latest one again
 def _devices(chosen: str | None) -> frozenset[str]:
-    if not chosen:
-        return frozenset(DEVICES)
-    names = [name.strip() for name in chosen.split(",")]
+    names = [name.strip() for name in chosen.split(",")] if chosen else DEVICES
     for name in names:
         if name not in (*DEVICES, "none"):
             raise UnknownSettingError("device in POLYPHASE_DEVICES", name, (*DEVICES, "none"))
-    return frozenset(names) - {"none"}
+    wanted = frozenset(names) - {"none"}
+    if wanted and sys.platform == "win32":
+        warn(NOT_ON_WINDOWS, NoKernelsWarning)
+        return frozenset()
+    return wanted
 
 
 def forced_isa() -> str | None:

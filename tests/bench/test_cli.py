@@ -296,10 +296,3 @@ def test_without_the_extra(missing: str) -> None:
 def test_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "polyphase", "cache", "path"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_importing_polyphase_imports_none_of_it() -> None:
-    done = in_a_process(
-        "import sys, polyphase; print([name for name in sys.modules if name.startswith('polyphase.bench')])"
-    )
-    assert done.stdout == "[]\n"

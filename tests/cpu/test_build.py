@@ -178,7 +178,9 @@ def test_options_and_instruction_set_reach_the_compiler(include: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("clang++") is None, reason="there is no clang++")
-@pytest.mark.parametrize("forced", isa.available())
+@pytest.mark.parametrize(
+    "forced", [*(pytest.param(name, marks=pytest.mark.full) for name in isa.available()[:-1]), isa.available()[-1]]
+)
 def test_clang_builds_kernels_too(monkeypatch: pytest.MonkeyPatch, forced: str) -> None:
     program = """
 import warnings
@@ -644,6 +646,55 @@ def test_a_library_says_what_it_is_for(include: Path) -> None:
     assert store.purpose(path) == "to answer, portable"
     flip_a_bit(path)
     assert store.purpose(path) is None
+
+
+@pytest.fixture
+def prebuilt(include: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The library of `have(include)`, as a wheel has it; from here on there is no compiler."""
+    made = have(include)
+    folder = tmp_path / "prebuilt"
+    folder.mkdir()
+    entry = folder / build.prebuilt_name(build.Request(SOURCE, "portable", "answer", ("-O0",), include))
+    shutil.copyfile(made, entry)
+    store.clear()
+    monkeypatch.setattr(store, "PREBUILT", folder)
+    monkeypatch.setenv("CXX", "no-compiler")
+    return entry
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_came_with_the_package_needs_neither_compiler_nor_cache(
+    prebuilt: Path, include: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYPHASE_CACHE_DIR", "/proc/polyphase")
+    assert have(include) == prebuilt
+    assert answer(prebuilt) == 42
+    assert store.prebuilt_targets() == {"portable": [prebuilt.stat().st_size]}
+
+
+@as_root
+def test_what_came_with_the_package_may_be_of_another_user(prebuilt: Path, include: Path) -> None:
+    os.chown(prebuilt, SOMEBODY_ELSE, -1)
+    assert have(include) == prebuilt
+
+
+def test_what_came_with_the_package_is_for_its_very_source(prebuilt: Path, include: Path, tmp_path: Path) -> None:
+    with pytest.raises(CompilerMissingError):
+        have(include, SOURCE + "//")
+    with pytest.raises(CompilerMissingError):
+        have(make_include(tmp_path / "edited", 43))
+    with pytest.raises(CompilerMissingError):
+        build.library(SOURCE, "portable", stem="answer", options=("-O1",), include=include)
+
+
+def test_what_came_with_the_package_and_is_damaged(
+    prebuilt: Path, include: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flip_a_bit(prebuilt)
+    with pytest.raises(CompilerMissingError):
+        have(include)
+    monkeypatch.delenv("CXX")
+    assert have(include).parent == directory
 
 
 def test_the_least_recently_used_goes_first(

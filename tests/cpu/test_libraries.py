@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyphase.cpu import build, emit, libraries
+from polyphase.cpu import build, emit, isa, libraries
 from polyphase.errors import BuildFailedError
 from polyphase.kernels import binding, store
 from polyphase.kernels.plans import MapsPlan, purpose
@@ -23,6 +23,7 @@ import torch
 import polyphase.functional as P
 from polyphase.cpu import build
 
+build.FLAGS += ("-O0",)  # sooner, and as many
 image = torch.rand(1, 3, 20, 20)
 stems = ("launcher", "sampler", "kernel")
 
@@ -48,7 +49,8 @@ def test_what_is_built(tmp_path: Path) -> None:
         "0 0 0",  # one kernel for all filters and sizes
         "0 0 1",  # half precision is summed as float32 is
         "0 1 1",  # moved as bytes, whatever the dtype
-        "0 1 0",  # bytes with nothing around them, again
+        # Bytes with nothing around them, again; where AVX-512 has no VBMI, they are summed by another set than moved.
+        "0 1 0" if isa.chosen() == isa.chosen_for_moves() else "0 1 1",
     ]
 
 

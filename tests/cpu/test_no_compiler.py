@@ -20,6 +20,7 @@ from polyphase.cpu import build, launch, libraries
 from polyphase.errors import BuildFailedError, NoKernelsWarning, UnknownNameError
 from polyphase.kernels import binding
 from polyphase.kernels.prepared import FixedCall
+from tests.support.vision import torchvision
 
 CALLS = """
 import collections, warnings
@@ -99,6 +100,18 @@ def accelerated(image: Tensor) -> Tensor:
 in_graph = FixedCall("program(float32, axes([axismap([flip()])]))")
 
 
+def with_gradient_accelerated(image: Tensor) -> Tensor:
+    image, grid = image.clone().requires_grad_(), F.affine_grid(torch.eye(2, 3)[None], list(image.shape), False)
+    with polyphase.accelerate():
+        (gradient,) = torch.autograd.grad(F.grid_sample(image, grid, align_corners=False).sum(), image)
+    return gradient
+
+
+def flipped(image: Tensor) -> Tensor:
+    with polyphase.accelerate():
+        return torch.flip(image, (-1,))
+
+
 def prepared(image: Tensor) -> Tensor:
     out = torch.empty_like(image)
     in_graph(image, (), out=out)
@@ -126,7 +139,10 @@ def mended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     forget()
 
 
-@pytest.mark.parametrize("way", [interpolated, with_gradient, with_gradient_of_warp, accelerated, prepared])
+@pytest.mark.parametrize(
+    "way",
+    [interpolated, with_gradient, with_gradient_of_warp, accelerated, with_gradient_accelerated, flipped, prepared],
+)
 def test_no_shape_is_left_to_plain_torch_for_good(
     way: Callable[[Tensor], Tensor], mended: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +154,27 @@ def test_no_shape_is_left_to_plain_torch_for_good(
     before = polyphase.stats()["kernels_launched"]
     torch.testing.assert_close(way(image), plain[0])
     in_a_call = polyphase.stats()["kernels_launched"] - before
-    assert in_a_call == (1 if way in (interpolated, accelerated, prepared) else 2)
+    assert in_a_call == (2 if way in (with_gradient, with_gradient_of_warp, with_gradient_accelerated) else 1)
+
+
+@pytest.mark.usefixtures("mended")
+@pytest.mark.parametrize("kind", ["tensor", "batch", "Pillow"])
+def test_pipelines(kind: str) -> None:
+    """They bind kernels to memory that is no tensor's, and to images that have no batch."""
+    v2 = torchvision()
+    image = torch.randint(0, 256, (3, 20, 24), dtype=torch.uint8)
+    given = {"tensor": image, "batch": image[None], "Pillow": v2.functional.to_pil_image(image)}[kind]
+    after = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5, 0.4, 0.3], [0.2, 0.3, 0.4])]
+    most = 2 / 255 / 0.2 + 1e-5 if kind == "Pillow" else 1e-5  # two levels: it rounds otherwise
+    for first in (v2.Resize((9, 10)), v2.RandomHorizontalFlip(1.0), v2.CenterCrop(8), v2.RandomRotation((20, 20))):
+        transform = v2.Compose([first, *after])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoKernelsWarning)
+            fused = polyphase.fuse(transform)
+            for _ in range(2):
+                torch.testing.assert_close(fused(given), transform(given), rtol=1e-5, atol=most)
+            for one in fused.batch([given, given]) if kind != "batch" else ():
+                torch.testing.assert_close(one, transform(given), rtol=1e-5, atol=most)
 
 
 def test_not_tried_at_every_call(mended: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:

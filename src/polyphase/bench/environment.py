@@ -120,6 +120,16 @@ def nvrtc() -> str:
     return f"NVRTC {major}.{minor} ({driver.nvrtc_found()})"
 
 
+def prebuilt() -> str:
+    """What came with the package, and for what."""
+    found = store.prebuilt_targets()
+    if not found:
+        return "none: no wheel for a platform is installed"
+    for_each = ", ".join(f"{target} {len(sizes)}" for target, sizes in found.items())
+    sizes = [size for some in found.values() for size in some]
+    return f"{len(sizes)} libraries, {megabytes(sizes)}: {for_each}"
+
+
 def triton() -> str:
     return installed("triton") or "none"
 
@@ -158,6 +168,7 @@ def where_it_runs() -> dict[str, str]:
         "devices": ", ".join(device for device in devices.MODULES if devices.has_kernels(device)) or "none",
         "kernel cache": f"{settings.cache_dir()}, {len(entries)} libraries, {megabytes(one.size for one in entries)} "
         f"of at most {settings.cache_max_bytes() / 1e6:g} MB",
+        "prebuilt kernels": prebuilt(),
         "GPU": gpu(),
         "CUDA kernels": cuda_kernels(),
         "Triton": triton(),

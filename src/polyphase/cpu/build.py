@@ -1,4 +1,5 @@
-"""Generated C++ becomes a shared library, built once and found in the cache from then on."""
+"""Generated C++ becomes a shared library: it came with the package, or is built once and found in the cache from then
+on."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -27,6 +29,8 @@ from polyphase.version import __version__
 INCLUDE = Path(__file__).parent / "include"
 #: Loops of some dozen instructions take longer where they happen to begin within a line of code.
 FLAGS = ("-std=c++17", "-O1", "-falign-loops=32", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
+#: What macOS's linker must be told: Python's functions come from the process that loads a library.
+SYSTEM_FLAGS = {"darwin": ("-Wl,-undefined,dynamic_lookup",)}
 COMPILER_SECONDS = 120.0
 #: A failure that may pass is tried again after so many times as long as it took, and no sooner than these seconds:
 #: every call asks for what is missing.
@@ -60,6 +64,21 @@ def library(
 
 
 def libraries(requests: Iterable[Request]) -> list[Path]:
+    requests = list(requests)
+    found = {one: path for one in requests if (path := store.prebuilt(prebuilt_name(one))) is not None}
+    missing = [one for one in requests if one not in found]
+    if missing:
+        found |= zip(missing, _built(missing), strict=True)
+    return [found[one] for one in requests]
+
+
+def prebuilt_name(request: Request) -> str:
+    """Of the library for this very source, headers, flags and kind of machine, whichever compiler made it."""
+    facts = (request.source, _headers(request.include), _flags(request), os.uname().machine, __version__)
+    return store.prebuilt_name(request.stem, request.isa, facts, ".so")
+
+
+def _built(requests: list[Request]) -> list[Path]:
     """Those that are missing are built side by side."""
     planned = [_planned(request) for request in requests]
     by_name = {one.name: one for one in planned}
@@ -91,9 +110,12 @@ class _Planned(NamedTuple):
 
 
 def _planned(request: Request) -> _Planned:
-    compiler = settings.compiler()
-    flags = (*FLAGS, *isa.flags(request.isa), *request.options)
+    compiler, flags = settings.compiler(), _flags(request)
     return _Planned(f"{request.stem}-{_key(request, compiler, flags)}.so", request, (*compiler, *flags))
+
+
+def _flags(request: Request) -> tuple[str, ...]:
+    return (*FLAGS, *SYSTEM_FLAGS.get(sys.platform, ()), *isa.flags(request.isa), *request.options)
 
 
 class _Failure(NamedTuple):
@@ -134,9 +156,13 @@ def _identity(compiler: tuple[str, ...]) -> list[tuple[str, int, int]]:
 
 @functools.cache
 def _headers(include: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(path for path in include.rglob("*") if path.is_file()):
-        digest.update(b"\0".join((os.fsencode(path.relative_to(include)), path.read_bytes(), b"")))
+    """Read without pathlib, which would be most of a process's first call."""
+    digest, root = hashlib.sha256(), os.fspath(include)
+    for folder, names in sorted((folder, sorted(files)) for folder, _, files in os.walk(root)):
+        digest.update(os.fsencode(folder[len(root) :]) + b"\0")
+        for name in names:
+            with open(f"{folder}/{name}", "rb", buffering=0) as file:
+                digest.update(b"\0".join((os.fsencode(name), file.read(), b"")))
     return digest.hexdigest()
 
 

@@ -23,9 +23,14 @@ def chosen() -> str:
     return _chosen(settings.forced_isa(), features())
 
 
-def chosen_for_bytes() -> str:
-    """And for what is only moved. Without VBMI, bytes are shuffled as on AVX2, which long registers only slow down."""
-    return "avx2" if (best := chosen()) == "avx512" else best
+def chosen_for_moves() -> str:
+    """And for what is only moved."""
+    return for_moves(chosen())
+
+
+def for_moves(isa: str) -> str:
+    """Without VBMI, bytes are shuffled as on AVX2, which long registers only slow down."""
+    return "avx2" if isa == "avx512" else isa
 
 
 @functools.cache

@@ -69,7 +69,7 @@ class Addresses(NamedTuple):
 @functools.cache
 def launcher() -> Launcher:
     with _lock:
-        functions = _loaded([_launcher_request()])[0].polyphase_functions
+        functions = _loaded([launcher_request(isa.chosen())])[0].polyphase_functions
         functions.argtypes, functions.restype = [ctypes.py_object], ctypes.py_object
         made = Launcher(*functions(torch.get_num_threads))
     use_handles(made.read_by_handles)
@@ -80,8 +80,7 @@ def launcher() -> Launcher:
 def addresses(plan: MapsPlan | WarpPlan, moves: bool = False) -> Addresses:
     """Of all that a plan needs, built side by side. `moves`: some axes are not weighted."""
     with _lock:
-        samplers = [] if isinstance(plan, WarpPlan) else _sampler_requests(plan, moves)
-        *others, _, kernel = _loaded([*samplers, _launcher_request(), _kernel_request(plan)])
+        *others, kernel, _ = _loaded([*requests(plan, moves), launcher_request(isa.chosen())])
         found = [_address(sampler, emit.SAMPLER_SYMBOL) for sampler in others]
         address = _address(kernel, emit.KERNEL_SYMBOL)
         _kernels.add(address)
@@ -112,8 +111,7 @@ def _address(library: ctypes.PyDLL, symbol: str) -> int:
 
 def tap_bytes(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: bool = False) -> TapBytes:
     """The table of an axis for images of a dtype, as the CPU's eager has it."""
-    architecture = isa.chosen_for_bytes() if dtype == torch.uint8 else isa.chosen()
-    sampler = _sampler(dtype, axis_map.may_sum(transposed), architecture)
+    sampler = _sampler(dtype, axis_map.may_sum(transposed), isa.chosen())
     return TapBytes(*launcher().taps(sampler, in_size, transposed, encode(axis_map)))
 
 
@@ -143,6 +141,12 @@ def stats() -> dict[str, int]:
     }
 
 
+def requests(plan: MapsPlan | WarpPlan, moves: bool) -> list[build.Request]:
+    """The libraries of a plan: its samplers, then its kernel."""
+    samplers = [] if isinstance(plan, WarpPlan) else _sampler_requests(plan, moves)
+    return [*samplers, _kernel_request(plan)]
+
+
 def _kernel_request(plan: MapsPlan | WarpPlan) -> build.Request:
     """Only plain loops are for the compiler to vectorise: generated ones, and those of warps; comparisons in them only
     where they need not trap. -O2 takes longer to build and gains nothing."""
@@ -163,6 +167,6 @@ def _sampler_requests(plan: MapsPlan, moves: bool) -> list[build.Request]:
     ]
 
 
-def _launcher_request() -> build.Request:
+def launcher_request(architecture: str) -> build.Request:
     source = LAUNCHER.read_text(encoding="utf-8") + "\n" + records.assertions()
-    return build.Request(source, isa.chosen(), "launcher", ("-pthread",), purpose="all calls")
+    return build.Request(source, architecture, "launcher", ("-pthread",), purpose="all calls")

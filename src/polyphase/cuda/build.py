@@ -1,4 +1,5 @@
-"""CUDA C++ becomes machine code, built once by NVRTC and found in the cache from then on."""
+"""CUDA C++ becomes machine code: what came with the package, or built once by NVRTC and found in the cache from then
+on."""
 
 from __future__ import annotations
 
@@ -14,9 +15,13 @@ from polyphase.version import __version__
 
 INCLUDE = Path(__file__).parent / "include"
 #: Headers that the CPU's kernels have too.
-SHARED = ("core/scalar.h", "core/standard.h", "warp/rules.h")
+SHARED = ("core/scalar.h", "core/standard.h", "taps/filters.h", "warp/rules.h")
 #: Sums are fused where they say so: else what is computed would depend on the compiler.
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false")
+
+#: What a wheel has kernels for. Machine code runs on its major version of GPUs, from its minor version on; the PTX at
+#: the end on all later ones, whose driver compiles it.
+PREBUILT_FOR = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
 
 #: How many kernels this process has compiled.
 built: Counter[str] = Counter()
@@ -38,8 +43,30 @@ def image(source: str, architecture: str, purpose: str) -> bytes:
     return store.obtain({name: f"{purpose}, {target}"}, make)[name].read_bytes()
 
 
+def prebuilt_image(source: str, architecture: str) -> bytes | None:
+    """What came with the package for an architecture."""
+    target = next((one for one in PREBUILT_FOR if _runs_on(one, architecture)), None)
+    found = store.prebuilt(prebuilt_name(source, target)) if target else None
+    return None if found is None else found.read_bytes()
+
+
+def _runs_on(target: str, architecture: str) -> bool:
+    least, number = _number(target), _number(architecture)
+    return least <= number and (target.startswith("compute_") or least // 10 == number // 10)
+
+
+def prebuilt_name(source: str, target: str) -> str:
+    """Of the kernel of this very source and headers, whichever NVRTC made it."""
+    facts = (source, sorted(headers().items()), OPTIONS, __version__)
+    return store.prebuilt_name("cuda", target, facts, ".cubin")
+
+
+def _number(architecture: str) -> int:
+    return int("".join(filter(str.isdigit, architecture)))
+
+
 def _target(architecture: str) -> str:
-    number = int("".join(filter(str.isdigit, architecture)))
+    number = _number(architecture)
     known = driver.known_architectures()
     if number in known:
         return architecture

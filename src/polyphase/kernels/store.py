@@ -5,6 +5,8 @@ that precedes the mark. Loading a damaged library can kill the process, so whate
 again. Locks only save work; what keeps entries whole is the rename. An entry was last used when it was last modified.
 
 Where the cache directory cannot be used, or is full, libraries go to a temporary directory that ends with the process.
+
+A wheel brings libraries of its own, in `PREBUILT`, sealed likewise: they are looked for first, and never written.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ MARK = b"polyphase seal 2"
 SEAL_BYTES = len(MARK) + hashlib.sha256().digest_size
 KEY_DIGITS = 32
 LIBRARIES = (".so", ".cubin")
+#: Where a wheel has libraries; a checkout has no such folder. Names are `prebuilt_name`'s.
+PREBUILT = Path(__file__).parents[1] / "prebuilt"
 
 LOCK_SECONDS = 150  # longer than a compiler may take: a holder that keeps it longer is stuck
 LOOK_AGAIN_SECONDS = 0.02
@@ -60,6 +64,30 @@ def obtain(wanted: Mapping[str, str], make: Make) -> dict[str, Path]:
     found = _find(directory, wanted) if directory else {}
     missing = {name: purpose for name, purpose in wanted.items() if name not in found}
     return found | _somewhere(lambda place: _find_or_make(place, missing, make)) if missing else found
+
+
+def prebuilt(name: str) -> Path | None:
+    """A library that came with the package, if it is whole. Whoever can write there can write our code as well, so
+    nobody asks whose it is."""
+    entry = PREBUILT / name
+    with contextlib.suppress(OSError):
+        if _unsealed(entry.read_bytes()) is not None:
+            return entry
+    return None
+
+
+def prebuilt_name(stem: str, target: str, facts: object, suffix: str) -> str:
+    """By what a library computes, not by what built it. `facts`: its source, and all else that it is made from.
+    `target`: the instruction set or architecture that it is for."""
+    return f"{stem}-{target}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:KEY_DIGITS]}{suffix}"
+
+
+def prebuilt_targets() -> dict[str, list[int]]:
+    """The sizes of the libraries that came with the package, by what they are for."""
+    found: dict[str, list[int]] = {}
+    for path in sorted(PREBUILT.glob(_OURS)):
+        found.setdefault(path.name.split("-")[1], []).append(path.stat().st_size)
+    return found
 
 
 def keep(name: str, text: str) -> Path:
@@ -139,9 +167,14 @@ def _vouched_for(entry: Path) -> bytes | None:
         if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not _others_can_write(status):
             with open(descriptor, "rb", closefd=False) as file:
                 content = file.read()
-            if content[-SEAL_BYTES:] == _seal(content[:-SEAL_BYTES]):
-                return content[:-SEAL_BYTES]
+            return _unsealed(content)
     return None
+
+
+def _unsealed(entry: bytes) -> bytes | None:
+    """A whole entry's content without its seal."""
+    content = entry[:-SEAL_BYTES]
+    return content if entry[-SEAL_BYTES:] == _seal(content) else None
 
 
 def _seal(content: bytes) -> bytes:
