@@ -7,6 +7,7 @@ import functools
 import hashlib
 import itertools
 import os
+import struct
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from polyphase import settings
-from polyphase.cuda import build, emit, launch
+from polyphase.cuda import batches, build, emit, items, launch
 from polyphase.cuda.calls import ALIGNMENT
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.maps import PreparedMaps
@@ -90,15 +91,57 @@ def execute(call: PreparedMaps | PreparedWarp, tensors: Sequence[Tensor | None],
     ):
         for i, address in enumerate(some):
             data[at + 8 * i : at + 8 * i + 8] = address.to_bytes(8, "little")
-    kernel = library(emit.kernel_source(call.plan, call.way)).polyphase_kernel
-    assert call.cut.shared_bytes <= SHARED_ROOM
-    shared = torch.zeros(call.cut.shared_bytes + 16, dtype=torch.uint8)
+    source = emit.kernel_source(call.plan, call.way)
+    run_blocks(source, data, call.cut.blocks, call.way.threads, call.cut.shared_bytes, backwards)
+
+
+def run_blocks(
+    source: str, data: bytearray, blocks: tuple[int, int, int], threads: int, shared_bytes: int, backwards: bool
+) -> None:
+    kernel = library(source).polyphase_kernel
+    assert shared_bytes <= SHARED_ROOM
+    shared = torch.zeros(shared_bytes + 16, dtype=torch.uint8)
     parameters = (ctypes.c_char * len(data)).from_buffer(data)
-    blocks = call.cut.blocks
     for place in itertools.product(*map(range, blocks)):
         shared.fill_(0x5A)
-        block = Block(place, blocks, shared.data_ptr() + 15 & -16, call.way.threads, backwards)
+        block = Block(place, blocks, shared.data_ptr() + 15 & -16, threads, backwards)
         kernel(parameters, ctypes.byref(block))
+
+
+class Stream(batches.Stream):
+    """A stream of the host: what is launched runs now. kernels: what was, in order."""
+
+    def __init__(self, *, backwards: bool = False) -> None:
+        self.device, self.number, self.captures, self.put = 0, 0, False, _on_host
+        self.backwards = backwards
+        self.kernels: list[batches.Kernel] = []
+
+    def empty(self, size: int) -> Tensor:
+        return torch.full((size,), 0xA5, dtype=torch.uint8)
+
+    def copied(self, data: bytes) -> tuple[int, object]:
+        there = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        return there.data_ptr(), there
+
+    def run(self, kernel: batches.Kernel, address: int, number: int) -> None:
+        self.kernels.append(kernel)
+        plan, chosen, blocks, threads, shared_bytes = kernel
+        source = emit.tap_maker_source() if plan is None or chosen is None else emit.kernel_source(plan, chosen.way)
+        run_blocks(
+            source, bytearray(struct.pack("=2q", address, number)), blocks, threads, shared_bytes, self.backwards
+        )
+
+
+def run_batch(stream: Stream, calls: Sequence[tuple[Program, Sequence[Tensor]]]) -> list[Tensor]:
+    own = [items.Item(record_for(program, inputs)) for program, inputs in calls]
+    outs = [empty(one.record.out.shape, one.record.out.strides, one.record.out.dtype) for one in own]
+    given = [(item, out, *call[1]) for item, out, call in zip(own, outs, calls, strict=True)]
+    batches.launch_on(stream, batches.Calls.of(given))
+    return outs
+
+
+def address_of(data: bytearray) -> int:
+    return ctypes.addressof((ctypes.c_char * len(data)).from_buffer(data))
 
 
 def gradients(

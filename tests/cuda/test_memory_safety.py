@@ -22,7 +22,10 @@ from tests.cuda import host
 from tests.cuda.test_kernels_on_host import AA, CUBIC, CUBIC_AA, image, resized
 from tests.support.samples import GRID_MODES
 
-CODE = "from tests.cuda.test_memory_safety import run_all; run_all({seldom}, {aligned})"
+CODE = "from tests.cuda.test_memory_safety import run_all; run_all({seldom}, {aligned}, {every})"
+
+
+CALLS_OF_AN_IMAGE = 6
 
 
 def calls(seldom: bool) -> Iterator[tuple[Program, Tensor]]:
@@ -67,22 +70,26 @@ def run_warps(seldom: bool, aligned: bool) -> None:
             host.gradients(gradient, x, coordinates, sampler, (True, True))
 
 
-def run_all(seldom: bool, aligned: bool) -> None:
+def run_all(seldom: bool, aligned: bool, every: bool) -> None:
+    """every: all calls in both ways. Else each in one of them, by turns over what is called and over every bit of an
+    image's number, so that each type, layout and place of an image goes both ways."""
     run_warps(seldom, aligned)
-    for few_outputs, many_threads in ((0, 0), (1 << 20, 1 << 15)):
+    for way, (few_outputs, many_threads) in enumerate(((0, 0), (1 << 20, 1 << 15))):
         ways.FEW_OUTPUTS, ways.MANY_THREADS = few_outputs, many_threads
-        for program, x in calls(seldom):
-            print(few_outputs, program, x.dtype, x.shape, x.stride())
-            host.run(program, x, aligned=aligned)
+        for number, (program, x) in enumerate(calls(seldom)):
+            turn = (number // CALLS_OF_AN_IMAGE).bit_count() + number % CALLS_OF_AN_IMAGE
+            if every or turn % 2 == way:
+                print(few_outputs, program, x.dtype, x.shape, x.stride())
+                host.run(program, x, aligned=aligned)
 
 
 @pytest.mark.parametrize(
-    ("seldom", "aligned"),
+    ("seldom", "aligned", "every"),
     [
-        (False, True),
-        *(pytest.param(*one, marks=pytest.mark.full) for one in ((False, False), (True, True), (True, False))),
+        (False, True, False),
+        *(pytest.param(*one, True, marks=pytest.mark.full) for one in itertools.product((False, True), repeat=2)),
     ],
 )
-def test_sanitised(seldom: bool, aligned: bool) -> None:
+def test_sanitised(seldom: bool, aligned: bool, every: bool) -> None:
     """Images that lie in a larger one take the kernels of unaligned ones anyway."""
-    run_sanitised(CODE.format(seldom=seldom, aligned=aligned), "portable")
+    run_sanitised(CODE.format(seldom=seldom, aligned=aligned, every=every))

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from polyphase import arguments
-from polyphase.cuda import build, driver, emit, launch, ways
+from polyphase.cuda import build, cuts, driver, emit, items, launch, ways
+from polyphase.cuda.cases import Way
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.errors import BuildFailedError, NvrtcMissingError
 from polyphase.kernels import store
@@ -48,7 +49,7 @@ class Case(NamedTuple):
     bordered: bool = False
     adjoint_of: tuple[int, ...] = ()
 
-    def way(self, architecture: str, monkeypatch: pytest.MonkeyPatch) -> tuple[MapsPlan | WarpPlan, ways.Way]:
+    def way(self, architecture: str, monkeypatch: pytest.MonkeyPatch) -> tuple[MapsPlan | WarpPlan, Way]:
         monkeypatch.setattr(ways, "FEW_OUTPUTS", self.few)
         monkeypatch.setattr(ways, "MANY_THREADS", 0 if self.few == ALL_LARGE else 1 << 15)
         x = image(self.dtype, *self.shape, last=self.last)
@@ -150,9 +151,28 @@ def test_warps_compile(mode: str, source: str, architecture: str) -> None:
         assert driver.compile_source(source_code, build.headers(), options)[:4] == b"\x7fELF"
 
 
+@pytest.mark.parametrize(
+    "architecture", [pytest.param(one, marks=() if one == "sm_90" else pytest.mark.full) for one in ARCHITECTURES]
+)
+def test_batches_compile(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of bytes, of few taps and of more, and the tables they read."""
+    monkeypatch.setenv("POLYPHASE_CUDA_ARCH", architecture)
+    sources = [emit.tap_maker_source()]
+    for x in (image(torch.uint8, 3, 60, 70), image(torch.uint8, 3, 150, 180)):
+        item = items.Item(host.record_for(resized(x[None], (40, 50), **AA), [x]))
+        known = item.of(True)
+        chosen = items.chosen_for(known.kind, frozenset([known.need]))
+        sources.append(emit.kernel_source(known.kind.plan, chosen.way))
+    assert "ByteWalks<" in sources[-1]
+    for source in sources:
+        options = (f"--gpu-architecture={architecture}", *build.OPTIONS)
+        assert driver.compile_source(source, build.headers(), options)[:4] == b"\x7fELF"
+
+
 def test_there_is_a_case_for_every_kernel() -> None:
     headers = {one.header for one in CASES.values()}
-    assert headers == {re.sub(r"(?<!^)(?=[A-Z])", "_", template).lower() for template in ways._CUTS}
+    templates = cuts._CUTS.keys() - {"ByteWalks"}  # which batches have
+    assert headers == {re.sub(r"(?<!^)(?=[A-Z])", "_", template).lower() for template in templates}
 
 
 def test_an_architecture_of_the_future_gets_ptx() -> None:

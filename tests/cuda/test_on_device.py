@@ -13,6 +13,7 @@ from torch import Tensor
 
 import polyphase
 import polyphase.functional as P
+from polyphase import transforms as T
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -126,3 +127,85 @@ def test_what_is_not_aligned() -> None:
     x = whole[5:].view(1, 3, 50, 64)
     assert torch.equal(P.interpolate(x, size=(20, 30), **AA).cpu(), P.interpolate(x.cpu(), size=(20, 30), **AA))
     assert torch.equal(P.flip(x, (-1,)).cpu(), P.flip(x.cpu(), (-1,)))
+
+
+# ---- batches of images of several sizes
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+CHAINS: dict[str, list[Any]] = {
+    "evaluation": [T.Resize(80), T.CenterCrop(72), T.ToDtype(torch.float32, scale=True), T.Normalize(MEAN, STD)],
+    "training": [T.RandomResizedCrop(64), T.RandomHorizontalFlip(), T.ToDtype(torch.float32, scale=True)],
+    "crops": [T.RandomCrop(40), T.RandomVerticalFlip()],
+    "bicubic": [T.Resize((30, 40), interpolation="bicubic"), T.Pad(3, padding_mode="reflect")],
+}
+
+
+def pictures(seed: int, count: int = 6) -> list[Tensor]:
+    rng = random.Random(seed)
+    return [
+        torch.randint(0, 256, (3, rng.randint(85, 300), rng.randint(85, 300)), dtype=torch.uint8) for _ in range(count)
+    ]  # none that `Resize(80)` leaves as it is: that would be a launch of its own
+
+
+def drawn(function: Any) -> Any:
+    torch.manual_seed(1)
+    random.seed(1)
+    return function()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", CHAINS)
+def test_pipelines_give_the_cpus_pictures(name: str, seed: int) -> None:
+    """One by one, and by one launch; new sizes take another, which makes their tables. Random crops are always new."""
+    pipeline, some = polyphase.fuse(CHAINS[name]), pictures(seed)
+    there = [one.cuda() for one in some]
+    expected = drawn(lambda: [pipeline(one) for one in some])
+    single = drawn(lambda: [pipeline(one) for one in there])
+    assert all(torch.equal(a.cpu(), b) for a, b in zip(single, expected, strict=True))
+    for most in (2, 2 if name == "training" else 1):
+        before = polyphase.stats()["kernels_launched"]
+        got = drawn(lambda: pipeline.batch(there))
+        assert polyphase.stats()["kernels_launched"] - before <= most
+        assert all(torch.equal(a.cpu(), b) for a, b in zip(got, expected, strict=True))
+
+
+@pytest.mark.parametrize("warp", [T.RandomAffine(30, interpolation="bilinear"), T.RandomPerspective(p=1.0)], ids=str)
+def test_warps_of_pipelines(warp: Any) -> None:
+    """By grids as the CPU rounds them. What lies between two levels may be rounded to the other."""
+    pipeline, some = polyphase.fuse([warp, T.CenterCrop(64)]), pictures(2)
+    expected = drawn(lambda: [pipeline(one) for one in some])
+    got = drawn(lambda: pipeline.batch([one.cuda() for one in some]))
+    difference = (got.cpu().int() - torch.stack(expected).int()).abs()
+    assert difference.max() <= 1
+    assert (difference > 0).float().mean() < 0.002
+
+
+def test_a_batch_waits_for_nothing_and_can_be_captured() -> None:
+    pipeline, there = polyphase.fuse(CHAINS["evaluation"]), [one.cuda() for one in pictures(3)]
+    pipeline.batch(there)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        pipeline.batch(there)
+        pipeline.batch([torch.empty(3, 99, 101, dtype=torch.uint8, device="cuda"), *there])
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = pipeline.batch(there)
+    for one in there:
+        one.random_(0, 256)
+    polyphase.kernels.binding.forget()
+    graph.replay()
+    assert torch.equal(got.cpu(), pipeline.batch([one.cpu() for one in there]))
+
+
+def test_batches_on_other_streams_whose_images_are_gone() -> None:
+    pipeline, some = polyphase.fuse(CHAINS["evaluation"]), pictures(4)
+    expected = pipeline.batch(some)
+    for _ in range(3):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            got = pipeline.batch([one.cuda() for one in some])
+            torch.full((1 << 20,), 7, device="cuda")  # in memory that was the images'
+        stream.synchronize()
+        assert torch.equal(got.cpu(), expected)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from polyphase.cuda import launch, warps
-from polyphase.cuda.ways import Way
+from polyphase.cuda.cases import Way
 from polyphase.kernels import binding
 from polyphase.kernels.binding import Gradients, Needed
 from polyphase.kernels.operands import ordered

@@ -6,17 +6,18 @@ import torch
 
 from polyphase.cuda import ways
 from polyphase.cuda.calls import CallShape, MapsShape, WarpShape
-from polyphase.cuda.ways import Way
+from polyphase.cuda.cases import Way
+from polyphase.cuda.tables import RECIPE_BYTES
 from polyphase.kernels.expressions import CPP_FILTERS, CPP_TYPES, ROUNDED, cpp_expression
 from polyphase.kernels.operands import leaves, slots
 from polyphase.kernels.plans import MapsPlan, Plan, WarpPlan
 from polyphase.sampling.pointwise import Channel, Expression, Operand, Value
 
 KERNEL_SYMBOL = "polyphase_kernel"
+TAP_THREADS = 128
 
 _KERNEL = """\
-{definitions}#include "polyphase/cuda/{header}.h"
-
+{definitions}{includes}
 namespace polyphase {{
 
 {functions}
@@ -26,12 +27,12 @@ using Run = {run};
 
 #ifdef __CUDACC__
 extern "C" __global__ void __launch_bounds__({threads}, {blocks})
-{symbol}(const __grid_constant__ polyphase::{struct} call) {{
-  polyphase::Run::run(call, polyphase::Block());
+{symbol}(const __grid_constant__ polyphase::{parameters} call) {{
+  polyphase::{runs}(call, polyphase::Block());
 }}
 #else
-extern "C" void {symbol}(const polyphase::{struct}* call, const polyphase::Block* block) {{
-  polyphase::Run::run(*call, *block);
+extern "C" void {symbol}(const polyphase::{parameters}* call, const polyphase::Block* block) {{
+  polyphase::{runs}(*call, *block);
 }}
 #endif
 
@@ -82,16 +83,37 @@ def kernel_source(plan: MapsPlan | WarpPlan, way: Way) -> str:
     types = _warp_types(plan) if isinstance(plan, WarpPlan) else _sum(plan, way)
     template = ", ".join(["Load", "Store", *types, *map(_constant, way.constants)])
     return _KERNEL.format(
-        definitions=shape.definitions(),
-        header=way.header,
+        definitions=shape.definitions() + ("#define POLYPHASE_BATCHED\n" if way.batched else ""),
+        includes=_includes(way.header, "batch") if way.batched else _includes(way.header),
         functions=_load(plan, way) + "\n" + _store(plan, way),
         run=f"{way.template}<{template}>",
         threads=way.threads,
         blocks=way.resident,
         symbol=KERNEL_SYMBOL,
-        struct=shape.struct,
+        parameters=f"Batch<polyphase::{shape.struct}>" if way.batched else shape.struct,
+        runs="run_one_of<polyphase::Run>" if way.batched else "Run::run",
         assertions=shape.assertions(),
     )
+
+
+def tap_maker_source() -> str:
+    """The kernel of `tables.MadeTable`."""
+    return _KERNEL.format(
+        definitions=MapsShape(0, 0).definitions(),
+        includes=_includes("tap_maker"),
+        functions="",
+        run=f"TapMaker<{TAP_THREADS}>",
+        threads=TAP_THREADS,
+        blocks=1,
+        symbol=KERNEL_SYMBOL,
+        parameters="TapsCall",
+        runs="Run::run",
+        assertions=f"static_assert(sizeof(polyphase::TapRecipe) == {RECIPE_BYTES});\n",
+    )
+
+
+def _includes(*headers: str) -> str:
+    return "".join(f'#include "polyphase/cuda/{one}.h"\n' for one in headers)
 
 
 def _warp_types(plan: WarpPlan) -> list[str]:
@@ -146,7 +168,10 @@ def _operands(plan: Plan, expression: Expression) -> list[str]:
     vectors, tensors = (slots(kind, plan.prologue, plan.epilogue) for kind in (Channel, Operand))
     for leaf in leaves(Channel, expression):
         data = f"static_cast<const {CPP_TYPES[leaf.dtype]}*>(call.vectors[{vectors.index(leaf.slot)}])"
-        lines += [f"const auto channel{leaf.slot} = {data}[channel];", f"constexpr float reciprocal{leaf.slot} = 0;"]
+        lines += [
+            f"const auto channel{leaf.slot} = once({data} + channel);",
+            f"constexpr float reciprocal{leaf.slot} = 0;",
+        ]
         lines += [f"static_cast<void>(reciprocal{leaf.slot});"]
     for leaf in leaves(Operand, expression):
         place = tensors.index(leaf.slot)

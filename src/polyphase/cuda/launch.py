@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 from unittest import mock
@@ -16,14 +16,14 @@ from torch import Tensor
 from polyphase import settings, torch_private
 from polyphase.cuda import build, driver, emit, launcher, maps, warps, ways
 from polyphase.cuda.calls import ALIGNMENT
+from polyphase.cuda.cases import Way
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.launcher import FreshCall, LaunchPlan
 from polyphase.cuda.maps import PreparedMaps
 from polyphase.cuda.memory import DeviceMemory
 from polyphase.cuda.tables import host_table, uploaded
 from polyphase.cuda.warps import PreparedWarp
-from polyphase.cuda.ways import Way
-from polyphase.errors import NoKernelError
+from polyphase.errors import DriverError, NoKernelError
 from polyphase.kernels import store
 from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
 from polyphase.kernels.devices import Described
@@ -133,27 +133,36 @@ def _launch_of(record: CallRecord, aligned: bool, choose: Choose = None) -> Laun
 def launch_of(device: int, call: PreparedMaps | PreparedWarp) -> Launch:
     with torch.cuda.device(device), torch.device("cpu"):  # tables begin on the host, whatever the user's default is
         fields, kept = call.fields(functools.partial(uploaded, device))
-        function = _function(call.plan, call.way, device)
+        function = function_of(call.plan, call.way, device)
     cut, shape = call.cut, call.shape
     places = shape.places()
     vectors_at = places["coordinates" if shape.coordinates else "vectors"]
     operands = (shape.coordinates + shape.vectors, shape.tensors, vectors_at, places["tensors"])
     plan = LaunchPlan(device, function, cut.blocks, call.way.threads, cut.shared_bytes, *operands)
 
-    def keep() -> None:
-        for memory in kept:
+    run, part = launcher.bind(plan, shape.packed(fields))
+    return Launch(run, functools.partial(keep_forever, kept), part)
+
+
+def keep_forever(tables: Sequence[object]) -> None:
+    for memory in tables:
+        if memory is not None:
             assert isinstance(memory, DeviceMemory), "tables are on the device"
             memory.keep_forever()
 
-    run, part = launcher.bind(plan, shape.packed(fields))
-    return Launch(run, keep, part)
-
 
 @functools.lru_cache(maxsize=1024)
-def _function(plan: MapsPlan | WarpPlan, way: Way, device: int) -> int:
-    image = build.image(emit.kernel_source(plan, way), plan.architecture, f"{purpose(plan)}, {way.template}")
+def function_of(plan: MapsPlan | WarpPlan, way: Way, device: int) -> int:
+    source = emit.kernel_source(plan, way)
+    load = functools.partial(
+        driver.load, device, name=emit.KERNEL_SYMBOL, shared_bytes=driver.most_shared_bytes(device)
+    )
     loaded.add((plan, way))
-    return driver.load(device, image, emit.KERNEL_SYMBOL, driver.most_shared_bytes(device))
+    ready = build.prebuilt_image(source, plan.architecture)
+    if ready is not None:
+        with suppress(DriverError):  # a driver older than the NVRTC that made it may refuse it
+            return load(ready)
+    return load(build.image(source, plan.architecture, f"{purpose(plan)}, {way.template}"))
 
 
 def described(record: CallRecord) -> Described:
@@ -163,7 +172,7 @@ def described(record: CallRecord) -> Described:
     source = store.kept_source(emit.kernel_source(call.plan, call.way), "cu")
     threads, shared = call.way.threads, call.cut.shared_bytes
     with torch.cuda.device(device):
-        needs = driver.resources(device, _function(call.plan, call.way, device), threads, shared)
+        needs = driver.resources(device, function_of(call.plan, call.way, device), threads, shared)
     spilled = f" ({needs.spilled_bytes} bytes of them in memory)" if needs.spilled_bytes else ""
     blocks = "x".join(map(str, call.cut.blocks))
     resources = (
@@ -177,9 +186,9 @@ def described(record: CallRecord) -> Described:
 def built_from(source: Path) -> Iterator[None]:
     text = source.read_text(encoding="utf-8")
     with mock.patch.object(emit, "kernel_source", return_value=text):
-        _function.cache_clear()
+        function_of.cache_clear()
         yield
-    _function.cache_clear()
+    function_of.cache_clear()
 
 
 def forget() -> None:

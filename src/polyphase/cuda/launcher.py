@@ -105,14 +105,16 @@ class _Functions(NamedTuple):
     read_by_handles: Callable[[type, bytes], None]
 
 
+def request(architecture: str) -> build.Request:
+    source = SOURCE.read_text(encoding="utf-8")
+    return build.Request(source, architecture, "launcher", purpose="all calls of CUDA kernels")
+
+
 @functools.cache
 def _functions() -> _Functions | None:
     with _lock:
-        request = build.Request(
-            SOURCE.read_text(encoding="utf-8"), isa.chosen(), "launcher", purpose="all calls of CUDA kernels"
-        )
         try:
-            (path,) = build.libraries([request])
+            (path,) = build.libraries([request(isa.chosen())])
         except (CompilerMissingError, BuildFailedError):
             return None
         functions = ctypes.PyDLL(str(path)).polyphase_functions

@@ -13,9 +13,22 @@ from torch import Tensor
 
 from polyphase.cuda import emit, ways
 from polyphase.cuda.calls import ALIGNMENT, AxisFields, CallShape, Fields, TensorFields
+from polyphase.cuda.cases import Case, Way
+from polyphase.cuda.cuts import Cut, cut
 from polyphase.cuda.geometry import Dimension, Geometry, arrange, wider
-from polyphase.cuda.tables import HostTable, host_table, identity_table, in_fours, in_step, progression, shared
-from polyphase.cuda.ways import Case, Cut, Way
+from polyphase.cuda.tables import (
+    HostTable,
+    MadeTable,
+    Table,
+    host_table,
+    identity_table,
+    in_fours,
+    in_step,
+    made_table,
+    progression,
+    shared,
+    widened,
+)
 from polyphase.kernels import records
 from polyphase.kernels.plans import MapsPlan, plan_maps
 from polyphase.kernels.records import CallRecord
@@ -26,6 +39,8 @@ counts: Counter[str] = Counter()
 
 #: Puts tensors where kernels can read them: their addresses, 0 for None, and what keeps them there.
 Upload: TypeAlias = "Callable[..., tuple[list[int], object]]"
+#: Has a table made on the device: the addresses of its firsts and its weights.
+Make: TypeAlias = "Callable[[MadeTable], tuple[int, int]]"
 
 
 class Origins(NamedTuple):
@@ -44,10 +59,10 @@ class PreparedMaps:
     way: Way
     cut: Cut
     geometry: Geometry
-    x: HostTable | None
-    y: HostTable | None
-    z: HostTable | None
-    outer: tuple[HostTable | None, ...]
+    x: Table | None
+    y: Table | None
+    z: Table | None
+    outer: tuple[Table | None, ...]
     origins: Origins
     borders: records.Borders
     row_offsets: Tensor | None
@@ -56,13 +71,18 @@ class PreparedMaps:
     def shape(self) -> CallShape:
         return emit.call_shape(self.plan, self.way)
 
-    def fields(self, upload: Upload) -> tuple[Fields, list[object]]:
+    def fields(self, upload: Upload, make: Make | None = None) -> tuple[Fields, list[object]]:
         """With tables where kernels read them, and what keeps them there."""
         kept: list[object] = []
 
-        def axis(one: Dimension, table: HostTable | None) -> list[int]:
+        def axis(one: Dimension, table: Table | None) -> list[int]:
             if table is None:
                 return AxisFields(one.in_size, one.out_size, one.in_stride, one.out_stride).numbers()
+            if isinstance(table, MadeTable):
+                assert make is not None, "batches alone have tables that are made on the device"
+                sizes = (one.in_size, one.out_size, one.in_stride, one.out_stride)
+                first, weight = make(table)
+                return AxisFields(*sizes, first, 0, weight, 0, table.taps, table.precision).numbers()
             parts = (table.first, table.index, table.weight, table.border)
             (first, index, weight, border), memory = upload(*parts)
             kept.append(memory)
@@ -117,79 +137,109 @@ class PreparedMaps:
 def prepared(
     record: CallRecord, aligned: bool, architecture: str, choose: Callable[[Case], Way] = ways.choose
 ) -> PreparedMaps:
-    axes = record.program.sampler
-    assert isinstance(axes, Axes), "warps have calls of their own"
-    plan = plan_maps(record.program, architecture)
-    geometry, element_bytes = arrange(record), record.image.dtype.itemsize
-    can_widen = aligned and not record.varies and not record.program.borders  # whose values are elements
-    if plan.source is None and can_widen:
-        geometry, element_bytes = wider(geometry, element_bytes, ALIGNMENT)
-    sampled = record.program.sampled
+    arranged = Arranged(record, aligned, aligned, architecture)
+    return arranged.by(choose(arranged.case))
 
-    def table(one: Dimension) -> HostTable | None:
-        if one.map is None:
-            return None
-        return host_table(one.map, one.out_size if axes.transposed else one.in_size, sampled, axes.transposed)
 
-    others = [(one, table(one)) for one in (geometry.y, geometry.z, *geometry.outer)]
-    source_origin = 0
-    if not plan.weighted:
-        others, source_origin = _by_strides(others)
-    (y_dimension, y), (z_dimension, z), *outer = others
-    geometry = replace(geometry, y=y_dimension, z=z_dimension, outer=tuple(one for one, _ in outer))
-    x = table(geometry.x)
-    case = Case(
-        geometry,
-        plan,
-        x,
-        y,
-        z,
-        any(one is not None and one.border is not None for one in (x, *[one for _, one in others])),
-        element_bytes,
-        element_bytes if plan.source is None else record.out.dtype.itemsize,
-        ALIGNMENT if aligned else record.image.dtype.itemsize,
-        ALIGNMENT if aligned else record.out.dtype.itemsize,
-        record.varies,
-    )
-    way = replace(choose(case), outer=len(geometry.outer))
-    cut = ways.cut(case, way)
-    row_offsets, row_origin, origins = None, 0, [0, *[0] * len(record.operands.tensors)]
-    if way.template == "Moved":
-        columns, _, computed, by_runs, *_ = way.constants
-        if computed:
-            ((along, x),), row_origin = _by_strides([(geometry.x, x)])
-            geometry = replace(geometry, x=along)
-        else:
-            row_offsets, x = _row_offsets(geometry, x), None
-            row_offsets = _with_runs(row_offsets, int(columns)) if by_runs else row_offsets
-    elif way.template != "General":
-        x = _as_windows(x, geometry.x, sampled)
-        y = _as_windows(y, geometry.y, sampled)
-        if way.template == "Direct":
-            y = shared(y, int(way.constants[4]))
-        elif y.descends and not y.ascends:
-            geometry, y, origins = _backwards(geometry, "y", y, origins)
-        if x.descends and not x.ascends and way.template in ways.COLUMNS_ASCEND:
-            geometry, x, origins = _backwards(geometry, "x", x, origins)
-        if way.template in ways.IN_FOURS:
-            x = in_fours(x)
-        if way.template == "Ring" and way.constants[4] >= 0:
-            found = in_step(x, int(way.constants[2]))
-            assert found is not None, "what was chosen by"
-            x = found.table
-    borders = records.borders_of(record.program, record.program.source if record.program.moves_only else plan.work)
-    tables = tuple(one for _, one in outer)
-    begins = Origins(source_origin, tuple(origins), row_origin)
-    return PreparedMaps(plan, way, cut, geometry, x, y, z, tables, begins, borders, row_offsets)
+class Arranged:
+    """A call before its way is chosen: `case`, and what else is known.
+
+    makes_tables: those that can be made on the device are.
+    """
+
+    def __init__(
+        self,
+        record: CallRecord,
+        source_aligned: bool,
+        target_aligned: bool,
+        architecture: str,
+        *,
+        makes_tables: bool = False,
+    ) -> None:
+        axes = record.program.sampler
+        assert isinstance(axes, Axes), "warps have calls of their own"
+        plan = plan_maps(record.program, architecture)
+        geometry, element_bytes = arrange(record), record.image.dtype.itemsize
+        aligned = source_aligned and target_aligned
+        can_widen = aligned and not record.varies and not record.program.borders  # whose values are elements
+        if plan.source is None and can_widen:
+            geometry, element_bytes = wider(geometry, element_bytes, ALIGNMENT)
+        sampled = record.program.sampled
+
+        def table(one: Dimension) -> Table | None:
+            if one.map is None:
+                return None
+            made = made_table(one.map.steps, one.in_size, sampled) if makes_tables and not axes.transposed else None
+            return made or host_table(
+                one.map, one.out_size if axes.transposed else one.in_size, sampled, axes.transposed
+            )
+
+        others = [(one, table(one)) for one in (geometry.y, geometry.z, *geometry.outer)]
+        self.source_origin = 0
+        if not plan.weighted:
+            others, self.source_origin = _by_strides(others)
+        (y_dimension, y), (z_dimension, z), *outer = others
+        geometry = replace(geometry, y=y_dimension, z=z_dimension, outer=tuple(one for one, _ in outer))
+        x = table(geometry.x)
+        self.record, self.outer = record, tuple(one for _, one in outer)
+        self.case = Case(
+            geometry,
+            plan,
+            x,
+            y,
+            z,
+            any(one is not None and one.border is not None for one in (x, *[one for _, one in others])),
+            element_bytes,
+            element_bytes if plan.source is None else record.out.dtype.itemsize,
+            ALIGNMENT if source_aligned else record.image.dtype.itemsize,
+            ALIGNMENT if target_aligned else record.out.dtype.itemsize,
+            record.varies,
+        )
+
+    def by(self, way: Way) -> PreparedMaps:
+        case, record, sampled = self.case, self.record, self.record.program.sampled
+        geometry, plan, x, y = case.geometry, case.plan, case.x, case.y
+        way = replace(way, outer=len(geometry.outer))
+        share = cut(case, way)
+        row_offsets, row_origin, origins = None, 0, [0, *[0] * len(record.operands.tensors)]
+        if way.template == "Moved":
+            assert not isinstance(x, MadeTable), "what is made on the device is summed"
+            columns, _, computed, by_runs, *_ = way.constants
+            if computed:
+                ((along, x),), row_origin = _by_strides([(geometry.x, x)])
+                geometry = replace(geometry, x=along)
+            else:
+                row_offsets, x = _row_offsets(geometry, x), None
+                row_offsets = _with_runs(row_offsets, int(columns)) if by_runs else row_offsets
+        elif way.template != "General":
+            x = _as_windows(x, geometry.x, sampled)
+            y = _as_windows(y, geometry.y, sampled)
+            x, y = widened(x, ways.taps_along_x(way, x, y)), widened(y, ways.taps_along_y(way, x, y))
+            if way.template == "Direct" and isinstance(y, HostTable):
+                y = shared(y, int(way.constants[4]))
+            elif y.descends and not y.ascends:
+                geometry, y, origins = _backwards(geometry, "y", y, origins)
+            if x.descends and not x.ascends and way.template in ways.COLUMNS_ASCEND:
+                geometry, x, origins = _backwards(geometry, "x", x, origins)
+            if way.template in ways.IN_FOURS:
+                x = in_fours(x, int(way.constants[0]))
+            if way.template == "Ring" and way.constants[4] >= 0 and isinstance(x, HostTable):
+                found = in_step(x, int(way.constants[2]))
+                assert found is not None, "what was chosen by"
+                x = found.table
+        borders = records.borders_of(record.program, record.program.source if record.program.moves_only else plan.work)
+        begins = Origins(self.source_origin, tuple(origins), row_origin)
+        return PreparedMaps(plan, way, share, geometry, x, y, case.z, self.outer, begins, borders, row_offsets)
 
 
 def _by_strides(
-    axes: list[tuple[Dimension, HostTable | None]],
-) -> tuple[list[tuple[Dimension, HostTable | None]], int]:
+    axes: list[tuple[Dimension, Table | None]],
+) -> tuple[list[tuple[Dimension, Table | None]], int]:
     """What merely goes along an axis, forwards or backwards, needs no table; and the source's origin then."""
-    made, origin = [], 0
+    made: list[tuple[Dimension, Table | None]] = []
+    origin = 0
     for one, table in axes:
-        if table is not None and (found := progression(table)):
+        if isinstance(table, HostTable) and (found := progression(table)):
             begin, step = found
             origin += begin * one.in_stride
             one, table = replace(one, in_stride=step * one.in_stride), None
@@ -197,17 +247,15 @@ def _by_strides(
     return made, origin
 
 
-def _as_windows(table: HostTable | None, one: Dimension, sampled: torch.dtype) -> HostTable:
+def _as_windows(table: Table | None, one: Dimension, sampled: torch.dtype) -> Table:
     if table is None:
         return identity_table(one.in_size, sampled)
-    if table.weight is not None:
+    if isinstance(table, MadeTable) or table.has_weights:
         return table
     return replace(table, weight=identity_table(table.out_size, sampled).weight)
 
 
-def _backwards(
-    geometry: Geometry, name: str, table: HostTable, origins: list[int]
-) -> tuple[Geometry, HostTable, list[int]]:
+def _backwards(geometry: Geometry, name: str, table: Table, origins: list[int]) -> tuple[Geometry, Table, list[int]]:
     """An axis whose outputs are walked along from the last to the first."""
     one: Dimension = getattr(geometry, name)
     steps = (one.out_stride, *one.tensors)

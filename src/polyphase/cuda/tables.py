@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import functools
 import math
+import struct
 from dataclasses import dataclass, replace
+from typing import ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
 
 from polyphase.cuda.memory import DeviceMemory, on_device
 from polyphase.kernels.devices import RULES
-from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.axis_maps import AxisMap, AxisPath
 from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.steps import Resize, Step
 from polyphase.sampling.taps import Taps
 from polyphase.sampling.windows import backward_arithmetic, eager_arithmetic
 
 #: Windows may be so many times as wide as the taps in them; beyond that, taps are listed.
 SPARSE = 4
+
+#: `TapRecipe` of tap_maker.h; and what a table that is made by it has before its first row, for the precision.
+RECIPE_BYTES = 14 * 8
+BEFORE_TABLE = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +51,10 @@ class HostTable:
     ascends: bool = True
     descends: bool = False
 
+    @property
+    def has_weights(self) -> bool:
+        return self.weight is not None
+
     def reversed(self) -> HostTable:
         """For outputs walked along backwards."""
         assert self.index is None, "lists are walked along as they are"
@@ -62,6 +73,93 @@ class HostTable:
             self.descends,
             self.ascends,
         )
+
+
+@dataclass(slots=True, eq=False)  # not frozen: there are two for every new size
+class MadeTable:
+    """Windows that are made on the device, by `TapRecipe` of tap_maker.h, which says what the numbers are."""
+
+    in_size: int
+    crop_first: int
+    direction: int
+    cropped: int
+    resized: int
+    cubic: bool
+    begin: int
+    step: int
+    out_size: int
+    taps: int
+    quantised: bool
+    in_fours: bool = False
+    index: ClassVar[None] = None
+    border: ClassVar[None] = None
+    has_weights: ClassVar[bool] = True
+
+    @property
+    def precision(self) -> int:
+        """The table has it."""
+        return -1 if self.quantised else 0
+
+    @property
+    def ascends(self) -> bool:
+        return self.direction * self.step > 0
+
+    @property
+    def descends(self) -> bool:
+        return not self.ascends
+
+    def reversed(self) -> MadeTable:
+        return replace(self, begin=self.begin + self.step * (self.out_size - 1), step=-self.step)
+
+    def widened(self, taps: int) -> MadeTable:
+        return self if taps == self.taps else replace(self, taps=taps)
+
+    @property
+    def nbytes(self) -> int:
+        return table_bytes(self.out_size, self.taps * (2 if self.in_fours else 4))
+
+    def addresses(self, at: int) -> tuple[int, int]:
+        """Of the firsts and the weights, where the table lies at an address."""
+        return at + BEFORE_TABLE, at + bytes_before_weights(self.out_size)
+
+    def packed(self, at: int) -> bytes:
+        """What makes it there."""
+        numbers = (self.in_size, self.crop_first, self.direction, self.cropped, self.resized, self.cubic, self.begin)
+        rest = (self.step, self.out_size, self.taps, self.quantised, self.in_fours, *self.addresses(at))
+        return struct.pack("=14q", *numbers, *rest)
+
+
+def bytes_before_weights(out_size: int) -> int:
+    return BEFORE_TABLE + (4 * out_size + 15) // 16 * 16
+
+
+def table_bytes(out_size: int, bytes_of_row: int) -> int:
+    """Of a table that is made on the device; `bytes_of_row`: of the weights of an output."""
+    return bytes_before_weights(out_size) + (out_size * bytes_of_row + 15) // 16 * 16
+
+
+Table: TypeAlias = "HostTable | MadeTable"
+Steps: TypeAlias = tuple[Step, ...]
+
+
+def most_taps(in_size: int, out_size: int, cubic: bool) -> int:
+    """Of an antialiased window. It begins and ends at whole numbers: rounding may move either by one, where the support
+    is close to one."""
+    return int((4 if cubic else 2) * max(in_size / out_size, 1.0) + 1e-4) + 1
+
+
+def made_table(steps: Steps, in_size: int, dtype: torch.dtype) -> MadeTable | None:
+    """None for steps that the device makes no tables of, or whose windows are wider than the axis."""
+    path, resize = AxisPath.of(steps, in_size), next((one for one in steps if isinstance(one, Resize)), None)
+    if path is None or resize is None or resize.filter not in ("bilinear", "bicubic") or dtype == torch.float64:
+        return None
+    if not resize.antialias or resize.scale is not None or resize.align_corners:
+        return None
+    cubic = resize.filter == "bicubic"
+    taps = most_taps(path.cropped, path.resized, cubic)
+    if taps > in_size:
+        return None
+    return MadeTable(in_size, *path[:4], cubic, *path[4:], taps, dtype == torch.uint8)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -203,8 +301,10 @@ def progression(table: HostTable) -> tuple[int, int] | None:
     return (begin, step) if torch.equal(table.first.long(), begin + step * torch.arange(table.out_size)) else None
 
 
-def reach(table: HostTable, count: int) -> int:
+def reach(table: Table, count: int) -> int:
     """Inputs that any `count` neighbouring outputs read from, at most."""
+    if isinstance(table, MadeTable):
+        return math.ceil((min(count, table.out_size) - 1) * table.cropped / table.resized) + 1 + table.taps
     return _reach(table.first.unfold(0, min(count, table.out_size), 1), table.taps)
 
 
@@ -276,11 +376,32 @@ def _turned(table: Tensor) -> Tensor:
     return table[torch.arange(len(table) - 1, -1, -1)]
 
 
-def in_fours(table: HostTable) -> HostTable:
-    """Quantised windows as byte_ring.h reads them: from multiples of 4 on, weights in pairs of 16 bits."""
+def words_in_fours(table: Table) -> int:
+    """Of bytes, in a window that begins at a multiple of 4."""
+    lead = 3 if isinstance(table, MadeTable) else int((table.first % 4).max())
+    return (lead + table.taps + 3) // 4
+
+
+def widened(table: Table, taps: int) -> Table:
+    """The same by windows of so many taps, which the axis has."""
+    if isinstance(table, MadeTable):
+        return table.widened(taps)
+    if taps == table.taps:
+        return table
+    assert table.weight is not None, "windows that are summed have weights"
+    first = table.first.clamp(max=table.in_size - taps)
+    weight = torch.zeros((table.out_size, taps), dtype=table.weight.dtype)
+    weight.scatter_(1, (table.first - first)[:, None] + torch.arange(table.taps), table.weight)
+    return replace(table, first=first, taps=taps, weight=weight)
+
+
+def in_fours(table: Table, words: int) -> Table:
+    """Quantised windows as byte_ring.h reads them: words from multiples of 4 on, of weights in pairs of 16 bits."""
+    taps = 4 * words
+    if isinstance(table, MadeTable):
+        return replace(table, taps=taps, in_fours=True)
     assert table.weight is not None, "windows that are summed have weights"
     lead = (table.first % 4).to(torch.int64)
-    taps = (int(lead.max()) + table.taps + 3) // 4 * 4
     weight = torch.zeros((table.out_size, taps), dtype=torch.int16)
     weight.scatter_(1, lead[:, None] + torch.arange(table.taps), table.weight.to(torch.int16))
     first = table.first - lead.to(torch.int32)
@@ -289,8 +410,10 @@ def in_fours(table: HostTable) -> HostTable:
     )
 
 
-def uploaded(device: int, *parts: Tensor | None) -> tuple[list[int], DeviceMemory]:
+def uploaded(device: int, *parts: Tensor | None) -> tuple[list[int], DeviceMemory | None]:
     """The addresses of tensors, one after the other in one piece of memory; 0 for None."""
+    if all(one is None for one in parts):
+        return [0] * len(parts), None
     sizes = [0 if one is None else (one.nbytes + 15) // 16 * 16 for one in parts]
     data = torch.zeros(max(sum(sizes), 16), dtype=torch.uint8)
     at, places = 0, []

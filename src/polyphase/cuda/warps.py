@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from polyphase.cuda import emit
 from polyphase.cuda.calls import ALIGNMENT, CallShape, Fields
-from polyphase.cuda.ways import Cut, Way
+from polyphase.cuda.cases import Way
+from polyphase.cuda.cuts import Cut
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.plans import WarpPlan, plan_warp
 from polyphase.kernels.records import CallRecord
@@ -103,7 +104,7 @@ class PreparedWarp:
     def shape(self) -> CallShape:
         return emit.call_shape(self.plan, self.way)
 
-    def fields(self, upload: object) -> tuple[Fields, list[object]]:
+    def fields(self, upload: object, make: object = None) -> tuple[Fields, list[object]]:
         """There are no tables."""
         return self.given, []
 

@@ -1,35 +1,48 @@
-"""Which kernel does a call, and how its work is cut: one function chooses, by geometry alone.
+"""Which kernel does a call: one function chooses, by geometry alone.
 
 `docs/tuning-cuda.md` has the measurements behind the numbers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
-from polyphase.cuda.geometry import Dimension, Geometry
-from polyphase.cuda.tables import HostTable, InStep, identity_table, in_step, progression, reach, reach_of_groups
-from polyphase.kernels.plans import MapsPlan, Plan
+from polyphase.cuda.cases import Case, Way
+from polyphase.cuda.cuts import MOST_SHARED, cut
+from polyphase.cuda.geometry import Dimension
+from polyphase.cuda.tables import (
+    HostTable,
+    InStep,
+    MadeTable,
+    Table,
+    identity_table,
+    in_step,
+    progression,
+    reach_of_groups,
+    words_in_fours,
+)
+from polyphase.kernels.plans import Plan
 from polyphase.sampling.pointwise import Value
 
 #: Elements that a row may extend over, and rows of a plane, where a kernel counts them in 32 bits.
 MOST_IN_ROW, MOST_ROWS_MOVED = 2**31 - 1, 2**30
-#: Shared memory of a block that lets a few blocks be resident, and what every GPU has.
-SHARED = 48 * 1024
-MOST_SHARED = 64 * 1024
+#: Bytes from row to row, where a strip of them is counted in 32 bits.
+MOST_BETWEEN_ROWS = 2**22
 #: Fewer outputs have too few columns to walk down: a thread makes just a few of them.
 FEW_OUTPUTS = 1 << 20
 #: So many keep a GPU busy: where values only move, fewer have less to do each. Of sums it takes twice as many.
 MANY_THREADS = 1 << 15
-#: Bytes that a memory access takes, or hands out, at once.
-LINE = 128
 #: Most taps, of both axes together, that one thread fetches at once.
 MOST_AT_ONCE = 64
 MOST_ROWS = 4
 MOST_IN_RING = 8
 MOST_IN_BYTE_RING = 64
+#: Taps of bytes, where images of several sizes have one kernel.
+FEW_TAPS = 4
+TAPS_OF_BATCHES = (FEW_TAPS, 8, 16, 32, 64)
 #: How a thread's outputs lie: `Stores` of vectors.h.
 APART, BESIDE, AT_ONCE = range(3)
 #: Registers that a thread has for inputs that are fetched ahead.
@@ -38,88 +51,6 @@ AHEAD_REGISTERS, MOST_AHEAD_REGISTERS, MOST_AHEAD = 36, 56, 8
 #: And for rows that were summed along x.
 RING_REGISTERS = 24
 WALK_REGISTERS = 40
-
-
-@dataclass(frozen=True)
-class Way:
-    """A kernel: its header and template, the constants behind the types, the threads of a block, and how many blocks a
-    multiprocessor should hold. moved_bytes: of an element that is only moved. sums: it has a type of sums. tile and
-    strip: pixels and rows that a block makes, where it has room for them. outer: the outer axes of its calls."""
-
-    header: str
-    template: str
-    constants: tuple[bool | int, ...]
-    threads: int
-    resident: int = 1
-    sums: bool = True
-    moved_bytes: int = 0
-    tile: int = 0
-    strip: int = 0
-    outer: int = 1
-
-
-@dataclass(frozen=True)
-class Cut:
-    """How the work of a call is cut among blocks; `call.h` says what the numbers are."""
-
-    blocks: tuple[int, int, int]
-    shared_bytes: int = 0
-    tiles: int = 1
-    strips: int = 1
-    tile: int = 0
-    strip: int = 0
-    span: int = 0
-    staged_rows: int = 0
-
-
-@dataclass(frozen=True)
-class Case:
-    """What is chosen by: of the call, its tables (None of an axis that is not mapped) and the elements' bytes."""
-
-    geometry: Geometry
-    plan: MapsPlan
-    x: HostTable | None
-    y: HostTable | None
-    z: HostTable | None
-    bordered: bool
-    from_bytes: int
-    to_bytes: int
-    #: What addresses are multiples of, source and target, in bytes.
-    source_alignment: int
-    target_alignment: int
-    #: Sizes are others from call to call.
-    varies: bool = False
-
-    @property
-    def length(self) -> int:
-        """Elements of an output row."""
-        return self.geometry.x.out_size * self.geometry.pixel.out_size
-
-    @property
-    def outputs(self) -> int:
-        return self.length * self.geometry.y.out_size * self.geometry.planes
-
-    @property
-    def channels(self) -> int:
-        """Elements of a pixel."""
-        return self.geometry.pixel.in_size
-
-    @property
-    def grows(self) -> bool:
-        return self.geometry.y.out_size >= self.geometry.y.in_size
-
-    @property
-    def row_is_dense(self) -> bool:
-        return _is_dense(self.geometry.pixel.in_stride, self.geometry.x.in_stride, self.geometry.pixel.in_size)
-
-    @property
-    def output_is_dense(self) -> bool:
-        return _is_dense(self.geometry.pixel.out_stride, self.geometry.x.out_stride, self.geometry.pixel.out_size)
-
-
-def _is_dense(within: int, between: int, count: int) -> bool:
-    """Pixels, and what lies within them, side by side."""
-    return (within == 1 or count == 1) and between == count
 
 
 def loads_as_is(plan: Plan) -> bool:
@@ -145,7 +76,7 @@ def choose(case: Case) -> Way:
     if case.y is not None and not (case.y.ascends or case.y.descends):
         return _general(case)
     if max(kx, ky) <= MOST_IN_RING:
-        return _byte_walk(case, kx, ky) if _can_walk_bytes(case) else _ring(case, kx, ky)
+        return _byte_walk([case], kx, ky) if _can_walk_bytes(case) else _ring(case, kx, ky)
     if _can_shrink(case):
         return _shrink(case)
     if (
@@ -154,9 +85,33 @@ def choose(case: Case) -> Way:
         and max(kx, ky) <= MOST_IN_BYTE_RING
         and case.channels <= 4
     ):
-        way = _byte_ring(case, ky)
+        assert case.x is not None, "what is summed along x has a table"
+        way = _byte_ring([case], words_in_fours(case.x), ky)
         return way if cut(case, way).shared_bytes <= MOST_SHARED else _general(case)
     return _general(case)
+
+
+def choose_for_all(cases: Sequence[Case]) -> Way:
+    """One kernel for calls of one plan, of several sizes: the one that the widest windows among them need, by few
+    numbers of taps, as builds take long. What is not summed has the way of the first."""
+    first, bytes_alone = cases[0], all(one.plan.work == torch.uint8 for one in cases)
+    if not first.plan.weighted:
+        return choose(first)
+    tables = [table for one in cases for table in (one.x, one.y)]
+    in_order = all(_all_in_order(one) and one.z is None and _fits_in_row(one) for one in cases)
+    if not in_order or len({one.channels for one in cases}) > 1:
+        return _general(*cases)
+    if all(_can_shrink(one) for one in cases):
+        return _shrink(*cases)
+    most, least = max(one.taps for one in tables if one), min(one.in_size for one in tables if one)
+    taps = next((taps for taps in TAPS_OF_BATCHES if most <= taps), 0)
+    if not bytes_alone or not most <= taps <= least or first.channels > 4:
+        return _general(*cases)
+    if taps <= MOST_IN_RING and all(_can_walk_bytes(one) for one in cases):
+        way = _byte_walk(cases, taps, taps)
+        return way if taps == FEW_TAPS else replace(way, template="ByteWalks")
+    way = _byte_ring(cases, (taps + 6) // 4, taps)
+    return way if all(cut(one, way).shared_bytes <= MOST_SHARED for one in cases) else _general(*cases)
 
 
 def _all_in_order(case: Case) -> bool:
@@ -184,16 +139,20 @@ def _row_bytes_in(case: Case) -> int:
 # ---- kernels
 
 
-def _general(case: Case) -> Way:
+def _general(*cases: Case) -> Way:
+    case = cases[0]
     moved = 0 if case.plan.source is not None else case.from_bytes
-    windows = case.z is None and all(
-        one is not None and one.index is None and one.weight is not None for one in (case.x, case.y)
+    windows = all(
+        each.z is None and all(one is not None and one.index is None and one.has_weights for one in (each.x, each.y))
+        for each in cases
     )
-    return Way("general", "General", (windows, case.bordered, 128), 128, moved_bytes=moved)
+    bordered = any(one.bordered for one in cases)
+    return Way("general", "General", (windows, bordered, 128), 128, moved_bytes=moved)
 
 
 def _direct(case: Case, kx: int) -> Way:
     size, threads = 2 if case.plan.work.itemsize == 8 else 1, 64
+    assert not isinstance(case.y, MadeTable), "batches have other ways"
     y = case.y or identity_table(case.geometry.y.out_size, case.plan.sampled)
     rows, ky = max(
         (rows, taps)
@@ -277,7 +236,7 @@ def _row_registers(case: Case, kx: int, columns: int, pixel: bool) -> int:
 
 
 def _in_step(case: Case, columns: int) -> InStep | None:
-    return in_step(case.x, columns) if columns > 1 and case.channels == 1 and case.x is not None else None
+    return in_step(case.x, columns) if columns > 1 and case.channels == 1 and isinstance(case.x, HostTable) else None
 
 
 def _shared(case: Case, columns: int) -> tuple[int, int, int]:
@@ -335,44 +294,44 @@ def _stores(case: Case, columns: int) -> int:
     return AT_ONCE if fits and aligned else BESIDE
 
 
-def _shrink(case: Case) -> Way:
-    row = case.geometry.x.in_size * case.geometry.pixel.in_size
-    at_once = row % 4 == 0 and _rows_are_multiples(case, 4)
+def _shrink(*cases: Case) -> Way:
+    rows = [one.geometry.x.in_size * one.geometry.pixel.in_size for one in cases]
+    at_once = all(row % 4 == 0 and _rows_are_multiples(one, 4) for row, one in zip(rows, cases, strict=True))
+    channels = cases[0].channels
     return Way(
         "shrink",
         "Shrink",
-        (at_once, case.bordered, 128),
+        (at_once, any(one.bordered for one in cases), 128),
         128,
-        tile=112 if case.channels == 1 else max(1, 224 // case.channels),
+        tile=112 if channels == 1 else max(1, 224 // channels),
         strip=4,
     )
 
 
 def _can_walk_bytes(case: Case) -> bool:
-    return case.plan.work == torch.uint8 and loads_as_is(case.plan) and case.row_is_dense and case.channels <= 4
+    fits = case.row_is_dense and case.channels <= 4 and case.geometry.y.in_stride < MOST_BETWEEN_ROWS
+    return case.plan.work == torch.uint8 and loads_as_is(case.plan) and fits
 
 
-def _byte_walk(case: Case, kx: int, ky: int) -> Way:
-    pixels, threads, strip = (2, 64, 32) if case.channels == 1 else (1, 128, 32)
-    columns = pixels * case.channels
-    aligned = _by_words(case) and case.geometry.x.in_size * case.channels % 4 == 0
-    words = (kx * case.channels + 6) // 4
+def _byte_walk(cases: Sequence[Case], kx: int, ky: int) -> Way:
+    """Of pixels of as many channels each."""
+    channels = cases[0].channels
+    pixels, threads, strip = (2, 64, 32) if channels == 1 else (1, 128, 32)
+    aligned = all(_by_words(one) and one.geometry.x.in_size * channels % 4 == 0 for one in cases)
+    words = (kx * channels + 6) // 4
     ahead = max(1, min(2, WALK_REGISTERS // (words * pixels)))
-    constants = (kx, ky, case.channels, pixels, aligned, _stores(case, columns), ahead, case.bordered, strip, threads)
+    stores, bordered = min(_stores(one, pixels * channels) for one in cases), any(one.bordered for one in cases)
+    constants = (kx, ky, channels, pixels, aligned, stores, ahead, bordered, strip, threads)
     return Way("byte_walk", "ByteWalk", constants, threads, 768 // threads, sums=False)
 
 
-def _byte_ring(case: Case, ky: int) -> Way:
-    assert case.x is not None, "what is summed along x has a table"
-    words, rows, strip = _words(case.x), 16, 16
-    threads, resident = (256, 4) if case.channels == 1 else (128, 6)
-    constants = (words, ky, case.channels, _by_words(case), case.bordered, rows, strip, threads)
+def _byte_ring(cases: Sequence[Case], words: int, ky: int) -> Way:
+    """`words`: of a window along x, as `tables.in_fours` has it."""
+    channels, rows, strip = cases[0].channels, 16, 16
+    threads, resident = (256, 4) if channels == 1 else (128, 6)
+    by_words, bordered = all(map(_by_words, cases)), any(one.bordered for one in cases)
+    constants = (words, ky, channels, by_words, bordered, rows, strip, threads)
     return Way("byte_ring", "ByteRing", constants, threads, resident, sums=False)
-
-
-def _words(table: HostTable) -> int:
-    """Of a window that begins at a multiple of 4."""
-    return (int((table.first % 4).max()) + table.taps + 3) // 4
 
 
 def _by_words(case: Case) -> bool:
@@ -400,7 +359,7 @@ def _moved(case: Case) -> Way:
             strip //= 2
         while columns > 1 and columns * size > least_bytes and case.outputs < MANY_THREADS * columns * strip:
             columns //= 2
-    goes = (0, 1) if case.x is None else progression(case.x)
+    goes = (0, 1) if case.x is None else progression(case.x) if isinstance(case.x, HostTable) else None
     lies_so = goes is not None and (goes[1] == 1 or (goes[1] == -1 and case.channels == 1))
     several = columns > 1 and case.from_bytes <= 4 and columns * case.from_bytes >= 4
     by_words = several and case.row_is_dense and _row_bytes_in(case) < 2**29
@@ -411,107 +370,19 @@ def _moved(case: Case) -> Way:
     return Way("moved", "Moved", constants, threads, resident, sums=False, moved_bytes=moved, strip=strip)
 
 
-# ---- how the work is cut
-
-
-def cut(case: Case, way: Way) -> Cut:
-    return _CUTS[way.template](case, way)
-
-
-def _cut_rows(case: Case, way: Way) -> Cut:
-    geometry = case.geometry
-    tiles = _parts(case.length, way.threads)
-    rows = geometry.y.out_size * geometry.z.out_size
-    return Cut(_blocks(tiles, rows, geometry.planes), tiles=tiles)
-
-
-def _cut_direct(case: Case, way: Way) -> Cut:
-    rows = int(way.constants[4])
-    tiles = _parts(case.length, way.threads)
-    return Cut(_blocks(tiles, _parts(case.geometry.y.out_size, rows), case.geometry.planes), tiles=tiles)
-
-
-def _cut_ring(case: Case, way: Way) -> Cut:
-    _, ky, columns, *_, strip, _ = way.constants
-    tiles = _parts(case.length, way.threads * columns)
-    strips = _parts(case.geometry.y.out_size, strip)
-    shared = (strip + 1) * _row_bytes(ky * (8 if case.plan.work.itemsize == 8 else 4))
-    return Cut(_blocks(tiles, strips, case.geometry.planes), shared, tiles, strips, strip=strip)
-
-
-def _cut_byte_walk(case: Case, way: Way) -> Cut:
-    _, ky, _, pixels, *_, strip, _ = way.constants
-    tiles, strips = _parts(case.geometry.x.out_size, way.threads * pixels), _parts(case.geometry.y.out_size, strip)
-    shared = (strip + 1) * _row_bytes(_parts(ky, 4) * 8)
-    return Cut(_blocks(tiles, strips, case.geometry.planes), shared, tiles, strips, strip=strip)
-
-
-def _row_bytes(weight_bytes: int) -> int:
-    """`OutputRow` of rows.h."""
-    return _parts(weight_bytes + 8, 16) * 16
-
-
-def _cut_shrink(case: Case, way: Way) -> Cut:
-    assert case.x is not None, "a shrink along x has a table"
-    assert case.y is not None, "and one along y"
-    channels, work = case.geometry.pixel.in_size, max(case.plan.work.itemsize, 4)
-    strip, tile = way.strip, way.tile
-    rows = reach(case.y, 4)
-    while True:
-        span = (reach(case.x, tile) * channels + 3 + 3) // 4 * 4
-        shared = work * (4 * span + 4 * rows + case.x.taps * tile) + 4 * tile
-        if shared <= SHARED or tile == 1:
-            break
-        tile //= 2
-    tiles, strips = _parts(case.geometry.x.out_size, tile), _parts(case.geometry.y.out_size, strip)
-    blocks = _blocks(tiles, strips, case.geometry.planes)
-    return Cut(blocks, shared, tiles, strips, tile, strip, span, rows)
-
-
-def _cut_byte_ring(case: Case, way: Way) -> Cut:
-    assert case.x is not None, "what is summed along x has a table"
-    _, ky, channels, *_, rows, strip, _ = way.constants
-    pixels = way.threads // channels
-    span = (reach(case.x, pixels) + 3 + 3) // 4 * 4 + 4
-    shared = strip * _row_bytes(_parts(ky, 4) * 8) + rows * channels * span
-    tiles, strips = _parts(case.geometry.x.out_size, pixels), _parts(case.geometry.y.out_size, strip)
-    return Cut(_blocks(tiles, strips, case.geometry.planes), shared, tiles, strips, pixels, strip, span)
-
-
-def _cut_moved(case: Case, way: Way) -> Cut:
-    groups = _parts(case.length, int(way.constants[0]))
-    # Long pieces of a row, but few threads without a group: the greatest power of two that leaves an eighth of them at
-    # most, or else as few as can be.
-    least = (LINE // (int(way.constants[0]) * case.to_bytes)).bit_length() - 1
-    threads = {one: _parts(groups, 1 << one) << one for one in range(least, way.threads.bit_length())}
-    enough = max(groups + groups // 8, min(threads.values()))
-    power = max(one for one, count in threads.items() if count <= enough)
-    tiles, strips = _parts(groups, 1 << power), _parts(case.geometry.y.out_size, way.strip)
-    bands = _parts(strips, way.threads >> power)
-    span = case.geometry.x.in_size * case.geometry.pixel.in_size
-    return Cut(_blocks(tiles, bands, case.geometry.planes), 0, tiles, strips, power, way.strip, span)
-
-
-_CUTS = {
-    "General": _cut_rows,
-    "Direct": _cut_direct,
-    "Ring": _cut_ring,
-    "Shrink": _cut_shrink,
-    "ByteWalk": _cut_byte_walk,
-    "ByteRing": _cut_byte_ring,
-    "Moved": _cut_moved,
-}
-
-
 #: Kernels that read windows along x from left to right, and those of them that read them by words.
 COLUMNS_ASCEND = ("Shrink", "ByteRing")
 IN_FOURS = ("ByteRing",)
 
 
-def _parts(whole: int, part: int) -> int:
-    return -(-whole // part)
+def taps_along_x(way: Way, x: Table, y: Table) -> int:
+    """Of windows, as the way's kernel has them."""
+    if way.template == "ByteWalks" and max(x.taps, y.taps) <= FEW_TAPS:
+        return FEW_TAPS
+    return int(way.constants[0]) if way.template in ("ByteWalk", "ByteWalks") else x.taps
 
 
-def _blocks(along: int, down: int, planes: int) -> tuple[int, int, int]:
-    """A GPU's limits: what is left beyond them, blocks do one after another."""
-    return along, min(down, 65535), min(planes, 65535)
+def taps_along_y(way: Way, x: Table, y: Table) -> int:
+    if way.template == "ByteWalks" and max(x.taps, y.taps) <= FEW_TAPS:
+        return FEW_TAPS
+    return int(way.constants[1]) if way.template in ("ByteWalk", "ByteWalks", "ByteRing") else y.taps

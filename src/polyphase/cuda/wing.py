@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from polyphase.cuda import launch, launcher
+from polyphase.cuda import batches, items, launch, launcher
 from polyphase.kernels import tables
 from polyphase.kernels.devices import RULES, MovingCosts, Wing
 from polyphase.kernels.records import MOST_OPERANDS
@@ -34,4 +34,8 @@ WING = Wing(
     described=launch.described,
     built_from=launch.built_from,
     stats=launch.stats,
+    launch_all=batches.launch_all,
+    launch_into=batches.launch_into,
+    bind_batched=batches.bind,
+    of_size=items.of_size,
 )

@@ -20,9 +20,16 @@ struct Triple {
 extern __shared__ uint4 shared_memory[];
 
 struct Block {
-  Triple place() const { return {int(blockIdx.x), int(blockIdx.y), int(blockIdx.z)}; }
-  Triple count() const { return {int(gridDim.x), int(gridDim.y), int(gridDim.z)}; }
-  uint8_t* shared() const { return reinterpret_cast<uint8_t*>(shared_memory); }
+  Triple place_ = {int(blockIdx.x), int(blockIdx.y), int(blockIdx.z)};
+  Triple count_ = {int(gridDim.x), int(gridDim.y), int(gridDim.z)};
+
+  int used_ = 0;  // of shared memory, before what a kernel's body has
+
+  Triple place() const { return place_; }
+  Triple count() const { return count_; }
+  uint8_t* shared() const { return reinterpret_cast<uint8_t*>(shared_memory) + used_; }
+  void use(int bytes) { used_ += bytes; }
+  int threads() const { return static_cast<int>(blockDim.x); }
 
   template <class Function>
   void each_thread(const Function& function) const {
@@ -42,6 +49,8 @@ struct Block {
   Triple place() const { return place_; }
   Triple count() const { return count_; }
   uint8_t* shared() const { return shared_; }
+  void use(int bytes) { shared_ += bytes; }
+  int threads() const { return threads_; }
 
   template <class Function>
   void each_thread(const Function& function) const {

@@ -68,7 +68,9 @@ struct ByteWalk {
     const Row* staged;
     Place place;
     int x, owned;  // the first pixel, and how many are inside the row
-    const uint8_t* source;
+    const uint8_t* base;     // at a multiple of 4, and where every row's windows begin behind it, of the row that is fetched
+    uint32_t at[kPixels];    // next: in 32 bits, and modulo 4 all that a shift depends on. Integers are what takes the time
+    uint32_t step;           // from row to row
     To* target;
     int length;                              // of an input row, in bytes
     int first[kPixels];                      // bytes of windows
@@ -76,19 +78,26 @@ struct ByteWalk {
     Window next[kAhead][kPixels];
     Kept kept[kColumns];
     int left;  // rows from the one that is fetched next to the last
+    int bits, half;  // of sums along x
 
     Walk(const MapsCall& of, const Row* rows, const Place& row, int pixel, int count)
         : call(of), staged(rows), place(row), x(pixel), owned(kStores == kAtOnce || count > kPixels ? kPixels : count) {
       const int top = staged[0].until - kY;
-      source = static_cast<const uint8_t*>(call.source) + place.source + int64_t(top) * call.y.in_stride;
+      const uint8_t* const source = static_cast<const uint8_t*>(call.source) + place.source + int64_t(top) * call.y.in_stride;
+      const auto before = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(source) & 3);
+      base = source - before;
+      step = static_cast<uint32_t>(call.y.in_stride);
+      bits = static_cast<int>(call.x.precision);
+      half = ByteSum::start(bits);
       target = static_cast<To*>(call.target) + place.target + (kStores == kApart ? 0 : x * kChannels);
       length = static_cast<int>(call.x.in_size) * kChannels;
       left = static_cast<int>(call.y.in_size) - top;
 #pragma unroll
       for (int p = 0; p < kPixels; ++p) {
-        const int at = x + (p < owned ? p : owned - 1);
-        first[p] = call.x.first[at] * kChannels;
-        weigh(pairs[p], static_cast<const int32_t*>(call.x.weight) + int64_t(at) * kX);
+        const int column = x + (p < owned ? p : owned - 1);
+        first[p] = call.x.first[column] * kChannels;
+        at[p] = before + first[p];
+        weigh(pairs[p], static_cast<const int32_t*>(call.x.weight) + int64_t(column) * kX);
       }
 #pragma unroll
       for (int a = 0; a < kColumns; ++a) kept[a] = {};
@@ -132,50 +141,45 @@ struct ByteWalk {
       }
     }
 
-    // Bits that a window lies above the beginning of a word.
-    int shift(int p, const uint8_t* row) const {
-      return 8 * static_cast<int>((kAligned ? first[p] : reinterpret_cast<uintptr_t>(row) + first[p]) & 3);
-    }
-
     void fetch(int slot) {
       if (left > 0) {
 #pragma unroll
         for (int p = 0; p < kPixels; ++p) {
-          const int at = first[p] - shift(p, source) / 8;
+          const int lead = kAligned ? first[p] & 3 : at[p] & 3, begin = first[p] - lead;
           uint32_t(&words)[kRead] = next[slot][p].words;
-          if (!kAtEdge || (at >= 0 && at + 4 * kRead <= length)) {
+          if (!kAtEdge || (begin >= 0 && begin + 4 * kRead <= length)) {
+            const auto* const from = reinterpret_cast<const uint32_t*>(base + (at[p] - lead));
 #pragma unroll
-            for (int w = 0; w < kRead; ++w) words[w] = reinterpret_cast<const uint32_t*>(source + at)[w];
+            for (int w = 0; w < kRead; ++w) words[w] = from[w];
           } else {
 #pragma unroll
-            for (int w = 0; w < kRead; ++w) words[w] = edge_word(source, at + 4 * w, length);
+            for (int w = 0; w < kRead; ++w) words[w] = edge_word(base + (at[p] - first[p]), begin + 4 * w, length);
           }
         }
       }
-      source += call.y.in_stride;
+#pragma unroll
+      for (int p = 0; p < kPixels; ++p) at[p] += step;
       --left;
     }
 
     // The row that was fetched kAhead rows ago.
     void push(int slot) {
-      const uint8_t* const row = source - kAhead * call.y.in_stride;
 #pragma unroll
       for (int p = 0; p < kPixels; ++p) {
         const uint32_t(&words)[kRead] = next[slot][p].words;
+        const uint32_t shift = 8 * (kAligned ? first[p] : at[p] - kAhead * step);
         uint32_t bytes[kWords];
 #pragma unroll
-        for (int w = 0; w < kWords; ++w) {
-          bytes[w] = from_byte(words[w], w + 1 < kRead ? words[w + 1] : 0, shift(p, row));
-        }
+        for (int w = 0; w < kWords; ++w) bytes[w] = from_byte(words[w], w + 1 < kRead ? words[w + 1] : 0, shift);
 #pragma unroll
         for (int c = 0; c < kChannels; ++c) {
-          int32_t sum = ByteSum::start(call.x.precision);
+          int32_t sum = half;
 #pragma unroll
           for (int w = 0; w < kWords; ++w) {
             if (reads(4 * w, c) || reads(4 * w + 1, c)) sum = add_pair<false>(sum, pairs[p][c][2 * w], bytes[w]);
             if (reads(4 * w + 2, c) || reads(4 * w + 3, c)) sum = add_pair<true>(sum, pairs[p][c][2 * w + 1], bytes[w]);
           }
-          kept[p * kChannels + c].push(ByteSum::rounded(sum, call.x.precision));
+          kept[p * kChannels + c].push(ByteSum::rounded(sum, bits));
         }
       }
     }
@@ -195,6 +199,25 @@ struct ByteWalk {
       if (kStores == kAtOnce) *reinterpret_cast<Vector<To, kColumns>*>(target) = out;
     }
   };
+};
+
+// The same for calls of kX and kY taps at most, of several sizes: those of few have a walk of their own.
+template <class Load, class Store, int kX, int kY, int kChannels, int kPixels, bool kAligned, int kStores, int kAhead,
+          bool kBordered, int kStrip, int kThreads>
+struct ByteWalks {
+  template <int kOwnX, int kOwnY>
+  using Walk = ByteWalk<Load, Store, kOwnX, kOwnY, kChannels, kPixels, kAligned, kStores, kAhead, kBordered, kStrip, kThreads>;
+
+  static void run(const MapsCall& call, const Block& block) {
+    if (call.x.taps <= kFewTaps && call.y.taps <= kFewTaps) {
+      Walk<kFewTaps, kFewTaps>::run(call, block);
+    } else {
+      Walk<kX, kY>::run(call, block);
+    }
+  }
+
+ private:
+  static constexpr int kFewTaps = 4;  // `FEW_TAPS` of ways.py
 };
 
 }  // namespace polyphase

@@ -12,6 +12,33 @@ namespace polyphase {
 constexpr int kOuter = POLYPHASE_OUTER;  // at least 1
 constexpr int kVectors = POLYPHASE_VECTORS, kTensors = POLYPHASE_TENSORS;
 
+// A pointer into the device's memory. Of parameters a compiler knows that; of a batch's calls, which lie in shared memory, it
+// is told, or every access could be one of shared memory.
+template <class T>
+struct Global {
+  T* pointer;
+
+  T* known() const {
+#if defined(__CUDACC__) && defined(POLYPHASE_BATCHED)
+    T* const found = pointer;
+    __builtin_assume(__isGlobal(found));
+    return found;
+#else
+    return pointer;
+#endif
+  }
+  template <class To>
+  operator To*() const {
+    return static_cast<To*>(known());
+  }
+  template <class Index>
+  auto& operator[](Index i) const {
+    return known()[i];
+  }
+  bool operator==(decltype(nullptr)) const { return pointer == nullptr; }
+  bool operator!=(decltype(nullptr)) const { return pointer != nullptr; }
+};
+
 // One axis. Strides are in elements of the source and of the target. Tables lie on the device.
 struct Axis {
   int64_t in_size;
@@ -21,13 +48,15 @@ struct Axis {
   // Windows: output i reads taps inputs from first[i] on, all of them inside the image; a weight of 0 stands for an input
   // that is not read. Lists (index is not null): output i reads index[t] for t in [first[i], first[i + 1]).
   // No table (first is null): the identity.
-  const int32_t* first;
-  const int32_t* index;
-  const void* weight;     // of an output's taps, one after another; null where each has one tap of weight 1
-  const int32_t* border;  // null, or per output: 0 sampled, n the program's n-th constant border
+  Global<const int32_t> first;
+  Global<const int32_t> index;
+  Global<const void> weight;     // of an output's taps, one after another; null where each has one tap of weight 1
+  Global<const int32_t> border;  // null, or per output: 0 sampled, n the program's n-th constant border
   int64_t taps;           // of a window
-  int64_t precision;      // of quantised weights, which stand over 2^precision
+  int64_t precision;      // of quantised weights, which stand over 2^precision; of a batch, -1 where the table has it
 };
+
+constexpr int kBeforeTable = 4;  // numbers before `first`, where the table has its precision: 16 bytes
 
 // Where a tensor of the output's shape has the element that belongs to an output.
 struct TensorStrides {
@@ -43,8 +72,8 @@ constexpr int at_least_one(int count) { return count > 0 ? count : 1; }
 // axis is outer, its map index-only or the identity.
 struct MapsCall {
   // Filled in by a launch.
-  void* target;
-  const void* source;
+  Global<void> target;
+  Global<const void> source;
 
   int64_t planes;  // the product of the outer sizes
   int64_t channels;
@@ -64,17 +93,17 @@ struct MapsCall {
 
   Axis x, y;
   Axis outer[kOuter];
-  const int32_t* offsets;  // of moved values: for every element of a row, where the source's row has it; null: computed
+  Global<const int32_t> offsets;  // of moved values: for every element of a row, where the source's row has it; null: computed
   int64_t row_origin;      // then, where it has the first
   Axis z;
 
-  const uint8_t* borders;  // border n, from 1: from (n - 1) * border_stride on
+  Global<const uint8_t> borders;  // border n, from 1: from (n - 1) * border_stride on
   int64_t border_stride;
   int64_t first_stored;    // borders from this number on are in the target's dtype and go around the epilogue
 
   // Filled in by a launch.
-  const void* vectors[at_least_one(kVectors)];
-  const void* tensors[at_least_one(kTensors)];
+  Global<const void> vectors[at_least_one(kVectors)];
+  Global<const void> tensors[at_least_one(kTensors)];
 
   TensorStrides tensor_strides[at_least_one(kTensors)];
 };

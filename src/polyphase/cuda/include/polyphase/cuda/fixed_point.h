@@ -79,7 +79,7 @@ struct FindLargest {
       }
       block.each_thread([&](int thread) {
         if (thread > 0) return;
-        auto* largest = static_cast<Largest*>(const_cast<void*>(call.vectors[1])) + plane;
+        auto* largest = static_cast<Largest*>(const_cast<void*>(call.vectors[1].known())) + plane;
         raise_to(&largest->finite, found[0].finite);
         if (found[0].others != 0) raise_to(&largest->others, 1);
       });

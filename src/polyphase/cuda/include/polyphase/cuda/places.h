@@ -13,6 +13,16 @@ namespace polyphase {
 #define POLYPHASE_SELDOM inline
 #endif
 
+// What no kernel writes: it need not be read again behind a store.
+template <class T>
+inline T once(const T* from) {
+  return *from;
+}
+#ifdef __CUDACC__
+inline float once(const float* from) { return __ldg(from); }
+inline double once(const double* from) { return __ldg(from); }
+#endif
+
 struct Divided {
   int64_t quotient, remainder;
 };
@@ -92,7 +102,7 @@ template <class Store, bool kBordered>
 inline typename Store::To finished(const MapsCall& call, const Place& row, int64_t x, int64_t c,
                                    int32_t border, typename Store::From sum) {
   if (kBordered && border != 0) {
-    const uint8_t* value = call.borders + (border - 1) * call.border_stride;
+    const uint8_t* value = &call.borders[(border - 1) * call.border_stride];
     if (border >= call.first_stored) return *reinterpret_cast<const typename Store::To*>(value);
     sum = *reinterpret_cast<const typename Store::From*>(value);
   }

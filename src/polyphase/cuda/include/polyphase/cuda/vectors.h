@@ -65,12 +65,12 @@ inline Vector<T, kCount> read(const T* from, int64_t count) {
   return values;
 }
 
-// Bytes of two words, low then high, from byte `shift` / 8 on; shift is a multiple of 8 below 32.
-inline uint32_t from_byte(uint32_t low, uint32_t high, int shift) {
+// Bytes of two words, low then high, from byte `shift` / 8 on; shift is a multiple of 8, and counts modulo 32.
+inline uint32_t from_byte(uint32_t low, uint32_t high, uint32_t shift) {
 #ifdef __CUDACC__
   return __funnelshift_r(low, high, shift);
 #else
-  return static_cast<uint32_t>((uint64_t(high) << 32 | low) >> shift);
+  return static_cast<uint32_t>((uint64_t(high) << 32 | low) >> (shift & 31));
 #endif
 }
 

@@ -10,11 +10,11 @@ namespace polyphase {
 // A warp of (batch, channels, z, y, x); an image has one z. Sizes are z, y, x; strides are in elements.
 struct WarpCall {
   // Filled in by a launch.
-  void* target;
-  const void* source;
-  const void* coordinates;  // a grid, or matrices
-  const void* vectors[at_least_one(kVectors)];
-  const void* tensors[at_least_one(kTensors)];
+  Global<void> target;
+  Global<const void> source;
+  Global<const void> coordinates;  // a grid, or matrices
+  Global<const void> vectors[at_least_one(kVectors)];
+  Global<const void> tensors[at_least_one(kTensors)];
 
   int64_t batch;
   int64_t channels;

@@ -128,7 +128,7 @@ struct WarpGradients {
     if constexpr (kAdding == kAddIntegers) {
       const FixedPoint fixed(call, plane);
       if (!is_finite(gradient)) return;
-      auto* at = static_cast<int64_t*>(const_cast<void*>(call.tensors[0])) + sums;
+      auto* at = static_cast<int64_t*>(const_cast<void*>(call.tensors[0].known())) + sums;
 #pragma unroll
       for (int k = 0; k < kCount; ++k) {
         const P weight = taps.weight(k);
@@ -142,7 +142,7 @@ struct WarpGradients {
       }
     } else {
       if (kAdding == kAddWhatIsNotFinite && is_finite(gradient)) return;
-      auto* at = static_cast<P*>(const_cast<void*>(call.tensors[0])) + sums;
+      auto* at = static_cast<P*>(const_cast<void*>(call.tensors[0].known())) + sums;
 #pragma unroll
       for (int k = 0; k < kCount; ++k) {
         const P weight = taps.weight(k);
@@ -204,7 +204,7 @@ struct WarpGradients {
   // The gradient of a grid is dense, one pixel's axes after the other's.
   static void store(const WarpCall& call, int64_t n, const OutputPixel& pixel, const P (&by_axis)[kAxes]) {
     const int64_t row = (n * call.out_size[0] + pixel.z) * call.out_size[1] + pixel.y;
-    P* at = static_cast<P*>(const_cast<void*>(call.vectors[0])) + (row * call.out_size[2] + pixel.x) * kAxes;
+    P* at = static_cast<P*>(const_cast<void*>(call.vectors[0].known())) + (row * call.out_size[2] + pixel.x) * kAxes;
 #pragma unroll
     for (int a = 0; a < kAxes; ++a) at[a] = by_axis[a];
   }
@@ -229,7 +229,7 @@ struct WarpGradients {
       });
     }
     block.each_thread([&](int thread) {
-      auto* shares = static_cast<double*>(const_cast<void*>(call.vectors[0]));
+      auto* shares = static_cast<double*>(const_cast<void*>(call.vectors[0].known()));
       if (thread < kMatrix) shares[share * kMatrix + thread] = sums[thread * kThreads];
     });
   }

@@ -1,0 +1,242 @@
+"""Calls of images of several sizes by one launch: a table of them is uploaded by one copy, and a block reads its own.
+
+Tables of taps are made on the device where they can be, by one launch for all that are new. Nothing waits for the
+device: what is uploaded, made and read lies in memory of torch's, in the order of one stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from polyphase import torch_private
+from polyphase.cuda import build, driver, emit, launch, launcher, maps
+from polyphase.cuda.calls import ALIGNMENT, CallShape
+from polyphase.cuda.items import PAIR_BYTES, Chosen, Item, Kind, Row, SizedItem, chosen_for
+from polyphase.cuda.launcher import LaunchPlan
+from polyphase.cuda.maps import Upload
+from polyphase.cuda.memory import on_device
+from polyphase.cuda.tables import RECIPE_BYTES, uploaded
+from polyphase.errors import NoKernelError
+from polyphase.kernels.binding import BoundCall
+from polyphase.kernels.operands import Operands
+from polyphase.kernels.plans import MapsPlan, WarpPlan
+from polyphase.kernels.records import CallRecord
+
+#: Blocks from plane to plane, of all calls together.
+MOST_BLOCKS = 65535
+#: Streams that an image's row is remembered for, and ways.
+MOST_ROWS = 8
+
+
+def bind(record: CallRecord) -> BoundCall:
+    """A call to be launched with others."""
+    if 0 in record.image.shape:
+        raise NoKernelError("an image without pixels, of which only borders are seen; kernels read where borders are")
+    item = Item(record)
+    item.of(True)  # what cannot be done says so now
+
+    def into(out: Tensor, *inputs: Tensor) -> None:
+        launch_all((item, out, *inputs))
+
+    def fresh(*inputs: Tensor) -> Tensor:
+        out = torch.empty_strided(
+            record.out.shape, record.out.strides, dtype=record.out.dtype, device=record.out.device
+        )
+        into(out, *inputs)
+        return out
+
+    return BoundCall(record.out, fresh, into, handle=item)
+
+
+class Kernel(NamedTuple):
+    """plan and chosen: None for the one that makes tables."""
+
+    plan: MapsPlan | WarpPlan | None
+    chosen: Chosen | None
+    blocks: tuple[int, int, int]
+    threads: int
+    shared_bytes: int
+
+
+class Stream:
+    """What a launch asks of its device, on the current stream."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self.number = torch_private.current_raw_stream(device)
+        self.captures = torch.cuda.is_current_stream_capturing()
+        self.put: Upload = functools.partial(uploaded, device)  # tables from the host
+
+    def empty(self, size: int) -> Tensor:
+        return torch.empty(size, dtype=torch.uint8, device=torch.device("cuda", self.device))
+
+    def copied(self, data: bytes) -> tuple[int, object]:
+        """Where a copy lies, and what keeps it there until kernels that read it are on the stream."""
+        if self.captures:  # a graph would copy from the host whenever it is replayed
+            memory = on_device(self.device, torch.frombuffer(bytearray(data), dtype=torch.uint8))
+            memory.keep_forever()
+            return memory.address, memory
+        staged = torch.empty(len(data), dtype=torch.uint8, device="cpu", pin_memory=True)
+        ctypes.memmove(staged.data_ptr(), data, len(data))
+        there = staged.to(torch.device("cuda", self.device), non_blocking=True)
+        return there.data_ptr(), there
+
+    def run(self, kernel: Kernel, address: int, number: int) -> None:
+        """Parameters are where a table lies, and a number."""
+        plan, chosen, blocks, threads, shared_bytes = kernel
+        if plan is None or chosen is None:
+            function = _tap_maker(self.device)
+        elif self.device in chosen.functions:
+            function = chosen.functions[self.device]
+        else:
+            function = chosen.functions[self.device] = launch.function_of(plan, chosen.way, self.device)
+        made = LaunchPlan(self.device, function, blocks, threads, shared_bytes, 0, 0, 0, 0)
+        launcher.bind(made, bytes(16)).run(self.number, address, number)
+
+
+@functools.cache
+def _tap_maker(device: int) -> int:
+    image = build.image(emit.tap_maker_source(), launch.architecture(device), "tables of taps")
+    return driver.load(device, image, emit.KERNEL_SYMBOL, driver.most_shared_bytes(device))
+
+
+def launch_all(*calls: tuple[Any, ...]) -> None:
+    """Each an item, its output and inputs: one launch for all that are alike but for their sizes."""
+    for device in {call[0].device for call in calls}:
+        own = [call for call in calls if call[0].device == device]
+        with torch.cuda.device(device):
+            launch_on(Stream(device), Calls.of(own))
+
+
+def launch_into(out: Tensor, calls: Sequence[tuple[Any, tuple[Tensor, ...]]], images: Sequence[Tensor]) -> None:
+    """Each an item and what it reads besides its image, into one tensor's parts."""
+    device = calls[0][0].device
+    with torch.cuda.device(device):
+        launch_on(Stream(device), Calls.into(out, calls, images))
+
+
+class Calls(NamedTuple):
+    """Of each: its item, the addresses of its target and its image, and other inputs."""
+
+    items: Sequence[Item | SizedItem]
+    targets: Sequence[int]
+    sources: Sequence[int]
+    inputs: Sequence[tuple[Tensor, ...]]
+    aligned: bool  # all targets
+
+    @staticmethod
+    def of(calls: Sequence[tuple[Any, ...]]) -> Calls:
+        targets, sources = ([call[i].data_ptr() for call in calls] for i in (1, 2))
+        aligned = all(target % ALIGNMENT == 0 for target in targets)
+        return Calls([call[0] for call in calls], targets, sources, [call[3:] for call in calls], aligned)
+
+    @staticmethod
+    def into(out: Tensor, calls: Sequence[tuple[Any, tuple[Tensor, ...]]], images: Sequence[Tensor]) -> Calls:
+        first, step = out.data_ptr(), out.stride(0) * out.element_size()
+        targets = [first + i * step for i in range(len(calls))]
+        handles, inputs = zip(*calls, strict=True)
+        return Calls(handles, targets, [one.data_ptr() for one in images], inputs, (first | step) % ALIGNMENT == 0)
+
+    def at(self, places: Sequence[int]) -> Calls:
+        if len(places) == len(self.items):
+            return self
+        items, targets = [self.items[i] for i in places], [self.targets[i] for i in places]
+        return Calls(items, targets, [self.sources[i] for i in places], [self.inputs[i] for i in places], self.aligned)
+
+
+def launch_on(stream: Stream, calls: Calls) -> None:
+    try:
+        known = [item.known[calls.aligned] for item in calls.items]
+    except KeyError:  # some are new
+        known = [item.of(calls.aligned) for item in calls.items]
+    kinds = {one.kind for one in known}
+    for kind in kinds:
+        places = [i for i, one in enumerate(known) if one.kind is kind] if len(kinds) > 1 else range(len(known))
+        chosen = chosen_for(kind, frozenset([known[i].need for i in places]))
+        for first in range(0, len(places), MOST_BLOCKS):
+            _launch(stream, kind, chosen, calls.at(places[first : first + MOST_BLOCKS]))
+
+
+def _launch(stream: Stream, kind: Kind, chosen: Chosen, calls: Calls) -> None:
+    rows, recipes = _rows(stream, calls.items, chosen, calls.aligned)
+    way, shape = chosen.way, chosen.shape
+    table = [recipes]
+    given: dict[int, _Given] = {}  # most have the same operands
+    for item, target, source, inputs, row in zip(*calls[:4], rows, strict=True):
+        if id(inputs) not in given:
+            given[id(inputs)] = _given(shape, item.of(calls.aligned).operands, inputs)
+        addresses, _ = given[id(inputs)]
+        operands, data = row.filled
+        table += (_PAIR(target, source), data if operands == addresses else _filled(row, shape, addresses))
+    address, _there = stream.copied(b"".join(table))
+    if recipes:
+        count, threads = len(recipes) // RECIPE_BYTES, emit.TAP_THREADS
+        stream.run(Kernel(None, None, (count, 1, 1), threads, 8 * threads), address, count)
+    along, down, planes, shared_bytes = map(max, zip(*{row.room for row in rows}, strict=True))
+    planes = min(planes, MOST_BLOCKS // len(rows))
+    shared_bytes += (shape.size + 15) // 16 * 16  # a block's call
+    kernel = Kernel(kind.plan, chosen, (along, down, planes * len(rows)), way.threads, shared_bytes)
+    stream.run(kernel, address + len(recipes), planes)
+
+
+_PAIR = struct.Struct("=2q").pack
+
+
+#: Addresses of coordinates, vectors and tensors, and what keeps them there.
+_Given: TypeAlias = "tuple[tuple[int, ...], Sequence[Tensor]]"
+
+
+def _given(shape: CallShape, operands: Operands, inputs: tuple[Tensor, ...]) -> _Given:
+    coordinates = shape.coordinates
+    dense = (*inputs[:coordinates], *operands.dense(inputs[coordinates:])) if operands.copied else inputs
+    return tuple([one.data_ptr() for one in dense]), dense
+
+
+def _filled(row: Row, shape: CallShape, addresses: tuple[int, ...]) -> bytes:
+    """With addresses, which are mostly those of the call before: it is remembered."""
+    places, data = shape.places(), bytearray(row.filled[1])
+    count = shape.coordinates + shape.vectors
+    vectors, tensors = addresses[:count], addresses[count:]
+    at = places["coordinates" if shape.coordinates else "vectors"] - PAIR_BYTES
+    struct.pack_into(f"={len(vectors)}q", data, at, *vectors)
+    struct.pack_into(f"={len(tensors)}q", data, places["tensors"] - PAIR_BYTES, *tensors)
+    row.filled = addresses, bytes(data)  # at once: other threads may be reading it
+    if row.like is not None and row.like.filled[0] != addresses:
+        _filled(row.like, shape, addresses)
+    return row.filled[1]
+
+
+def _rows(stream: Stream, items: Sequence[Item | SizedItem], chosen: Chosen, aligned: bool) -> tuple[list[Row], bytes]:
+    """Of each item, and recipes for the tables of new ones. What is made on one stream is not for another; nor is what
+    a graph makes whenever it is replayed."""
+    name = (chosen, stream.number)
+    with contextlib.suppress(KeyError):  # where some are new
+        if not stream.captures:
+            return [item.rows[name] for item in items], b""
+    found: dict[Any, Row | None] = {item: None if stream.captures else item.rows.get(name) for item in items}
+    made = {item: item.prepared(chosen, aligned) for item, row in found.items() if row is None}
+    memory = stream.empty(sum([call.nbytes for call in made.values()]))
+    at, recipes = memory.data_ptr(), list[bytes]()
+    for item, call in made.items():
+        row, own = call.row(stream.put, at)
+        found[item] = row
+        recipes.append(own)
+        at += call.nbytes
+        if stream.captures:
+            launch.keep_forever(row.kept)
+        else:
+            row.kept.append(memory)
+            if len(item.rows) >= MOST_ROWS:
+                item.rows.clear()
+            item.rows[name] = row
+    made_there = b"".join(recipes)
+    maps.counts["made"] += len(made_there) // RECIPE_BYTES
+    return [row for item in items if (row := found[item]) is not None], made_there

@@ -1,0 +1,317 @@
+"""Calls that are launched with others: what they are by themselves, what way they need, and the bytes of each."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+
+from polyphase.cuda import emit, launch, warps, ways
+from polyphase.cuda.calls import CallShape
+from polyphase.cuda.cases import Case, Way
+from polyphase.cuda.maps import Arranged, PreparedMaps, Upload
+from polyphase.cuda.tables import BEFORE_TABLE, MadeTable, bytes_before_weights, most_taps, table_bytes
+from polyphase.cuda.warps import PreparedWarp
+from polyphase.kernels.facts import Facts
+from polyphase.kernels.operands import Operands
+from polyphase.kernels.plans import MapsPlan, WarpPlan
+from polyphase.kernels.records import CallRecord
+from polyphase.sampling.axis_maps import AxisPath
+from polyphase.sampling.programs import Axes
+
+#: Windows of batches are no wider: an axis that has as many pixels has room for all of them.
+WIDEST = ways.TAPS_OF_BATCHES[-1]
+#: Of target and source, which a row's bytes do not have.
+PAIR_BYTES = 16
+
+
+class Room(NamedTuple):
+    """What a call takes of its launch: blocks along rows, down a plane and from plane to plane, and shared memory."""
+
+    along: int
+    down: int
+    planes: int
+    shared_bytes: int
+
+
+@dataclass(eq=False, slots=True)
+class Row:
+    """A call. filled: the addresses that it has of operands, and its bytes, from the third number on: the first two are
+    the addresses of target and source. kept: what it reads besides. like: the pattern's that it was made by."""
+
+    filled: tuple[tuple[int, ...], bytes]
+    room: Room
+    kept: list[object]
+    like: Row | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Calls of one plan that can have one launch, if their way is one. ways: by what calls of this kind need."""
+
+    plan: MapsPlan | WarpPlan
+    outer: int
+    ways: dict[frozenset[Need], Chosen]
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A way, and its calls. One of a kind: found by itself, not by its numbers. functions: its kernel, by device."""
+
+    way: Way
+    shape: CallShape
+    functions: dict[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Need:
+    """What the way of calls depends on. case: of one that needs this."""
+
+    case: Case | None
+    way: Way
+
+
+@functools.cache
+def _kind(plan: MapsPlan | WarpPlan, outer: int, way: Way | None) -> Kind:
+    """`way`: where all have the same."""
+    return Kind(plan, outer, {})
+
+
+#: By kind, the way of a call alone, and the room along its axes.
+_needs: dict[Hashable, Need] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What an item is, for targets that are aligned or not."""
+
+    call: Arranged | PreparedWarp
+    kind: Kind
+    need: Need
+    operands: Operands
+
+
+class Item:
+    """A call of known sizes, to be launched with others. rows: as ways and streams have them."""
+
+    def __init__(self, record: CallRecord) -> None:
+        self.record, self.device = record, record.image.device.index
+        self.rows: dict[tuple[Chosen, int], Row] = {}
+        self.known: dict[bool, Known] = {}
+        self._patterns: dict[tuple[Chosen, bool], Pattern | None] = {}
+
+    def of(self, aligned: bool) -> Known:
+        known = self.known.get(aligned)
+        if known is None:
+            with torch.device("cpu"):
+                known = self.known[aligned] = _known(self.record, aligned, launch.architecture(self.device))
+        return known
+
+    def prepared(self, chosen: Chosen, aligned: bool) -> Prepared:
+        with torch.device("cpu"):
+            return Prepared(_prepared(self.of(aligned).call, chosen.way))
+
+    @functools.cached_property
+    def family(self) -> Family | None:
+        return _family(self)
+
+    def pattern(self, chosen: Chosen, aligned: bool) -> Pattern | None:
+        """Of calls that differ in their sizes alone; None where those are not a few numbers."""
+        name = (chosen, aligned)
+        if name not in self._patterns:
+            call = self.prepared(chosen, aligned).call
+            self._patterns[name] = Pattern(call, chosen.shape) if _has_pattern(self.record, call) else None
+        return self._patterns[name]
+
+
+class SizedItem:
+    """Like an item, for an image of another size and strides, whose axes are resized otherwise."""
+
+    def __init__(self, like: Item, image: Facts, paths: tuple[AxisPath, AxisPath], taps: int) -> None:
+        self.like, self.image, self.paths, self.taps = like, image, paths, taps
+        self.device, self.of, self.known = like.device, like.of, like.known
+        self.rows: dict[tuple[Chosen, int], Row] = {}
+
+    @property
+    def record(self) -> CallRecord:
+        program = self.like.record.program
+        assert isinstance(program.sampler, Axes), "warps have no tables"
+        maps = [own.map_like(one) for own, one in zip(self.paths, program.sampler.maps, strict=True)]
+        return self.like.record._replace(program=replace(program, sampler=Axes(tuple(maps))), image=self.image)
+
+    def prepared(self, chosen: Chosen, aligned: bool) -> Prepared | SizedCall:
+        pattern = self.like.pattern(chosen, aligned)
+        return Item(self.record).prepared(chosen, aligned) if pattern is None else SizedCall(pattern, self)
+
+
+def of_size(like: object, image: Facts, paths: tuple[AxisPath, AxisPath]) -> SizedItem | None:
+    """For bytes (channels, height, width) that are resized along both axes, as `like` has them; None for others."""
+    assert isinstance(like, Item), "what was bound"
+    family = like.family
+    if family is None or min(image.shape[1:]) < WIDEST or image.shape[0] != family.channels:
+        return None
+    taps = max([most_taps(own.cropped, own.resized, family.cubic) if own.resized else WIDEST for own in paths])
+    taps = FEW if taps <= FEW else ways.MOST_IN_RING if taps <= ways.MOST_IN_RING else 0
+    return SizedItem(like, image, paths, taps) if taps == family.taps and _lies(image) == family.lies else None
+
+
+FEW = ways.FEW_TAPS
+
+
+class Family(NamedTuple):
+    """What bytes have in common whose rows are made by one pattern. taps: of the walk that they have."""
+
+    channels: int
+    lies: str
+    cubic: bool
+    taps: int
+
+
+def _family(item: Item) -> Family | None:
+    record, call = item.record, item.of(True).call
+    if isinstance(call, PreparedWarp) or len(record.image.shape) != 3 or record.program.sampled != torch.uint8:
+        return None
+    x, y = call.case.x, call.case.y
+    if not isinstance(x, MadeTable) or not isinstance(y, MadeTable) or x.cubic != y.cubic:
+        return None
+    taps = FEW if max(x.taps, y.taps) <= FEW else ways.MOST_IN_RING
+    fits = max(x.taps, y.taps) <= taps
+    return Family(record.image.shape[0], _lies(record.image), x.cubic, taps) if fits else None
+
+
+def _lies(image: Facts) -> str:
+    """How the pixels of a row lie."""
+    channels, (of_channel, _, along) = image.shape[0], image.strides
+    if along == 1:
+        return "planes"
+    return "pixels" if (along, of_channel) == (channels, 1) else f"{along}, {of_channel}"
+
+
+class Prepared:
+    """What a row is made of. nbytes: of tables that are made on the device."""
+
+    def __init__(self, call: PreparedMaps | PreparedWarp) -> None:
+        self.call = call
+        axes = (call.x, call.y) if isinstance(call, PreparedMaps) else ()
+        self.nbytes = sum(table.nbytes for table in axes if isinstance(table, MadeTable))
+
+    def row(self, put: Upload, at: int) -> tuple[Row, bytes]:
+        """And what makes its tables at an address on."""
+        call, recipes = self.call, list[bytes]()
+
+        def make(table: MadeTable) -> tuple[int, int]:
+            nonlocal at
+            recipes.append(table.packed(at))
+            addresses = table.addresses(at)
+            at += table.nbytes
+            return addresses
+
+        with torch.device("cpu"):
+            fields, kept = call.fields(put, make)
+        room = Room(*call.cut.blocks, call.cut.shared_bytes)
+        return Row(((), call.shape.packed(fields)[PAIR_BYTES:]), room, kept), b"".join(recipes)
+
+
+def _has_pattern(record: CallRecord, call: PreparedMaps | PreparedWarp) -> bool:
+    axes = record.program.sampler
+    if not isinstance(call, PreparedMaps) or not isinstance(axes, Axes) or len(axes.maps) != 2:
+        return False
+    geometry = call.geometry
+    along = (geometry.y.map, geometry.x.map) == axes.maps and len(geometry.outer) == 1 and not record.operands.tensors
+    return (
+        along
+        and call.way.template in ("ByteWalk", "ByteWalks")
+        and geometry.z.out_size == 1
+        and not record.program.borders
+    )
+
+
+class Pattern:
+    """The row of one size: another's has other numbers along x and y, another stride from channel to channel, and
+    begins elsewhere where it is walked backwards."""
+
+    def __init__(self, call: PreparedMaps | PreparedWarp, shape: CallShape) -> None:
+        assert isinstance(call, PreparedMaps), "warps have no tables"
+        self.row, _ = Prepared(call).row(lambda *parts: ([0] * len(parts), None), 0)
+        self.cubic = isinstance(call.x, MadeTable) and call.x.cubic
+        geometry, places = call.geometry, shape.places()
+        self.in_pixels = geometry.pixel.out_size > 1
+        self.y_step, self.x_step, self.rows = abs(geometry.y.out_stride), geometry.x.out_stride, geometry.y.out_size
+        self.x_at, self.origin_at = places["x"] - PAIR_BYTES, places["target_origin"] - PAIR_BYTES
+        of_channel = places["in_channel_stride"] if self.in_pixels else places["outer"] + 16  # after two sizes
+        self.channel_at = of_channel - PAIR_BYTES
+
+
+class SizedCall:
+    """`Prepared` by a pattern."""
+
+    def __init__(self, pattern: Pattern, item: SizedItem) -> None:
+        self._pattern, self._item = pattern, item
+        y, x = item.paths
+        self._bytes_of_y = table_bytes(y.out_size, 4 * item.taps)
+        self.nbytes = self._bytes_of_y + table_bytes(x.out_size, 4 * item.taps)
+
+    def row(self, put: object, at: int) -> tuple[Row, bytes]:
+        pattern, item = self._pattern, self._item
+        (y, x), (_, height, width), (of_channel, along_y, along_x) = item.paths, item.image.shape, item.image.strides
+        y_step, origin = pattern.y_step, 0
+        if y.direction * y.step < 0:  # walked backwards
+            y_step, origin = -y_step, (y.out_size - 1) * y_step
+            y = y._replace(begin=y.begin + y.step * (y.out_size - 1), step=-y.step)
+        numbers, recipes = list[int](), list[int]()
+        for path, size, in_stride, out_stride, place in (
+            (x, width, along_x, pattern.x_step, at + self._bytes_of_y),
+            (y, height, along_y, y_step, at),
+        ):
+            first, weight = place + BEFORE_TABLE, place + bytes_before_weights(path.out_size)
+            crop, direction, cropped, resized, begin, step, out_size = path
+            recipes += (size, crop, direction, cropped, resized, pattern.cubic, begin, step, out_size, item.taps)
+            recipes += (True, False, first, weight)
+            numbers += (size, out_size, in_stride, out_stride, first, 0, weight, 0, item.taps, -1)
+        operands, filled = pattern.row.filled
+        data = bytearray(filled)
+        _TWO_AXES.pack_into(data, pattern.x_at, *numbers)
+        _ONE.pack_into(data, pattern.channel_at, of_channel)
+        _ONE.pack_into(data, pattern.origin_at, origin)
+        return Row((operands, bytes(data)), pattern.row.room, [], pattern.row), _TWO_RECIPES.pack(*recipes)
+
+
+_TWO_RECIPES = struct.Struct("=28q")
+_ONE, _TWO_AXES = struct.Struct("=q"), struct.Struct("=20q")
+
+
+def _known(record: CallRecord, aligned: bool, architecture: str) -> Known:
+    if record.coordinates is not None:
+        warp = warps.prepared(record, False, architecture)
+        return Known(warp, _kind(warp.plan, 1, warp.way), _need(warp.way, None), record.operands)
+    call = Arranged(record, False, aligned, architecture, makes_tables=True)
+    case = call.case
+    outer, alone = len(case.geometry.outer), ways.choose_for_all([case])
+    if not case.plan.weighted:
+        return Known(call, _kind(case.plan, outer, alone), _need(alone, case), record.operands)
+    sizes = [one.in_size for one in (case.x, case.y) if one is not None]
+    return Known(call, _kind(case.plan, outer, None), _need(alone, case, min(WIDEST, *sizes)), record.operands)
+
+
+def _need(way: Way, case: Case | None, room: int = 0) -> Need:
+    return _needs.setdefault((way, case and case.plan, case and case.channels, room), Need(case, way))
+
+
+def chosen_for(kind: Kind, needs: frozenset[Need]) -> Chosen:
+    chosen = kind.ways.get(needs)
+    if chosen is None:
+        cases = [need.case for need in needs if need.case is not None]
+        way = ways.choose_for_all(cases) if cases else next(iter(needs)).way
+        way = replace(way, outer=kind.outer, batched=True)
+        chosen = Chosen(way, emit.call_shape(kind.plan, way), {})
+        same = next((one for one in kind.ways.values() if one.way == way), chosen)
+        chosen = kind.ways[needs] = same
+    return chosen
+
+
+def _prepared(call: Arranged | PreparedWarp, way: Way) -> PreparedMaps | PreparedWarp:
+    return replace(call, way=way) if isinstance(call, PreparedWarp) else call.by(way)

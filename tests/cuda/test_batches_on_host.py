@@ -1,0 +1,262 @@
+"""Batches of images of several sizes, by CUDA's kernels on the host: one launch, and the CPU's pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import polyphase
+from polyphase import transforms as T
+from polyphase.cpu import wing
+from polyphase.cuda import batches, emit, items, tables
+from polyphase.errors import WrongImageError
+from polyphase.kernels import binding, devices
+from polyphase.pipelines.outlines import fixed_transforms, outline
+from polyphase.sampling.axis_maps import AxisMap, AxisPath
+from polyphase.sampling.programs import Axes, Program
+from polyphase.sampling.steps import Flip, Pad, Resize, Slice
+from tests.cuda import host
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+SCALED: list[Any] = [T.ToDtype(torch.float32, scale=True), T.Normalize(MEAN, STD)]
+
+
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[host.Stream]:
+    """Batches of tensors on the CPU go the way of CUDA's, on a stream of the host."""
+    monkeypatch.setenv("POLYPHASE_CUDA_ARCH", host.ARCHITECTURE)
+    made = host.Stream()
+    ways: dict[str, Any] = {"bind_batched": batches.bind, "of_size": items.of_size}
+    ways["launch_all"] = lambda *calls: batches.launch_on(made, batches.Calls.of(calls))
+    ways["launch_into"] = lambda *given: batches.launch_on(made, batches.Calls.into(*given))
+    stand_in = dataclasses.replace(wing.WING, **ways)
+    monkeypatch.setattr(devices, "_load", lambda device: stand_in)
+    binding.bound.cache_clear()
+    yield made
+    binding.bound.cache_clear()
+
+
+def images(count: int, least: int, most: int, seed: int = 0, dtype: torch.dtype = torch.uint8) -> list[Tensor]:
+    draw, made = random.Random(seed), torch.Generator().manual_seed(seed)
+    sizes = [(draw.randint(least, most), draw.randint(least, most)) for _ in range(count)]
+    return [(torch.rand(3, *size, generator=made) * 255).to(dtype) for size in sizes]
+
+
+def templates(stream: host.Stream) -> list[str]:
+    """Of what was launched since the last time."""
+    found = ["tables" if kernel.chosen is None else kernel.chosen.way.template for kernel in stream.kernels]
+    stream.kernels.clear()
+    return found
+
+
+def drawn(function: Callable[[], Any]) -> Any:
+    torch.manual_seed(3)
+    random.seed(3)
+    return function()
+
+
+CHAINS: dict[str, tuple[list[Any], list[str]]] = {
+    "evaluation": ([T.Resize(25), T.CenterCrop(22), *SCALED], ["ByteWalks"]),
+    "training": ([T.RandomResizedCrop(20), T.RandomHorizontalFlip(), T.RandomVerticalFlip(), *SCALED], ["ByteWalks"]),
+    "crops": ([T.RandomCrop(16), T.RandomHorizontalFlip(), T.ToDtype(torch.float32, scale=True)], ["Moved"]),
+    "borders": ([T.Resize(20), T.CenterCrop(30)], ["ByteWalks"]),
+    "warps": ([T.RandomAffine(30, scale=(0.8, 1.2), interpolation="bilinear"), T.CenterCrop(16)], ["Warp"]),
+    "two": ([T.Resize((24, 28)), T.RandomRotation(40)], ["ByteWalks", "Warp"]),
+    "many taps": ([T.Resize((5, 6), interpolation="bicubic")], ["General"]),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_the_cpus_pictures_by_one_launch(name: str, stream: host.Stream) -> None:
+    chain, launched = CHAINS[name]
+    pipeline, some = polyphase.fuse(chain), images(4, 30, 60)
+    expected = drawn(lambda: [pipeline(one) for one in some])
+    for again in (False, True):
+        got = drawn(lambda: pipeline.batch(some))
+        assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+        assert [one for one in templates(stream) if one != "tables" or again] == launched
+    stream.backwards = True
+    binding.bound.cache_clear()
+    assert torch.equal(drawn(lambda: polyphase.fuse(chain).batch(some)), got)
+
+
+def test_floats_and_pixels_and_views(stream: host.Stream) -> None:
+    chain = [T.Resize((21, 19)), T.Normalize(MEAN, STD)]
+    some = images(3, 30, 90, dtype=torch.float32)
+    got = polyphase.fuse(chain).batch(some, channels_last=True)
+    assert got.is_contiguous(memory_format=torch.channels_last)
+    for one, picture in zip(some, got, strict=True):
+        torch.testing.assert_close(picture, polyphase.fuse(chain)(one), rtol=0, atol=1e-3)
+    pixels = [one.permute(1, 2, 0).contiguous().permute(2, 0, 1) for one in images(3, 30, 90)]
+    views = [one[:, 3:, 5:] for one in images(3, 40, 60, seed=5)]
+    pipeline = polyphase.fuse([T.Resize((21, 19))])
+    for given in (pixels, [*pixels, *views, *images(1, 8, 9)]):
+        got = pipeline.batch(given)
+        assert all(torch.equal(a, pipeline(b)) for a, b in zip(got, given, strict=True))
+
+
+@pytest.mark.usefixtures("stream")
+def test_sizes_that_were_not_seen_are_like_those_that_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is bound for them. What they become is what they would have become alone."""
+    pipeline = polyphase.fuse([T.Resize(80), T.CenterCrop(72), *SCALED])
+    flipped = polyphase.fuse([T.RandomVerticalFlip(p=1.0), T.Resize(80), T.CenterCrop(72), *SCALED])
+    expected = [pipeline(one) for one in images(6, 70, 210, seed=1)]
+    pipeline.batch(images(6, 70, 210, seed=2))
+    monkeypatch.setattr(items.Item, "__init__", None)
+    got = pipeline.batch(images(6, 70, 210, seed=1))
+    assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+    monkeypatch.undo()
+    assert flipped._transforms is None
+
+
+@pytest.mark.usefixtures("stream")
+def test_random_crops_are_like_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of a batch needs no binding, also where what is done to each image is another thing."""
+    flips = [T.RandomHorizontalFlip(), T.RandomVerticalFlip()]
+    pipeline, some = polyphase.fuse([T.RandomResizedCrop(48), *flips, *SCALED]), images(12, 70, 130)
+    expected, bound = drawn(lambda: [pipeline(one) for one in some]), list[Any]()
+    original = items.Item.__init__
+
+    def counted(item: items.Item, record: Any) -> None:
+        bound.append(record)
+        original(item, record)
+
+    monkeypatch.setattr(items.Item, "__init__", counted)
+    got = drawn(lambda: pipeline.batch(some))
+    assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+    assert 0 < len(bound) <= 4
+
+
+@pytest.mark.usefixtures("stream")
+def test_an_item_of_another_size() -> None:
+    """Backwards too, by the bytes that a call of its own would have, and tables by the same numbers."""
+    whole = AxisPath.whole(131)
+    paths = [path for one in (whole, whole.flip().crop(3, 120)) for path in (one.resize(70).crop(4, 60),)]
+    paths += [one.flip() for one in paths]
+    resize = AxisMap((Resize(70, "bilinear", True), Slice(3, 63)))
+    like = items.Item(host.record_for(_program(resize, resize), [torch.zeros(3, 100, 120, dtype=torch.uint8)]))
+    chosen = items.chosen_for(like.of(True).kind, frozenset([like.of(True).need]))
+    image = torch.zeros(3, 131, 131, dtype=torch.uint8)
+    for rows in paths:
+        for columns in paths:
+            record = host.record_for(_program(rows.map_like(resize), columns.map_like(resize)), [image])
+            other = items.of_size(like, record.image, (rows, columns))
+            assert other is not None
+            assert other.record.program == record.program
+            own, by_pattern = items.Item(record).prepared(chosen, True), other.prepared(chosen, True)
+            assert isinstance(by_pattern, items.SizedCall)
+            assert own.nbytes == by_pattern.nbytes
+            (own_row, own_recipes), (row, recipes) = own.row(host._on_host, 4096), by_pattern.row(None, 4096)
+            assert row.filled == own_row.filled
+            half = tables.RECIPE_BYTES
+            assert {recipes[:half], recipes[half:]} == {own_recipes[:half], own_recipes[half:]}
+    assert items.of_size(like, record.image, (rows, whole)) is None, "which is not resized"
+    assert items.of_size(like, record.image._replace(strides=(1, 1000, 7)), (rows, columns)) is None
+
+
+def _program(rows: AxisMap, columns: AxisMap) -> Program:
+    return Program(torch.uint8, Axes((rows, columns)))
+
+
+def test_results_of_several_sizes(stream: host.Stream) -> None:
+    some, pipeline = images(3, 30, 60), polyphase.fuse([T.Resize(20)])
+    got = pipeline.batch(some, as_list=True)
+    assert all(torch.equal(a, pipeline(b)) for a, b in zip(got, some, strict=True))
+    assert templates(stream).count("ByteWalks") == 1
+    with pytest.raises(WrongImageError, match="image 1 becomes"):
+        pipeline.batch(some)
+    grey = torch.zeros(1, 40, 50, dtype=torch.uint8)
+    chain = polyphase.fuse([T.Resize((20, 20)), *SCALED])
+    for given, number in (([grey, *some], 0), ([*some, grey], 3)):
+        with pytest.raises(WrongImageError, match=f"image {number} of 4: .*1 channels"):
+            chain.batch(given)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32], ids=str)
+def test_tables_made_on_the_device_are_the_hosts(dtype: torch.dtype) -> None:
+    """To the bit, of crops before and after, turned round, by windows of any width."""
+    draw = random.Random(0)
+    for number in range(40):
+        size, resized = draw.randint(20, 400), draw.randint(3, 200)
+        crop, part = draw.randint(10, size), draw.randint(1, resized)
+        first, begin = draw.randint(0, size - crop), draw.randint(0, resized - part)
+        steps: list[Any] = [Slice(first, first + crop), Resize(resized, draw.choice(["bilinear", "bicubic"]), True)]
+        steps = [*draw.choice([[], [Flip()]]), *steps, Slice(begin, begin + part), *draw.choice([[], [Flip()]])]
+        table = tables.made_table(tuple(steps), size, dtype)
+        expected = tables.host_table(AxisMap(tuple(steps)), size, dtype, False)
+        if table is None:
+            assert expected.taps > size // 3, "only wide windows are left out"
+            continue
+        for own in (
+            table,
+            table.widened(min(size, table.taps + number % 3)),
+            tables.in_fours(table, table.taps // 4 + 2),
+        ):
+            assert isinstance(own, tables.MadeTable)
+            if own.in_fours and dtype != torch.uint8:
+                continue
+            got, precision = _dense(own, number % 2 == 1)
+            assert torch.equal(got, _matrix(expected.first, expected.weight, size))
+            assert not own.quantised or precision == expected.precision
+
+
+def _dense(table: tables.MadeTable, backwards: bool) -> tuple[Tensor, int]:
+    memory = torch.full((table.nbytes // 4,), -7, dtype=torch.int32)
+    recipe = bytearray(table.packed(memory.data_ptr()))
+    parameters = bytearray(struct.pack("=2q", host.address_of(recipe), 1))
+    threads = emit.TAP_THREADS
+    host.run_blocks(emit.tap_maker_source(), parameters, (1, 1, 1), threads, 8 * threads, backwards)
+    first = memory[tables.BEFORE_TABLE // 4 :][: table.out_size]
+    kinds = {(True, True): torch.int16, (True, False): torch.int32, (False, False): torch.float32}
+    weights = memory[tables.bytes_before_weights(table.out_size) // 4 :].view(kinds[table.quantised, table.in_fours])
+    weight = weights[: table.out_size * table.taps].view(table.out_size, table.taps)
+    return _matrix(first, weight, table.in_size), int(memory[0])
+
+
+def _matrix(first: Tensor, weight: Tensor | None, in_size: int) -> Tensor:
+    assert weight is not None
+    places = first.long()[:, None] + torch.arange(weight.shape[1])
+    matrix = torch.zeros(len(first), in_size + weight.shape[1], dtype=torch.float64)
+    return matrix.scatter_(1, places, weight.double())[:, :in_size]
+
+
+def test_what_has_no_table_on_the_device() -> None:
+    others: list[list[Any]] = [
+        [Flip()],
+        [Resize(20, "bilinear")],
+        [Resize(20, "lanczos", True)],
+        [Resize(20, "bilinear", True), Pad(1, 1, "reflect")],
+    ]
+    for steps in others:
+        assert tables.made_table(tuple(steps), 50, torch.uint8) is None
+    assert tables.made_table((Resize(20, "bilinear", True),), 50, torch.float64) is None
+    assert tables.made_table((Resize(1, "bicubic", True),), 50, torch.uint8) is None
+
+
+def test_outlines_are_pictures_ways() -> None:
+    """What an outline says of a size, a picture of that size becomes."""
+    pipeline = polyphase.fuse([T.Resize(30), T.CenterCrop((24, 20)), *SCALED])
+    transforms = fixed_transforms(pipeline._steps)
+    assert transforms is not None
+    for image in images(5, 31, 90):
+        found, picture = outline(transforms, image.dtype, image.shape), pipeline._picture(image)
+        assert found is not None
+        (stage,) = picture.stages()
+        assert found.shape == tuple(picture.shape)
+        axes = stage.program.sampler
+        assert isinstance(axes, Axes)
+        for path, one, n in zip((found.rows, found.columns), axes.maps, image.shape[1:], strict=True):
+            table = tables.made_table(one.steps, n, image.dtype)
+            assert table is not None
+            assert path == tuple(getattr(table, name) for name in AxisPath._fields)
+    assert outline(transforms, torch.uint8, (3, 10, 400)) is not None
+    assert outline([T.CenterCrop(50)], torch.uint8, (3, 10, 400)) is None
+    for chain in ([T.RandomCrop(3)], [lambda image: image], [T.RandomApply([T.Resize(3)])]):
+        assert fixed_transforms(polyphase.fuse(chain)._steps) is None
