@@ -72,7 +72,7 @@ def in_a_child(function: Callable[[Tell], None], seconds: float = 120) -> None:
     assert child.exitcode == 0, f"ended with {child.exitcode} at {doing}\n{raised}"
 
 
-def run_sanitised(code: str, forced: str) -> None:
+def run_sanitised(code: str) -> None:
     """In a process of its own, whose kernels have AddressSanitizer and UndefinedBehaviorSanitizer in them, and are not
     optimised, which takes half as long to build.
 
@@ -88,7 +88,6 @@ def run_sanitised(code: str, forced: str) -> None:
         "LD_PRELOAD": runtime.stdout.strip(),
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
-        "POLYPHASE_ISA": forced,
         "CXX": " ".join([*compiler, SANITISERS]),
     }
     unoptimised = "from polyphase.cpu import build; build.FLAGS += ('-O0',)"  # the last flag counts, so not by CXX

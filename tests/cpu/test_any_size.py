@@ -38,6 +38,7 @@ STEPS: dict[str, tuple[Step | None, ...]] = {
     "reflect": (Pad(3, 2, "reflect"), Pad(0, 4, "reflect")),
     "replicate": (Pad(3, -2, "replicate"), Pad(0, 4, "replicate")),
     "circular": (Pad(3, 2, "circular"), Pad(-2, 4, "circular")),
+    "symmetric": (Pad(3, 2, "symmetric"), Pad(-2, 4, "symmetric")),
 }
 
 

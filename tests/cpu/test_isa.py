@@ -54,11 +54,11 @@ def test_a_lesser_one_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("features", "best"), [(AVX2, "avx2"), (AVX512, "avx2"), (VBMI, "avx512vbmi")])
-def test_bytes_are_shuffled_by_avx2_without_vbmi(
+def test_what_moves_is_shuffled_by_avx2_without_vbmi(
     monkeypatch: pytest.MonkeyPatch, features: frozenset[str], best: str
 ) -> None:
     pretend(monkeypatch, features)
-    assert isa.chosen_for_bytes() == best
+    assert isa.chosen_for_moves() == best
 
 
 def test_forcing_what_the_cpu_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,10 +57,10 @@ first_or_best = pytest.mark.parametrize(
 )
 
 
-def dealt(some: Iterable[One], part: int, turn: int = 0) -> Iterator[One]:
+def dealt(some: Iterable[One], part: int, turn: int = 0, of: int = 4) -> Iterator[One]:
     """Part 0: every fourth, from another one on for each turn and for each instruction set. Part 1: the others."""
-    first = (turn + isa.available().index(isa.chosen())) % 4
-    return (one for number, one in enumerate(some) if (number % 4 == first) == (part == 0))
+    first = (turn + isa.available().index(isa.chosen())) % of
+    return (one for number, one in enumerate(some) if (number % of == first) == (part == 0))
 
 
 RESIZES: tuple[Callable[[int], Resize | Area], ...] = (
@@ -243,6 +243,7 @@ def test_long_rows_moved_in_several_ways(instruction_set: str, width: int, dtype
     moves: list[tuple[Step, ...]] = [
         (Pad(9, 70, "reflect"),),
         (Flip(), Pad(5, 6, "circular")),
+        (Flip(), Pad(5, 6, "symmetric")),
         (Nearest(width - 1),),
         (Nearest(width * 2 // 3),),
         (Nearest(width * 2 // 5), Flip()),

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from polyphase import settings
-from polyphase.cpu import build, isa
+from polyphase.cpu import build, isa, libraries
 from polyphase.cpu.emit import kernel_source, sampler_source
 from polyphase.kernels.plans import plan_maps, plan_warp, plan_warp_gradients
 from polyphase.sampling.axis_maps import AxisMap
@@ -21,10 +21,12 @@ from polyphase.sampling.pointwise import VALUE, Binary, Cast, Channel, Operand
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Flip, Resize
 from polyphase.sampling.warps import Warp
-from tests.cpu.conftest import USUAL
 
 ARM_COMPILER = "aarch64-linux-gnu-g++"
 ARM_EMULATOR = "qemu-aarch64"
+#: Clang for a Mac, with what stands in for its SDK.
+MACOS = ("clang++", "-target", "arm64-apple-macos13", "-ffreestanding", "-nostdinc++", "-nostdlibinc",
+         "-isystem", str(Path(__file__).parent / "macos"))  # fmt: skip
 STRICT = ("-Wall", "-Wextra", "-Werror")
 
 SUMS = Axes((AxisMap((Resize(8, "bicubic"),)),) * 2)
@@ -82,7 +84,7 @@ def needs(*programs: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.full if name in {*isa.available()} - USUAL else ())
+        pytest.param(name, marks=pytest.mark.full if name in {*isa.available()} - {"avx2"} else ())
         for name in settings.ISAS
     ],
 )
@@ -95,6 +97,34 @@ def test_x86(name: str, tmp_path: Path) -> None:
 def test_arm(tmp_path: Path) -> None:
     needs(ARM_COMPILER)
     compile_all(tmp_path, "portable", (ARM_COMPILER,), ("-O0", "-c"))
+
+
+def test_macos_links_as_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No instruction set is asked for, and Python's functions are looked up when a library is loaded. Clang's driver
+    says what it makes of that, where there is one."""
+    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.setattr(isa, "features", frozenset)
+    monkeypatch.setenv("CXX", settings.compiler()[0])
+    assert isa.available() == ("portable",)
+    _, *flags = build._planned(libraries.launcher_request("portable")).command
+    assert not [flag for flag in flags if flag.startswith("-m")]
+    needs(MACOS[0])
+    driver = subprocess.run([*MACOS[:3], "-###", *flags, "kernel.o", "-o", "kernel.so"], capture_output=True, text=True)
+    linker = driver.stderr.splitlines()[-1]
+    assert '"-dylib"' in linker
+    assert '"-undefined" "dynamic_lookup"' in linker
+    assert "unknown" not in driver.stderr
+
+
+def test_macos_compiles(tmp_path: Path) -> None:
+    """There, an int64_t is a long long, and a Py_ssize_t a long."""
+    needs(MACOS[0])
+    quiet = ("-Wno-unused-command-line-argument", "-Wno-extern-c-compat")  # -shared; empty structs
+    source = tmp_path / "launcher.cpp"
+    source.write_text(libraries.launcher_request("portable").source)
+    command = [*MACOS, *build.FLAGS, *STRICT, *quiet, "-fsyntax-only", "-I", str(build.INCLUDE), str(source)]
+    subprocess.run(command, check=True)
+    compile_all(tmp_path, "portable", MACOS, (*quiet, "-fsyntax-only"))
 
 
 # Resamples images without Python, by tap tables, samplers and the driver: types and sizes that take different ways
@@ -126,7 +156,7 @@ Step resized(int64_t size, Filter filter, bool antialias) {
 Axis axis_of(const Taps& taps, int64_t in_stride, int64_t out_stride) {
   int64_t most = 0;
   for (int64_t i = 0; i < taps.out_size; ++i) most = max<int64_t>(most, taps.begin[i + 1] - taps.begin[i]);
-  return {taps.in_size, taps.out_size, in_stride, out_stride, &taps, most};
+  return {taps.in_size, taps.out_size, in_stride, out_stride, &taps, most, {}};
 }
 
 // Rows: which sampler. An image of (height, width, channels), its axes through a step each.
@@ -144,7 +174,7 @@ void resample(const char* name, Step vertical, Step horizontal, int64_t height, 
   call.target = out.data();
   call.threads = 1;
   call.parallel = [](int64_t count, int64_t, Body body, void* context) { body(context, 0, count); };
-  call.z = {1, 1, 0, 0, nullptr, 1};
+  call.z = {1, 1, 0, 0, nullptr, 1, {}};
   call.y = axis_of(y_taps, width * channels, x.out_size() * channels);
   call.x = axis_of(x_taps, channels, channels);
   call.channels = channels;

@@ -228,6 +228,7 @@ def test_chains(make: Make, dtype: torch.dtype, fitting: tuple[AxisMap, int]) ->
         (5, (Pad(-3, 2, "constant", 1), Pad(2, -1, "reflect"))),
         (5, (Pad(-6, 4, "replicate"),)),
         (3, (Pad(3, -2, "circular"),)),
+        (4, (Pad(4, 3, "symmetric"),)),
         (9, (Slice(1, 8), Flip(), Slice(2, 6), Resize(3, "bilinear", antialias=True), Flip())),
         (4, (Resize(6, "bicubic", antialias=True, scale=8.0),)),  # its last outputs lie beyond the image
         (7, (Resize(40, "box", antialias=True, scale=2.0),)),

@@ -20,6 +20,7 @@ from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import PADDINGS, Warp
 from tests.cpu.conftest import Tell, in_a_child
+from tests.cpu.test_kernels import dealt, parts
 from tests.cpu.test_launch import content
 from tests.cpu.test_memory_safety import Arena, protect
 from tests.cpu.test_warp_kernels import Case, cases, grid_of, inner_cases, matrices, special
@@ -134,11 +135,12 @@ def sweep(
                 assert content(ours) == content(theirs), "another result than in memory of its own"
 
 
+@parts
 @pytest.mark.parametrize(
     ("dtype", "axes", "mode"),
     [(dtype, axes, mode) for axes, mode in KINDS for dtype in (MOVED if mode == "nearest" else DTYPES)],
 )
-def test_nothing_beyond_the_tensors(instruction_set: str, axes: int, mode: str, dtype: torch.dtype) -> None:
+def test_nothing_beyond_the_tensors(instruction_set: str, axes: int, mode: str, dtype: torch.dtype, part: int) -> None:
     def read(case: Case) -> Sequence[Tensor]:
         return case.picture(), case.coordinates()
 
@@ -146,7 +148,8 @@ def test_nothing_beyond_the_tensors(instruction_set: str, axes: int, mode: str, 
         picture, coordinates = tensors
         return [binding.warp(picture, coordinates, case.sampler)]
 
-    all_cases = warp_cases(dtype, mode, axes, 2 if axes == 2 else 5)
+    # Fifths, which come around at other cases than lists of two, three and four do: of two sets, all in three dtypes.
+    all_cases = dealt(warp_cases(dtype, mode, axes, 2 if axes == 2 else 5), part, 2 * MOVED.index(dtype), of=5)
     in_a_child(partial(sweep, all_cases, Tensors(2, 1), read, warped))
 
 
@@ -162,17 +165,17 @@ def test_no_gradient_beyond_the_tensors(instruction_set: str, axes: int, mode: s
     in_a_child(partial(sweep, warp_cases(torch.float32, mode, axes, 5), Tensors(3, 2), read, gradients))
 
 
+@parts
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("mode", GRID_MODES[2])
-def test_special_coordinates_stay_within(instruction_set: str, mode: str, dtype: torch.dtype) -> None:
+def test_special_coordinates_stay_within(instruction_set: str, mode: str, dtype: torch.dtype, part: int) -> None:
     """At the first and last pixel, a little beyond, far beyond, and such as are no numbers; also in matrices."""
 
     def run(tell: Tell) -> None:
         torch.set_num_threads(1)
         tensors, beyond = Tensors(2, 1), [1e10, -1e10, 3e38, -3e38, 1e-45, math.inf, -math.inf, math.nan]
-        for padding, aligned, channels, layout in itertools.product(
-            PADDINGS, (False, True), (1, 3, 4, 17), ("CF", "CL")
-        ):
+        every = itertools.product(PADDINGS, (False, True), (1, 3, 4, 17), ("CF", "CL"))
+        for padding, aligned, channels, layout in dealt(every, part, MOVED.index(dtype), of=5):
             ordinary = image((1, channels, 4, 5), dtype, layout)
             values = special(5, aligned) + beyond
             grids = [grid_of(values, values, torch.float32)]

@@ -31,11 +31,11 @@ def bind(record: CallRecord) -> BoundCall:
         handle = launcher.bind(_request(record))
     except NotImplementedError as error:
         raise NoKernelError(str(error)) from None
-    dtype, shape, strides, _ = record.out
+    dtype, shape, strides, _ = out = record.written
     place = (shape, strides, dtype)
     if not operands.copied:
         fresh = launcher.fresh(handle, empty_strided, place)
-        return BoundCall(record.out, fresh, functools.partial(launcher.launch, handle), handle=handle)
+        return BoundCall(out, fresh, functools.partial(launcher.launch, handle), handle=handle)
     sampled = 1 if record.coordinates is None else 2  # inputs before the operands
 
     def into(out: Tensor, *inputs: Tensor) -> None:
@@ -45,7 +45,7 @@ def bind(record: CallRecord) -> BoundCall:
         into(out := empty_strided(*place), *inputs)
         return out
 
-    return BoundCall(record.out, fresh_of_copies, into)
+    return BoundCall(out, fresh_of_copies, into)
 
 
 def bind_any_size(
@@ -76,7 +76,7 @@ def launch_all(*calls: tuple[object, ...]) -> None:
 
 def _instruction_set(program: Program) -> str:
     """Of a program of axis maps."""
-    return isa.chosen_for_bytes() if program.moves_only or program.sampled == torch.uint8 else isa.chosen()
+    return isa.chosen_for_moves() if program.moves_only else isa.chosen()
 
 
 _parts: dict[tuple[object, ...], records.MapsPart] = {}

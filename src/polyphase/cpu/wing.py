@@ -25,4 +25,5 @@ WING = Wing(
     built_from=launch.built_from,
     stats=libraries.stats,
     launch_all=launch.launch_all,
+    makes_patchwork=True,
 )

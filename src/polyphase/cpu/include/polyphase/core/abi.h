@@ -24,7 +24,7 @@ struct Step {
 static_assert(sizeof(Step) == 48);
 
 enum Filter : int64_t { kBilinear, kBicubic, kBox, kHamming, kLanczos };
-enum PadMode : int64_t { kConstant, kReflect, kReplicate, kCircular };
+enum PadMode : int64_t { kConstant, kReflect, kReplicate, kCircular, kSymmetric };
 
 // The arithmetic coefficients are made in: `windows.eager_arithmetic` of float32, float64 and uint8 images.
 enum class TapArithmetic : int32_t { kFloat32, kFloat64, kQuantised };
@@ -42,7 +42,19 @@ struct Taps {
   int32_t index_only;     // every output that is no border has one tap of weight 1
 };
 
-// One axis of the image. Strides are in elements of the source and of the target.
+// How the outputs of an axis lie that is cut into blocks of so many, as patches are: `together` blocks at a time lie
+// `inner_stride` apart, and each such group `outer_stride` from the next. Not cut where size is 0.
+struct Blocks {
+  int64_t size;
+  int64_t together;
+  int64_t inner_stride;
+  int64_t outer_stride;
+
+  int64_t place(int64_t block) const { return block / together * outer_stride + block % together * inner_stride; }
+};
+
+// One axis of the image. Strides are in elements of the source and of the target; of an axis that is cut into blocks, that
+// of the target is within a block.
 struct Axis {
   int64_t in_size;
   int64_t out_size;
@@ -50,6 +62,13 @@ struct Axis {
   int64_t out_stride;
   const Taps* taps;  // null for the identity
   int64_t most_taps;  // of an output
+  Blocks blocks;
+
+  // Of output i in the target.
+  int64_t place(int64_t i) const {
+    if (blocks.size == 0) return i * out_stride;
+    return blocks.place(i / blocks.size) + i % blocks.size * out_stride;
+  }
 };
 
 constexpr int kMaxOuter = 8;
@@ -152,6 +171,9 @@ struct MapsCall : KernelCall {
   int64_t stored_border_bytes;
 
   int64_t channel_axis;  // the outer axis that is the channels; -1: the channels are those of a pixel
+
+  int64_t copies;  // every row is written so often, this far apart in the target
+  int64_t copy_stride;
 };
 
 // What a kernel's library exports under the name `polyphase_kernel`: one program's arithmetic, and the driver.

@@ -20,7 +20,7 @@ inline int64_t size_after(const Step& step, int64_t size) {
   if (step.kind != Step::kPad) return 0;
   const int64_t before = step.a, after = step.b, mode = step.c;
   if (max(before, after) > kFar || min(before, after) < -kFar) return 0;
-  const int64_t most = mode == kReflect ? size - 1 : mode == kCircular ? size : max(before, after);
+  const int64_t most = mode == kReflect ? size - 1 : mode == kCircular || mode == kSymmetric ? size : max(before, after);
   const bool leaves_some = size + min<int64_t>(before, 0) + min<int64_t>(after, 0) > 0;
   return leaves_some && max(before, after) <= most ? before + size + after : 0;
 }

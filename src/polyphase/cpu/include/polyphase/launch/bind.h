@@ -89,6 +89,7 @@ class MapsBinder {
       d.step_count = last_step - first_step;
       d.weighted = may_be_weighted(d);
       d.channels = call_.vector_count > 0 && i == request_.channel_dimension;
+      if (i >= request_.rank - 2) d.blocks = blocks(i - request_.rank + 2, d.out_size);
       for (int64_t t = 0; t < call_.tensor_count; ++t) {
         d.tensor_strides[t] = tail_.tensor_strides[t * kMaxDimensions + i];
       }
@@ -96,6 +97,16 @@ class MapsBinder {
       dimensions_.push_back(d);
       first_step = last_step;
     }
+  }
+
+  // Of the last dimension but one (0), and of the last.
+  Blocks blocks(int64_t place, int64_t out_size) const {
+    const int64_t* given = request_.blocks + 4 * place;
+    const Blocks found = {given[0], given[1], given[2], given[3]};
+    if (found.size < 0 || (found.size > 0 && (found.together < 1 || out_size % (found.size * found.together) != 0))) {
+      throw BadCall{"an axis is not so many whole blocks"};
+    }
+    return found;
   }
 
   bool may_be_weighted(const Dimension& d) const {
@@ -121,6 +132,8 @@ class MapsBinder {
     for (int64_t i = 0; i < dimensions_.size(); ++i) {
       dimensions_[i].in_stride *= request_.moved_bytes;
       dimensions_[i].out_stride *= request_.moved_bytes;
+      dimensions_[i].blocks.inner_stride *= request_.moved_bytes;
+      dimensions_[i].blocks.outer_stride *= request_.moved_bytes;
     }
     Dimension element;
     element.in_size = element.out_size = request_.moved_bytes;
@@ -129,6 +142,8 @@ class MapsBinder {
   }
 
   void fill_call(const Geometry& g) {
+    call_.copies = max<int64_t>(request_.copies, 1);
+    call_.copy_stride = request_.copy_stride * max<int64_t>(request_.moved_bytes, 1);
     call_.channels = g.pixel.out_size;
     call_.in_channel_stride = g.pixel.in_stride;
     call_.out_channel_stride = g.pixel.out_stride;
@@ -153,7 +168,7 @@ class MapsBinder {
 
   // `channels` and `row_map` are for the axis that is read horizontally.
   Axis axis(const Dimension& d, int64_t channels = 0, const RowMap** row_map = nullptr) {
-    Axis result = {d.in_size, d.out_size, d.in_stride, d.out_stride, nullptr, 1};
+    Axis result = {d.in_size, d.out_size, d.in_stride, d.out_stride, nullptr, 1, d.blocks};
     if (!d.mapped()) return result;
     const Sampler* sampler = d.weighted ? call_.sampler : reinterpret_cast<const Sampler*>(request_.mover);
     if (sampler == nullptr) throw BadCall{"an axis is only moved, and there is no sampler for it"};

@@ -16,9 +16,12 @@ struct Dimension {
   int64_t step_count = 0;  // 0: the identity
   bool weighted = false;   // outputs may be sums; else each is one input, or a border
   bool channels = false;   // vectors are per this dimension: it stays a dimension of its own
+  Blocks blocks = {};      // of the target
   int64_t tensor_strides[kMaxOperands] = {};
 
   bool mapped() const { return step_count > 0; }
+  // Whether it is an axis, never part of a pixel or of another dimension.
+  bool is_axis() const { return mapped() || blocks.size > 0; }
 };
 
 // A few of them, in order.
@@ -54,7 +57,7 @@ struct Geometry {
 constexpr int64_t kLongRow = 256;
 
 inline bool can_join(const Dimension& outer, const Dimension& inner, int64_t tensors) {
-  if (outer.mapped() || inner.mapped() || outer.channels || inner.channels) return false;
+  if (outer.is_axis() || inner.is_axis() || outer.channels || inner.channels) return false;
   for (int64_t t = 0; t < tensors; ++t) {
     if (outer.tensor_strides[t] != inner.tensor_strides[t] * inner.out_size) return false;
   }
@@ -71,7 +74,7 @@ inline Dimensions tidy(Dimensions dimensions, int64_t tensors) {
   Dimensions tidied;
   for (int64_t i = 0; i < dimensions.size(); ++i) {
     const Dimension& d = dimensions[i];
-    if (!d.mapped() && !d.channels && d.in_size == 1) continue;
+    if (!d.is_axis() && !d.channels && d.in_size == 1) continue;
     if (tidied.size() > 0 && can_join(tidied.back(), d, tensors)) {
       const Dimension outer = tidied.back();
       tidied.back() = d;
@@ -102,19 +105,19 @@ inline int64_t channels_of_source(const Dimensions& dimensions, const Dimension&
   }
   if (out > in) return -1;
   return last_place(dimensions, [&row](const Dimension& d) {
-    return !d.mapped() && d.in_stride == 1 && d.in_size > 1 && row.in_stride == d.in_size && row.in_size > 1;
+    return !d.is_axis() && d.in_stride == 1 && d.in_size > 1 && row.in_stride == d.in_size && row.in_size > 1;
   });
 }
 
 // False where more axes are weighted than a kernel has passes, or the tensor has too many dimensions.
 inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t tensors, Geometry* geometry) {
   Dimensions rest = tidy(dimensions, tensors);
-  const auto mapped = [](const Dimension& d) { return d.mapped(); };
+  const auto is_axis = [](const Dimension& d) { return d.is_axis(); };
   const auto weighted = [](const Dimension& d) { return d.weighted; };
   geometry->pixel = {};
   geometry->pixel.in_stride = geometry->pixel.out_stride = 1;
 
-  int64_t last_mapped = last_place(rest, mapped);
+  int64_t last_mapped = last_place(rest, is_axis);
   const bool tail = last_mapped + 1 < rest.size();
   int64_t sums = 0;
   for (int64_t i = 0; i < rest.size(); ++i) sums += rest[i].weighted ? 1 : 0;

@@ -22,6 +22,10 @@ struct Request {
   int64_t out_size[kMaxDimensions];
   int64_t out_stride[kMaxDimensions];
 
+  int64_t blocks[8];    // of maps: the Blocks of the last two dimensions
+  int64_t copies;       // of what is written, so far apart; 0 is 1
+  int64_t copy_stride;
+
   int64_t coordinate_stride[5];  // of warps, as CoordinateStrides has them
   int64_t image_gradient_stride[kMaxDimensions];
 

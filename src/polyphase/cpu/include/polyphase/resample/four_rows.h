@@ -1,4 +1,4 @@
-// The horizontal pass over pixels of two to four bytes, four rows at a time (AVX2).
+// The horizontal pass over pixels of two to four bytes, four rows at a time (AVX2, and AVX-512 without VBMI).
 //
 // It goes by tiles: so many neighbouring outputs that what they read stays in the first-level cache. The pixels of a tile
 // are laid out first, as 16 bit values: 16 bytes have two neighbouring pixels of one row, channel by channel, and the same
@@ -21,6 +21,8 @@ class FourRows {
  public:
   static constexpr int kRows = 4;
   static constexpr bool takes(int64_t channels) { return channels >= 2 && channels <= 4; }
+  // Taps, up to which values that are picked out of windows are as fast.
+  static constexpr int64_t kMostPicked = sizeof(LongestBytes::Register) == 64 ? 6 : 8;
 
   void build(const Taps& taps, int64_t channels) {
     channels_ = channels;
@@ -120,7 +122,12 @@ class FourRows {
     int64_t x = 0;
     for (const Tile& tile : tiles_) {
       lay_out<kRegisters>(tile, rows, laid_out.data());
-      sum<kRegisters>(laid_out.data() - tile.first * kRegisters * kPair, x, tile.end, rows, fetching);
+      const uint8_t* const pairs = laid_out.data() - tile.first * kRegisters * kPair;
+      if constexpr (kRegisters * kPair == sizeof(LongestBytes::Register)) {
+        sum<LongestBytes, 1>(pairs, x, tile.end, rows, fetching);
+      } else {
+        sum<Bytes, kRegisters>(pairs, x, tile.end, rows, fetching);
+      }
       x = tile.end;
     }
   }
@@ -130,7 +137,7 @@ class FourRows {
   POLYPHASE_BLOCK void lay_out(const Tile& tile, const Rows& rows, uint8_t* to) const {
     const int64_t step = 4 * channels_, length = in_length_, end = (tile.first + tile.count) * 2 * channels_;
     int64_t at = tile.first * 2 * channels_;
-    const Register first = in_each(shuffle_[0]), second = in_each(shuffle_[1]);
+    const Register first = Bytes::in_each(shuffle_[0]), second = Bytes::in_each(shuffle_[1]);
     const uint8_t *a = rows.in[0], *b = rows.in[1], *c = rows.in[2], *d = rows.in[3];
     const auto lay_out_two = [&] {
       const Register ab = Bytes::halves(a + at, b + at);
@@ -152,34 +159,36 @@ class FourRows {
     while (at < end) lay_out_two();
   }
 
-  // Outputs x to end. `laid_out`: where pair 0 of the row would lie.
-  template <int kRegisters>
+  // Outputs x to end. `laid_out`: where pair 0 of the row would lie. kRegisters: of a pair, in vectors of this kind.
+  template <class Vector, int kRegisters>
   POLYPHASE_BLOCK void sum(const uint8_t* laid_out, int64_t x, int64_t end, const Rows& rows, Fetching& fetching) const {
+    using Sums = typename Vector::Register;
+    constexpr int64_t kStep = kRegisters * sizeof(Sums);
     const int64_t pairs = pairs_, channels = channels_;
     const int32_t *place = places_.data() + x, *weights = weights_.data() + x * pairs;
-    const Register bits = Bytes::broadcast(precision_), half = Bytes::broadcast(1 << (precision_ - 1));
-    const Register compact = in_each(compact_);
-    const auto at = [&](int i) { return laid_out + place[i] * kRegisters * kPair; };
-    const auto finished = [&](Register p, Register q, Register r, Register s) {
-      return Bytes::shuffle(Bytes::pack(Bytes::shift_right(p, bits), Bytes::shift_right(q, bits),
-                                        Bytes::shift_right(r, bits), Bytes::shift_right(s, bits)), compact);
+    const Sums bits = Vector::broadcast(precision_), half = Vector::broadcast(1 << (precision_ - 1));
+    const Sums compact = Vector::in_each(compact_);
+    const auto at = [&](int i) { return laid_out + place[i] * kStep; };
+    const auto finished = [&](Sums p, Sums q, Sums r, Sums s) {
+      return Vector::shuffle(Vector::pack(Vector::shift_right(p, bits), Vector::shift_right(q, bits),
+                                          Vector::shift_right(r, bits), Vector::shift_right(s, bits)), compact);
     };
     for (; x < end; x += kTogether, place += kTogether) {
       fetching.step();
-      Register p = half, q = half, r = half, s = half, t = half, u = half, v = half, w = half;
+      Sums p = half, q = half, r = half, s = half, t = half, u = half, v = half, w = half;
       const uint8_t *at_p = at(0), *at_q = at(1), *at_r = at(2), *at_s = at(3);
       const auto add_pairs = [&](auto count) {
-        const auto add = [&](const uint8_t*& from, const int32_t* weight, Register& sum, Register& other) {
+        const auto add = [&](const uint8_t*& from, const int32_t* weight, Sums& sum, Sums& other) {
           repeat<count>([&](auto k) {
-            const Register each = Bytes::broadcast(weight[k * kTogether]);
-            sum = Bytes::dot(sum, Bytes::load(from + k * kRegisters * kPair), each);
-            asm("" : "+x"(sum));  // else GCC moves sums between registers at the loop's end
+            const Sums each = Vector::broadcast(weight[k * kTogether]);
+            sum = Vector::dot(sum, Vector::load(from + k * kStep), each);
+            asm("" : "+v"(sum));  // else GCC moves sums between registers at the loop's end
             if constexpr (kRegisters == 2) {
-              other = Bytes::dot(other, Bytes::load(from + (2 * k + 1) * kPair), each);
-              asm("" : "+x"(other));
+              other = Vector::dot(other, Vector::load(from + (2 * k + 1) * sizeof(Sums)), each);
+              asm("" : "+v"(other));
             }
           });
-          from += count * kRegisters * kPair;
+          from += count * kStep;
           asm("" : "+r"(from));  // else it is a register and a common index, which make two instructions of a product
         };
         add(at_p, weights, p, t);
@@ -190,8 +199,12 @@ class FourRows {
       };
       for (int64_t k = pairs / 2; k > 0; --k) add_pairs(Constant<2>());
       if (pairs % 2 > 0) add_pairs(Constant<1>());
-      const Register first = finished(p, q, r, s);
-      store<kRegisters>(rows, x * channels, first, kRegisters == 2 ? finished(t, u, v, w) : first);
+      const Sums first = finished(p, q, r, s);
+      if constexpr (sizeof(Sums) > sizeof(Register)) {
+        store<2>(rows, x * channels, Vector::low(first), Vector::high(first));
+      } else {
+        store<kRegisters>(rows, x * channels, first, kRegisters == 2 ? finished(t, u, v, w) : first);
+      }
     }
   }
 
@@ -216,8 +229,6 @@ class FourRows {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm256_extracti128_si256(v, 1));
   }
 
-  static Register in_each(const uint8_t* table) { return Bytes::halves(table, table); }
-
   int64_t channels_ = 0;
   int precision_ = 0;
   int64_t in_length_ = 0, out_size_ = 0;
@@ -233,6 +244,7 @@ class FourRows {
 
 struct FourRows {
   static constexpr bool takes(int64_t) { return false; }
+  static constexpr int64_t kMostPicked = 0;
   void build(const Taps&, int64_t) {}
   size_t bytes() const { return 0; }
   void run(const uint8_t* const*, uint8_t* const*, int, const Ahead*) const {}

@@ -48,62 +48,62 @@ inline void vertical_plain(const uint8_t* const* rows, const int32_t* pairs, int
 
 #if defined(POLYPHASE_BYTE_VECTORS)
 
-// What two rows add to the sums of Bytes::kSize outputs, in the order `Bytes::pack` takes them. `pair`: their weights.
+// What two rows add to the sums of LongestBytes::kSize outputs, in the order `LongestBytes::pack` takes them. `pair`: their weights.
 #if defined(POLYPHASE_NEON)
-POLYPHASE_BLOCK void add_rows(Bytes::Register a, Bytes::Register b, const int32_t* pair, Bytes::Register& p,
-                              Bytes::Register& q, Bytes::Register& r, Bytes::Register& s) {
+POLYPHASE_BLOCK void add_rows(LongestBytes::Register a, LongestBytes::Register b, const int32_t* pair, LongestBytes::Register& p,
+                              LongestBytes::Register& q, LongestBytes::Register& r, LongestBytes::Register& s) {
   using namespace neon;
   const Shorts weights = {reinterpret_cast<const int16_t*>(pair)[0], reinterpret_cast<const int16_t*>(pair)[1]};
   const Shorts a_low = widened_low(a), a_high = widened_high(a), b_low = widened_low(b), b_high = widened_high(b);
-  const auto add_low = [&](Bytes::Register& sum, Shorts first, Shorts second) {
-    sum = Bytes::of(add_products_low<1>(add_products_low<0>(Bytes::sums(sum), first, weights), second, weights));
+  const auto add_low = [&](LongestBytes::Register& sum, Shorts first, Shorts second) {
+    sum = LongestBytes::of(add_products_low<1>(add_products_low<0>(LongestBytes::sums(sum), first, weights), second, weights));
   };
-  const auto add_high = [&](Bytes::Register& sum, Shorts first, Shorts second) {
-    sum = Bytes::of(add_products_high<1>(add_products_high<0>(Bytes::sums(sum), first, weights), second, weights));
+  const auto add_high = [&](LongestBytes::Register& sum, Shorts first, Shorts second) {
+    sum = LongestBytes::of(add_products_high<1>(add_products_high<0>(LongestBytes::sums(sum), first, weights), second, weights));
   };
   add_low(p, a_low, b_low), add_high(q, a_low, b_low);
   add_low(r, a_high, b_high), add_high(s, a_high, b_high);
 }
 #else
-POLYPHASE_BLOCK void add_rows(Bytes::Register a, Bytes::Register b, const int32_t* pair, Bytes::Register& p,
-                              Bytes::Register& q, Bytes::Register& r, Bytes::Register& s) {
-  const Bytes::Register zero = Bytes::broadcast(0), weights = Bytes::broadcast(*pair);
-  const Bytes::Register low = Bytes::interleave_low(a, b), high = Bytes::interleave_high(a, b);
-  p = Bytes::dot(p, Bytes::interleave_low(low, zero), weights);
-  q = Bytes::dot(q, Bytes::interleave_high(low, zero), weights);
-  r = Bytes::dot(r, Bytes::interleave_low(high, zero), weights);
-  s = Bytes::dot(s, Bytes::interleave_high(high, zero), weights);
+POLYPHASE_BLOCK void add_rows(LongestBytes::Register a, LongestBytes::Register b, const int32_t* pair, LongestBytes::Register& p,
+                              LongestBytes::Register& q, LongestBytes::Register& r, LongestBytes::Register& s) {
+  const LongestBytes::Register zero = LongestBytes::broadcast(0), weights = LongestBytes::broadcast(*pair);
+  const LongestBytes::Register low = LongestBytes::interleave_low(a, b), high = LongestBytes::interleave_high(a, b);
+  p = LongestBytes::dot(p, LongestBytes::interleave_low(low, zero), weights);
+  q = LongestBytes::dot(q, LongestBytes::interleave_high(low, zero), weights);
+  r = LongestBytes::dot(r, LongestBytes::interleave_low(high, zero), weights);
+  s = LongestBytes::dot(s, LongestBytes::interleave_high(high, zero), weights);
 }
 #endif
 
-// The Bytes::kSize outputs, or fewer, from one place on.
+// The LongestBytes::kSize outputs, or fewer, from one place on.
 POLYPHASE_BLOCK void vertical_block(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
                            int64_t i, int n) {
-  using Register = Bytes::Register;
-  const Register bits = Bytes::broadcast(precision);
-  Register p = Bytes::broadcast(1 << (precision - 1)), q = p, r = p, s = p;  // an array would lie in memory
+  using Register = LongestBytes::Register;
+  const Register bits = LongestBytes::broadcast(precision);
+  Register p = LongestBytes::broadcast(1 << (precision - 1)), q = p, r = p, s = p;  // an array would lie in memory
   for (int k = 0; k < taps; k += 2, ++pairs) {
-    const Register a = Bytes::load_first(rows[k] + i, n), b = Bytes::load_first(rows[k + 1] + i, n);
+    const Register a = LongestBytes::load_first(rows[k] + i, n), b = LongestBytes::load_first(rows[k + 1] + i, n);
     add_rows(a, b, pairs, p, q, r, s);
   }
-  p = Bytes::shift_right(p, bits), q = Bytes::shift_right(q, bits);
-  r = Bytes::shift_right(r, bits), s = Bytes::shift_right(s, bits);
-  Bytes::store_first(out + i, n, Bytes::pack(p, q, r, s));
+  p = LongestBytes::shift_right(p, bits), q = LongestBytes::shift_right(q, bits);
+  r = LongestBytes::shift_right(r, bits), s = LongestBytes::shift_right(s, bits);
+  LongestBytes::store_first(out + i, n, LongestBytes::pack(p, q, r, s));
 }
 
 POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,
                      int64_t length) {
-  if (length < Bytes::kSize) {
+  if (length < LongestBytes::kSize) {
     if (length > 0) vertical_block(rows, pairs, taps, precision, out, 0, static_cast<int>(length));
     return;
   }
   int64_t i = 0;
-  for (; i + Bytes::kSize <= length; i += Bytes::kSize) {
-    vertical_block(rows, pairs, taps, precision, out, i, Bytes::kSize);
+  for (; i + LongestBytes::kSize <= length; i += LongestBytes::kSize) {
+    vertical_block(rows, pairs, taps, precision, out, i, LongestBytes::kSize);
     fetch_target(out + i);
   }
   // The rest overlaps the block before: the same values once more.
-  if (i < length) vertical_block(rows, pairs, taps, precision, out, length - Bytes::kSize, Bytes::kSize);
+  if (i < length) vertical_block(rows, pairs, taps, precision, out, length - LongestBytes::kSize, LongestBytes::kSize);
 }
 
 #if defined(POLYPHASE_BYTE_SHUFFLES)
@@ -367,7 +367,7 @@ class ByteLanes {
   ByteLanes(const Taps& taps, int64_t channels, int64_t) : channels_(channels), precision_(taps.precision) {
 #if defined(POLYPHASE_BYTE_VECTORS)
     const bool by_fours = FourRows::takes(channels);
-    const bool picks = channels < Bytes::kSize / 2 && !(by_fours && widest_of(taps, 0, taps.out_size - 1) > kMostPicked);
+    const bool picks = channels < Bytes::kSize / 2 && !(by_fours && widest_of(taps, 0, taps.out_size - 1) > FourRows::kMostPicked);
     for (int windows = 1; picks && windows <= Bytes::kMostWindows; ++windows) {
       if (windows_.build(taps, channels, windows)) {
         way_ = kWindows;
@@ -467,8 +467,6 @@ class ByteLanes {
       vertical(pixels.data(), pairs.data(), taps, precision_, out + x * channels_, channels_);
     }
   }
-
-  static constexpr int64_t kMostPicked = 8;  // taps, beyond which four rows at a time are faster
 
   enum Way { kTaps, kWindows, kDots, kFourRows };
   Way way_ = kTaps;

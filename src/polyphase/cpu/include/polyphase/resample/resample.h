@@ -37,7 +37,8 @@ class Worker {
         out_length_(call.x.out_size * call.channels),
         readable_length_(max(in_length_, map_ ? map_->readable_length : 0)),
         source_dense_(are_dense(call.x.in_stride, call.in_channel_stride, call.channels, call.x.in_size)),
-        target_dense_(are_dense(call.x.out_stride, call.out_channel_stride, call.channels, call.x.out_size)),
+        target_dense_(call.copies == 1 && call.x.blocks.size == 0 && call.y.blocks.size == 0 &&
+                      are_dense(call.x.out_stride, call.out_channel_stride, call.channels, call.x.out_size)),
         way_(choose_way(facts())),
         summed_length_(way_.horizontal == Horizontal::kFirst ? out_length_ : in_length_),
         operands_(call) {
@@ -60,6 +61,7 @@ class Worker {
     }
     if (!Epilogue::kIdentity) sampled_.resize(out_length_);
     if (!target_dense_) stored_.resize(out_length_);
+    if (call.x.blocks.size > 0) planes_.resize(out_length_);
   }
 
   // Output rows begin to end, counted over (outer, y, z).
@@ -120,7 +122,7 @@ class Worker {
       outer /= axis.out_size;
       border_ = max(border_, border_of(axis, i));
       in_ += picked(axis, i) * axis.in_stride;
-      out_ += i * axis.out_stride;
+      out_ += axis.place(i);
       operands_.enter(a, i);
     }
     vertical_.kept.clear();
@@ -172,7 +174,7 @@ class Worker {
   }
 
   void row(int64_t y, int64_t z) {
-    O* target = out_ + y * call_.y.out_stride + z * call_.z.out_stride;
+    O* target = out_ + call_.y.place(y) + call_.z.place(z);
     O* dense = target_dense_ ? target : stored_.data();
     T* sampled = Epilogue::kIdentity ? reinterpret_cast<T*>(dense) : sampled_.data();
     const int32_t border = max(border_, max(border_of(call_.y, y), border_of(call_.z, z)));
@@ -378,8 +380,38 @@ class Worker {
   }
 
   void scatter(O* target) {
-    copy_pixels(static_cast<const O*>(stored_.data()), call_.channels, 1, target, call_.x.out_stride,
-                call_.out_channel_stride, call_.channels, call_.x.out_size);
+    const O* row = stored_.data();
+    if (call_.x.blocks.size == 0) {
+      copy_pixels(row, call_.channels, 1, target, call_.x.out_stride, call_.out_channel_stride, call_.channels,
+                  call_.x.out_size);
+      return;
+    }
+    if (call_.channels == 1 || call_.out_channel_stride == 1) return scatter_blocks(row, call_.channels, target);
+    // Channels that lie apart are taken apart once, so that blocks are runs.
+    copy_pixels(row, call_.channels, 1, planes_.data(), 1, call_.x.out_size, call_.channels, call_.x.out_size);
+    for (int64_t c = 0; c < call_.channels; ++c) {
+      const O* plane = planes_.data() + c * call_.x.out_size;
+      scatter_blocks(plane, 1, target + c * call_.out_channel_stride);
+    }
+  }
+
+  // A row of pixels of so many elements, block by block.
+  POLYPHASE_ROW_LOOP void scatter_blocks(const O* row, int64_t pixel, O* target) {
+    const Blocks& blocks = call_.x.blocks;
+    const int64_t stride = call_.x.out_stride, length = blocks.size * pixel;
+    const O* const end = row + call_.x.out_size * pixel;
+    for (O* group = target; row < end; group += blocks.outer_stride) {
+      for (int64_t block = 0; block < blocks.together; ++block, row += length) {
+        O* out = group + block * blocks.inner_stride;
+        for (int64_t copy = 0; copy < call_.copies; ++copy, out += call_.copy_stride) {
+          if (stride == pixel) {
+            std::memcpy(out, row, length * sizeof(O));
+          } else {
+            copy_pixels(row, pixel, 1, out, stride, 1, pixel, blocks.size);
+          }
+        }
+      }
+    }
   }
 
   // put(number, begin, end) for what a row of border number `of_row` is, and for what is more by the row's own map.
@@ -430,7 +462,7 @@ class Worker {
   Buffer<S> gathered_;
   Buffer<T> tile_rows_;
   Buffer<T> loaded_, summed_, sampled_;
-  Buffer<O> stored_;
+  Buffer<O> stored_, planes_;
   Buffer<uint64_t> weights_;  // as the sampler packs them
   Buffer<uint8_t> filled_;
 };

@@ -50,11 +50,25 @@ inline void fill_repeating(uint8_t* out, int64_t length, const void* few, int64_
   }
 }
 
+// Pixels of three elements to three planes of so many: what compilers make vectors of.
+template <class T>
+POLYPHASE_ROW_LOOP void take_apart(const T* __restrict in, T* __restrict r, T* __restrict g, T* __restrict b,
+                                   int64_t count) {
+  for (int64_t x = 0; x < count; ++x) {
+    r[x] = in[3 * x];
+    g[x] = in[3 * x + 1];
+    b[x] = in[3 * x + 2];
+  }
+}
+
 // Pixels of so many elements, whose elements may lie apart too; elements are copied channel by channel then.
 template <class T>
 inline void copy_pixels(const T* in, int64_t in_stride, int64_t in_channel_stride, T* out, int64_t out_stride,
                         int64_t out_channel_stride, int64_t channels, int64_t count) {
   constexpr int64_t kSize = sizeof(T);
+  if (channels == 3 && in_stride == 3 && in_channel_stride == 1 && out_stride == 1 && out_channel_stride >= count) {
+    return take_apart(in, out, out + out_channel_stride, out + 2 * out_channel_stride, count);
+  }
   const bool whole = channels == 1 || (in_channel_stride == 1 && out_channel_stride == 1);
   for (int64_t c = 0; c < (whole ? 1 : channels); ++c) {
     const Spaced pixels = {reinterpret_cast<const uint8_t*>(in + c * in_channel_stride), in_stride * kSize,

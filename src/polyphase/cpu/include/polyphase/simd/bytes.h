@@ -31,17 +31,11 @@
 
 namespace polyphase {
 
-#if defined(POLYPHASE_PLAIN)
+#if defined(__AVX512BW__) && !defined(POLYPHASE_PLAIN)
 
-#elif defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
-
-struct Bytes {
+// What AVX-512 does with 64 bytes and without VBMI: bytes change places within 16 bytes only.
+struct LongBytes {
   static constexpr int kSize = 64;
-  static constexpr int kSums = 16;    // 32 bit lanes
-  static constexpr int kGroups = 1;   // windows per vector
-  static constexpr int kWindow = 64;  // bytes of a window
-  static constexpr int kMostWindows = 4;  // one after the other
-  static constexpr int kRowsAtOnce = 1;
   using Register = __m512i;
 
   static Register load(const void* p) { return _mm512_loadu_si512(p); }
@@ -49,6 +43,45 @@ struct Bytes {
   static void store(void* p, Register v) { _mm512_storeu_si512(p, v); }
   static void store_first(void* p, int n, Register v) { _mm512_mask_storeu_epi8(p, first(n), v); }
   static Register broadcast(int32_t x) { return _mm512_set1_epi32(x); }
+  static Register dot(Register sum, Register values, Register weights) {
+#if defined(__AVX512VNNI__)
+    return _mm512_dpwssd_epi32(sum, values, weights);
+#else
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(values, weights));
+#endif
+  }
+  static Register interleave_low(Register a, Register b) { return _mm512_unpacklo_epi8(a, b); }
+  static Register interleave_high(Register a, Register b) { return _mm512_unpackhi_epi8(a, b); }
+  // Each lane by its own number of bits: a shift of all by one number needs the port that permutations need.
+  static Register shift_right(Register v, Register bits) { return _mm512_srav_epi32(v, bits); }
+  // Undoes two levels of interleaving, saturating to 0..255.
+  static Register pack(Register a, Register b, Register c, Register d) {
+    return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+  }
+  // The same 16 bytes four times, and a shuffle of each 16 bytes by such a table.
+  static Register in_each(const void* table) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(table)));
+  }
+  static Register shuffle(Register v, Register table) { return _mm512_shuffle_epi8(v, table); }
+  static __m256i low(Register v) { return _mm512_castsi512_si256(v); }
+  static __m256i high(Register v) { return _mm512_extracti64x4_epi64(v, 1); }
+
+ private:
+  static __mmask64 first(int n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
+};
+
+#endif
+
+#if defined(POLYPHASE_PLAIN)
+
+#elif defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
+
+struct Bytes : LongBytes {
+  static constexpr int kSums = 16;    // 32 bit lanes
+  static constexpr int kGroups = 1;   // windows per vector
+  static constexpr int kWindow = 64;  // bytes of a window
+  static constexpr int kMostWindows = 4;  // one after the other
+  static constexpr int kRowsAtOnce = 1;
 
   static Register windows(const uint8_t* in, const int32_t* bases) { return load(in + bases[0]); }
   // A table entry of kNone gives 0.
@@ -69,17 +102,6 @@ struct Bytes {
     return pairs;
   }
   static constexpr int64_t place(int64_t lane, int64_t tap) { return 2 * lane + tap; }
-  static Register dot(Register sum, Register values, Register weights) {
-    return _mm512_dpwssd_epi32(sum, values, weights);
-  }
-  static Register interleave_low(Register a, Register b) { return _mm512_unpacklo_epi8(a, b); }
-  static Register interleave_high(Register a, Register b) { return _mm512_unpackhi_epi8(a, b); }
-  // Each lane by its own number of bits: a shift of all by one number needs the port that permutations need.
-  static Register shift_right(Register v, Register bits) { return _mm512_srav_epi32(v, bits); }
-  // Undoes two levels of interleaving, saturating to 0..255.
-  static Register pack(Register a, Register b, Register c, Register d) {
-    return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
-  }
   // Packs the first lanes of four registers of sums one after the other.
   static constexpr int kLeastLanes = 12;  // fewer, and another window is better
   static void fill_order(int64_t lanes, uint8_t* order) {
@@ -91,9 +113,6 @@ struct Bytes {
   static Register pack_in_order(const Register* sums, Register order) {
     return _mm512_permutexvar_epi8(order, pack(sums[0], sums[1], sums[2], sums[3]));
   }
-
- private:
-  static __mmask64 first(int n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
 };
 
 #elif defined(__AVX2__)
@@ -127,6 +146,7 @@ struct Bytes {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low))),
                                    _mm_loadu_si128(reinterpret_cast<const __m128i*>(high)), 1);
   }
+  static Register in_each(const uint8_t* table) { return halves(table, table); }
   static Register windows(const uint8_t* in, const int32_t* bases) { return halves(in + bases[0], in + bases[1]); }
   static constexpr uint8_t kNone = 0x80;
   static Register shuffle(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }
@@ -232,6 +252,13 @@ struct Bytes {
   static neon::Shorts shorts(Register v) { return reinterpret_cast<neon::Shorts>(v); }
 };
 
+#endif
+
+// What needs no shuffles from afar is done in the longest registers there are.
+#if defined(__AVX512BW__) && !defined(POLYPHASE_PLAIN)
+using LongestBytes = LongBytes;
+#elif defined(POLYPHASE_BYTE_VECTORS)
+using LongestBytes = Bytes;
 #endif
 
 }  // namespace polyphase

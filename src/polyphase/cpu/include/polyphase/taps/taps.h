@@ -80,6 +80,10 @@ struct IndexOnly {
         const int64_t remainder = (place - first) % length;
         return first + (remainder < 0 ? remainder + length : remainder);
       }
+      case kSymmetric: {
+        const int64_t mirrored = place < 0 ? -1 - place : place;
+        return min(mirrored, 2 * in_size - 1 - mirrored);
+      }
       default: return place >= 0 && place < in_size ? place : -step->d;
     }
   }

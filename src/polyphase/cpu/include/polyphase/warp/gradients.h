@@ -193,7 +193,7 @@ class CoordinateGradient {
           P* sum = by_axis_[a].at;
           for (int i = 0; i < kTile; ++i) {
             const P share = gradient[i] * wide[i] * slope[i];
-            sum[i] += (slope[i] < 0) | (slope[i] > 0) ? share : P(0);  // what is not touched may be no number
+            sum[i] += ((slope[i] < 0) | (slope[i] > 0)) ? share : P(0);  // what is not touched may be no number
           }
         }
       }

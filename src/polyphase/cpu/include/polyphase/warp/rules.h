@@ -86,7 +86,7 @@ inline P reflected(P position, const PixelAxis<P>& axis) {
 // The slopes of what both do to a position, as eager has them: at the very border there is none.
 template <class P>
 inline P clamped_slope(P position, const PixelAxis<P>& axis) {
-  return (position > 0) & (position < axis.last) ? P(1) : P(0);
+  return ((position > 0) & (position < axis.last)) ? P(1) : P(0);
 }
 
 template <class P>
