@@ -6,13 +6,24 @@ from polyphase import decompositions, functional, transforms
 from polyphase.compile.accelerate import accelerate
 from polyphase.compile.registration import register as _register
 from polyphase.kernels.counts import stats
+from polyphase.pipelines.columns import OnColumn
 from polyphase.pipelines.pipeline import fuse
 from polyphase.version import __version__
 
 if TYPE_CHECKING:
     from polyphase.explaining.run import explain
 
-__all__ = ["__version__", "accelerate", "decompositions", "explain", "functional", "fuse", "stats", "transforms"]
+__all__ = [
+    "OnColumn",
+    "__version__",
+    "accelerate",
+    "decompositions",
+    "explain",
+    "functional",
+    "fuse",
+    "stats",
+    "transforms",
+]
 
 _register()
 

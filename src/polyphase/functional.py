@@ -7,8 +7,8 @@ kernel of ours goes to PyTorch's own function.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,10 +20,13 @@ from polyphase.errors import NotATensorError, NotSupportedError, WrongArgumentEr
 from polyphase.kernels.facts import Facts
 from polyphase.ops import whole_calls
 from polyphase.sampling.programs import Program, maps_program, warp_program
-from polyphase.short_way import ShortWay
+from polyphase.short_way import ShortWay, of_image
 
 __all__ = ["affine_grid", "affine_sample", "crop", "flip", "grid_sample", "interpolate", "pad"]
 
+
+#: An image, or a list of images, of any sizes: then the result is a list.
+Images = TypeVar("Images", Tensor, list[Tensor])
 
 # What a call's arguments ask for.
 
@@ -67,24 +70,25 @@ _GRID_SAMPLE, _AFFINE_SAMPLE = ShortWay(_sampled_at, _always), ShortWay(_sampled
 
 
 def interpolate(
-    input: Tensor,
+    input: Images,
     size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
-) -> Tensor:
+) -> Images:
     """Resize a (batch, channels, spatial...) image of 1 to 3 spatial dimensions; as `torch.nn.functional.interpolate`.
 
     Beyond PyTorch:
 
     * `antialias=True` also with `linear` and `trilinear`, and in float16 and bfloat16;
     * the antialias filters `lanczos` (also in 1-D and 3-D), `hamming` and `box`, which are Pillow's;
-    * `nearest` and `nearest-exact` of every dtype; uint8 in every mode, rounded.
+    * `nearest` and `nearest-exact` of every dtype; uint8 in every mode, rounded;
+    * a list of images, of any sizes: a list of what becomes of each, threads going from one image to the next.
     """
     if not is_dynamo_compiling():
-        result: Tensor | None = _INTERPOLATE.again(
+        result: Images | None = _INTERPOLATE.again(
             input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
         )
         if result is not None:
@@ -92,6 +96,8 @@ def interpolate(
     elif isinstance(input, Tensor):
         size, scale_factor = (whole_calls.one_per_axis(one, input) for one in (size, scale_factor))
     given = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+    if isinstance(input, list):
+        return _of_each("interpolate", _INTERPOLATE, [(one,) for one in input], given)
     return _called("interpolate", _INTERPOLATE, (input,), given)
 
 
@@ -107,7 +113,8 @@ def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Put borders around the last dimensions, or crop them with negative numbers; as `torch.nn.functional.pad`.
 
-    Beyond PyTorch: `reflect` and `replicate` of every dtype.
+    Beyond PyTorch: `reflect` and `replicate` of every dtype; `symmetric`, mirrored at the outer edges, so that the
+    first and the last pixel are repeated, as NumPy and torchvision have it.
     """
     if not is_dynamo_compiling():
         result: Tensor | None = _PAD.again(input, pad, mode, value)
@@ -116,11 +123,20 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     return _called("pad", _PAD, (input,), (pad, mode, value))
 
 
-def crop(input: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
+def crop(input: Images, top: Any, left: Any, height: Any, width: Any) -> Images:
     """The rectangle of the last two dimensions whose upper left pixel is (top, left); as torchvision's `crop`.
 
-    A view where the rectangle lies within the image. What lies outside is zero.
+    A view where the rectangle lies within the image. What lies outside is zero. Of a list of images, a list; numbers
+    are for all of them, or lists of as many.
     """
+    if isinstance(input, list):
+        given = {"top": top, "left": left, "height": height, "width": width}
+        numbers = [_one_each(one, len(input), name) for name, one in given.items()]
+        return _one_by_one(_cropped, list(zip(input, *numbers, strict=True)))
+    return _cropped(input, top, left, height, width)
+
+
+def _cropped(input: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     _check_tensor("crop", input)
     top, left, height, width = arguments.rectangle(top, left, height, width)
     if input.is_nested:
@@ -168,23 +184,52 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 
 
 def affine_sample(
-    input: Tensor,
-    theta: Tensor,
+    input: Images,
+    theta: Any,
     size: Sequence[int],
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
-) -> Tensor:
+) -> Images:
     """`grid_sample(input, affine_grid(theta, size))`, with no grid in memory.
 
     `size` is as `affine_grid` has it: (batch, channels, spatial...) of the output. The channels are the input's,
-    whatever `size` says, as they are in that composition.
+    whatever `size` says, as they are in that composition. Of a list of images, a list; `theta` is for all of them, or
+    a list of as many.
     """
     if not is_dynamo_compiling():
-        result: Tensor | None = _AFFINE_SAMPLE.again(input, theta, size, mode, padding_mode, align_corners)
+        result: Images | None = _AFFINE_SAMPLE.again(input, theta, size, mode, padding_mode, align_corners)
         if result is not None:
             return result
-    return _called("affine_sample", _AFFINE_SAMPLE, (input, theta), (size, mode, padding_mode, align_corners))
+    given = (size, mode, padding_mode, align_corners)
+    if isinstance(input, list):
+        pairs = list(zip(input, _one_each(theta, len(input), "theta"), strict=True))
+        return _of_each("affine_sample", _AFFINE_SAMPLE, pairs, given)
+    return _called("affine_sample", _AFFINE_SAMPLE, (input, theta), given)
+
+
+def _of_each(name: str, way: ShortWay, images: list[tuple[Any, ...]], given: tuple[Any, ...]) -> list[Tensor]:
+    """Of the tensors of many calls, what each gives."""
+    found = None if is_dynamo_compiling() else way.each(given, images)
+    return _one_by_one(lambda *tensors: _called(name, way, tensors, given), images) if found is None else found
+
+
+def _one_by_one(function: Callable[..., Tensor], images: list[tuple[Any, ...]]) -> list[Tensor]:
+    if is_dynamo_compiling():
+        return [function(*one) for one in images]
+    found = []
+    for number, one in enumerate(images):
+        with of_image(number, len(images)):
+            found.append(function(*one))
+    return found
+
+
+def _one_each(given: Any, count: int, name: str) -> Sequence[Any]:
+    if not isinstance(given, list):
+        return [given] * count
+    if len(given) != count:
+        raise WrongArgumentError(f"{name} is a list of {len(given)}, for {count} images; give one for all, or {count}")
+    return given
 
 
 def _called(name: str, way: ShortWay, tensors: tuple[Tensor, ...], given: tuple[Any, ...]) -> Tensor:
@@ -209,7 +254,9 @@ def _through_operators(name: str, tensors: tuple[Tensor, ...], given: tuple[Any,
     return result
 
 
-_FUNCTIONS = {one.__name__: one for one in (interpolate, flip, pad, grid_sample, affine_grid, affine_sample)}
+_FUNCTIONS: dict[str, Any] = {
+    one.__name__: one for one in (interpolate, flip, pad, grid_sample, affine_grid, affine_sample)
+}
 #: What the tensors of each are called.
 _TENSORS = {
     "interpolate": ("image",),

@@ -85,6 +85,20 @@ def test_images_of_several_dtypes() -> None:
         polyphase.fuse(T.CenterCrop(30)).batch([image(1), image(1, torch.float32)])
 
 
+def test_what_a_batch_has_one_of() -> None:
+    fused, one = polyphase.fuse(T.CenterCrop(30)), image(1)
+    for other, fix in (
+        (one[:1], r"one number of channels: convert.*'RGB'"),
+        (one.float(), "one dtype: put ToDtype"),
+        (one.to("meta"), "one device: move them there"),
+    ):
+        with pytest.raises(WrongImageError, match=f"image 2 becomes .*{fix}"):
+            fused.batch([one, one, other])
+        found, mask = fused.batch([other, one, one], on_error="skip")
+        assert mask.tolist() == [False, True, True]
+        assert torch.equal(found, fused.batch([one, one]))
+
+
 def test_an_image_that_cannot_be_done() -> None:
     fused = polyphase.fuse([T.RandomCrop(30), *LAST])
     images = [image(1), torch.zeros(3, 20, 40, dtype=torch.uint8), image(2), torch.zeros(1, 40, 40, dtype=torch.uint8)]

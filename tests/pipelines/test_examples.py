@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import random
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -50,3 +52,59 @@ def test_image_processor() -> None:
     narrow = processor(torch.full((3, 10, 40), 255, dtype=torch.uint8))["pixel_values"][0]
     assert torch.equal(narrow[:, 24:40], torch.ones(3, 16, 64))
     assert torch.allclose(narrow[:, :24], torch.tensor(127 / 255 * 2 - 1), atol=1e-6)
+
+
+@pytest.mark.full
+def test_ray_preprocess(tmp_path: Path) -> None:
+    """In a process of its own; once more, for one image more."""
+    Image, parquet = pytest.importorskip("PIL.Image"), pytest.importorskip("pyarrow.parquet")  # noqa: N806
+    pytest.importorskip("ray")
+    (tmp_path / "images").mkdir()
+    for number in range(13):
+        pixels = image(number).permute(1, 2, 0).contiguous().numpy()
+        Image.fromarray(pixels).save(tmp_path / "images" / f"{number}.png")
+    (tmp_path / "images" / "no image.png").write_bytes(b"no image")
+    out = tmp_path / "out"
+    command = [sys.executable, str(EXAMPLES / "ray_preprocess.py"), str(tmp_path / "images"), str(out), "--size", "4"]
+    last = (tmp_path / "images" / "12.png").rename(tmp_path / "12.png")
+    for count in (12, 13):
+        subprocess.run(command, check=True, capture_output=True)
+        names = parquet.read_table(out, columns=["path"])["path"].to_pylist()
+        assert sorted(Path(one).name for one in names) == sorted(f"{number}.png" for number in range(count))
+        if count == 12:
+            last.rename(tmp_path / "images" / "12.png")
+
+
+def test_timm_transforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image = pytest.importorskip("PIL.Image")  # noqa: N806
+    training, evaluation = (example("timm_transforms").create_transform(40, is_training=one) for one in (True, False))
+    images = [image(seed) for seed in range(4)]
+    torch.manual_seed(0)
+    random.seed(0)
+    expected = torch.stack([training(one) for one in images])
+    torch.manual_seed(0)
+    random.seed(0)
+    assert torch.equal(training.batch(images), expected)
+    assert evaluation.batch(images).shape == (4, 3, 40, 40)
+    Image.fromarray(image(1).permute(1, 2, 0).contiguous().numpy()).save(tmp_path / "one.png")
+    monkeypatch.setattr(sys, "argv", ["timm_transforms.py", str(tmp_path / "one.png"), str(tmp_path / "out.png")])
+    sys.modules["timm_transforms"].main()
+    assert Image.open(tmp_path / "out.png").size == (8 * 224, 224)
+
+
+def test_decode_and_preprocess(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Image = pytest.importorskip("PIL.Image")  # noqa: N806
+    numpy, module = pytest.importorskip("numpy"), example("decode_and_preprocess")
+    files = []
+    for seed in range(3):
+        files.append(tmp_path / f"{seed}.jpg")
+        Image.fromarray(image(seed).permute(1, 2, 0).contiguous().numpy()).save(files[-1])
+    made = module.batch([one.read_bytes() for one in files], "cpu")
+    assert made.is_contiguous(memory_format=torch.channels_last)
+    pixels = torch.from_numpy(numpy.array(Image.open(files[1]))).permute(2, 0, 1)
+    assert torch.equal(made[1], module.PIPELINE(pixels))
+    monkeypatch.setattr(sys, "argv", ["decode_and_preprocess.py", *map(str, files)])
+    module.main()
+    assert "(3, 3, 224, 224) of torch.float32" in capsys.readouterr().out

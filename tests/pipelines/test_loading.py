@@ -54,3 +54,21 @@ def test_eight_workers_that_begin_at_once_build_each_kernel_once(tmp_path: Path)
         command, check=True, env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[2]
     )
     assert done.stdout.split() == ["1", "1"], "kernels built by all of them together, and pictures they made"
+
+
+@pytest.mark.cpu
+def test_the_first_result_of_a_process_comes_soon() -> None:
+    """With kernels that are built: tens of milliseconds after the imports, on a machine that has time for it. More of
+    torch to import, or a compiler, would take seconds."""
+    polyphase.fuse(CHAIN)(image(3))
+    code = (
+        "import time, torch, polyphase\nfrom tests.pipelines.loaded import CHAIN, image\n"
+        "picture, start = image(3), time.process_time()\n"
+        "polyphase.fuse(CHAIN)(picture)\n"
+        "print(time.process_time() - start, polyphase.stats()['kernels_built'])"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    seconds, built = done.stdout.split()
+    assert float(seconds) < 0.5
+    assert built == "0"

@@ -16,6 +16,7 @@ import polyphase
 from polyphase import transforms as T
 from polyphase.errors import NotSupportedError, UnknownNameError, WrongArgumentError, WrongSizeError
 from polyphase.pipelines import sources
+from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid, inverse_affine, perspective_coefficients
 from tests.pipelines.chains import MEAN, STD, image, lies_as
 from tests.support.vision import torchvision
 
@@ -381,3 +382,15 @@ def test_arguments_torchvision_does_not_look_at_before_it_runs(v2: Any) -> None:
     fused = polyphase.fuse(v2.Resize(20, interpolation="cubic"))
     with pytest.raises(ValueError, match="Invalid interpolation"):
         fused(image(1))
+
+
+def test_grids_by_elements_are_the_cpus() -> None:
+    """Which other devices make: with the same roundings, but for one in millions."""
+    cpu = torch.device("cpu")
+    matrix = inverse_affine([3.0, -2.0], 17.0, [4.0, 9.0], 1.1, [3.0, -5.0])
+    corners = [[0, 0], [89, 0], [89, 69], [0, 69]], [[4, 2], [80, 7], [85, 66], [3, 61]]
+    for grid in (AffineGrid(matrix, (70, 90), (63, 81)), PerspectiveGrid(perspective_coefficients(*corners), (70, 90))):
+        for dtype, most in ((torch.float32, 1e-7), (torch.float64, 1e-14)):
+            expected, got = grid.made(dtype, cpu), grid.by_elements(dtype, cpu)
+            torch.testing.assert_close(got, expected, rtol=most, atol=most)
+            assert (got != expected).float().mean() < 1e-3 or dtype == torch.float64

@@ -6,6 +6,7 @@ had for is done by the plain twin.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from polyphase.errors import (
 from polyphase.kernels import devices, operands, plain_torch
 from polyphase.kernels.facts import Facts, Sizes, elements, facts
 from polyphase.kernels.layout import keeps_strides, output_strides
+from polyphase.kernels.patchwork import Patchwork
 from polyphase.kernels.plans import HALF
 from polyphase.kernels.records import AnySize, CallRecord, GradientRecord
 from polyphase.sampling.axis_maps import AxisMap
@@ -49,7 +51,8 @@ class BoundCall(NamedTuple):
     """A program for tensors of known facts. Inputs: an image, the coordinates of a warp, operands in their order.
 
     fresh: makes the output. into: writes it to the first tensor it is given. by_torch: it is the plain twin's. handle:
-    what the wing's `launch_all` knows it by.
+    what the wing's `launch_all` knows it by. kernel: where none could be had at first, the call of one if it can be had
+    now.
     """
 
     out: Facts
@@ -57,26 +60,42 @@ class BoundCall(NamedTuple):
     into: Callable[..., None]
     by_torch: bool = False
     handle: object = None
+    kernel: Callable[[], BoundCall | None] | None = None
 
 
-def bind(program: Program, inputs: Sequence[Facts], out: Facts | None = None, varies: bool = False) -> BoundCall:
-    """`out`: where the output's place in memory is given, else it lies as the program says."""
-    record = record_of(program, inputs, out)._replace(varies=varies)
+def bind(
+    program: Program,
+    inputs: Sequence[Facts],
+    out: Facts | None = None,
+    varies: bool = False,
+    patchwork: Patchwork | None = None,
+    batched: bool = False,
+) -> BoundCall:
+    """`out`: where the output's place in memory is given, else it lies as the program says. `patchwork`: it is cut
+    into blocks; of maps, on a device whose wing `makes_patchwork`. `batched`: to be launched with others."""
+    record = record_of(program, inputs, out)._replace(varies=varies, patchwork=patchwork)
+    if patchwork is not None:
+        patchwork.check(record.out)
     if 0 in record.out.shape:
         return _bound_to_nothing(record.out)
     _check_that_it_can_be_allocated(record.out)
     wing = devices.wing_of(record.image.device)
     if not (_is_near(record.image, wing.most_warped) if record.coordinates else _is_short(record, wing)):
         return _bound_to_plain_torch(record)
-    attempt = functools.partial(wing.bind, record)
+    attempt = functools.partial((batched and wing.bind_batched) or wing.bind, record)
     try:
         return attempt()
     except NoKernelError:
         return _bound_to_plain_torch(record)
     except NOT_BUILT as error:
         _warn_once(error)
-        latest = _tried_again(attempt, _bound_to_plain_torch(record))
-        return BoundCall(record.out, lambda *inputs: latest().fresh(*inputs), lambda *all: latest().into(*all))
+        kernel, twin = _tried_again(attempt), _bound_to_plain_torch(record)
+        return BoundCall(
+            record.written,
+            lambda *inputs: (kernel() or twin).fresh(*inputs),
+            lambda *all: (kernel() or twin).into(*all),
+            kernel=kernel,
+        )
 
 
 def for_any_size(
@@ -124,16 +143,15 @@ def bound_gradients(sampler: Warp, gradient: Facts, image: Facts, coordinates: F
     def plain(gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:
         return plain_torch.warp_gradients(gradient, image, coordinates, sampler, needed)
 
-    instead: BoundGradients = plain
     if not _is_near(image, wing.most_warped) or dense > wing.most_warped:
-        return instead
+        return plain
     attempt = functools.partial(wing.bind_gradients, GradientRecord(sampler, gradient, image, coordinates, needed))
     try:
         return attempt()
     except NOT_BUILT as error:
         _warn_once(error)
-        latest = _tried_again(attempt, instead)
-        return lambda *tensors: latest()(*tensors)
+        kernel = _tried_again(attempt)
+        return lambda *tensors: (kernel() or plain)(*tensors)
 
 
 def forget() -> None:
@@ -225,7 +243,7 @@ def _output(program: Program, image: Facts, shape: Sizes, given: Facts | None) -
         return Facts(program.target, shape, output_strides(program, image, shape), image.device)
     if tuple(given.shape) != shape:
         raise WrongInputError(f"an image of {tuple(image.shape)} leads to {shape}; given is {tuple(given.shape)}")
-    return given
+    return given._replace(shape=shape)  # a tuple, which new outputs are allocated by, and no torch.Size
 
 
 def _warped_shape(sampler: Warp, image: Facts, coordinates: Facts) -> Sizes:
@@ -317,14 +335,32 @@ def _bound_to_nothing(out: Facts) -> BoundCall:
 
 
 def _bound_to_plain_torch(record: CallRecord) -> BoundCall:
-    def into(out: Tensor, *inputs: Tensor) -> None:
-        out.copy_(plain_torch.run(record.program, *inputs))
+    def into(out: Tensor, image: Tensor, *others: Tensor) -> None:
+        result = plain_torch.run(record.program, _as_bound(image, record.image), *others)
+        if record.patchwork:
+            record.patchwork.write(result, out, record.out)
+        else:
+            _as_bound(out, record.out).copy_(result)
 
-    def fresh(*inputs: Tensor) -> Tensor:
+    def fresh(image: Tensor, *others: Tensor) -> Tensor:
+        if record.patchwork:
+            into(out := _empty(record.written), image, *others)
+            return out
+        inputs = (_as_bound(image, record.image), *others)
         result = plain_torch.run(record.program, *inputs)
         return result if _is_made_for(record.out, result, inputs) else _empty(record.out).copy_(result)
 
-    return BoundCall(record.out, fresh, into, by_torch=True)
+    return BoundCall(record.written, fresh, into, by_torch=True)
+
+
+def _as_bound(given: Tensor, known: Facts) -> Tensor:
+    """What lies at an address, which is all that kernels ask for: pipelines give images without their batch, and memory
+    that is no tensor's."""
+    if isinstance(given, Tensor):
+        return given if given.shape == known.shape else given.as_strided(known.shape, known.strides)
+    last = sum((n - 1) * stride for n, stride in zip(known.shape, known.strides, strict=True))
+    memory = (ctypes.c_char * ((last + 1) * known.dtype.itemsize)).from_address(given.data_ptr())
+    return torch.frombuffer(memory, dtype=known.dtype).as_strided(known.shape, known.strides)
 
 
 def _is_made_for(out: Facts, result: Tensor, inputs: Sequence[Tensor]) -> bool:
@@ -334,13 +370,13 @@ def _is_made_for(out: Facts, result: Tensor, inputs: Sequence[Tensor]) -> bool:
     return of_its_own and storage.nbytes() == out.elements * out.dtype.itemsize and result.stride() == out.strides
 
 
-def _tried_again(attempt: Callable[[], Result], instead: Result) -> Callable[[], Result]:
-    """What to call now: what can be had instead, until an attempt succeeds. Callers keep what they are given for good,
-    so this is what tries again; what is not worth another try, and how soon, the wing knows."""
+def _tried_again(attempt: Callable[[], Result]) -> Callable[[], Result | None]:
+    """What to call now; None until an attempt succeeds. Callers keep what they are given for good, so this is what
+    tries again; what is not worth another try, and how soon, the wing knows."""
     made: list[Result] = []
     next_try = time.monotonic() + RETRY_SECONDS
 
-    def latest() -> Result:
+    def latest() -> Result | None:
         nonlocal next_try
         if made:
             return made[0]
@@ -351,7 +387,7 @@ def _tried_again(attempt: Callable[[], Result], instead: Result) -> Callable[[],
             except NOT_BUILT as error:
                 _warn_once(error)
             next_try = time.monotonic() + RETRY_SECONDS
-        return instead
+        return None
 
     return latest
 

@@ -7,26 +7,33 @@ so that `import polyphase` touches no device; nothing outside a wing imports fro
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import os
 import platform
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from polyphase import settings
 from polyphase.errors import ForkedProcessError
+
+# What every wing needs is imported with the package, and not in the first call of a process.
+from polyphase.kernels import expressions, handles, tables  # noqa: F401
 from polyphase.sampling.windows import DeviceRules
 
 if TYPE_CHECKING:
     from polyphase.kernels.binding import BoundCall, BoundGradients
+    from polyphase.kernels.facts import Facts
     from polyphase.kernels.plans import MapsPlan, WarpPlan
     from polyphase.kernels.records import AnySize, CallRecord, GradientRecord
     from polyphase.kernels.tables import TapBytes
+    from polyphase.sampling.axis_maps import AxisPath
 
 #: The module of each wing, which has it as `WING`.
 MODULES = {"cpu": "polyphase.cpu.wing", "cuda": "polyphase.cuda.wing"}
@@ -72,6 +79,10 @@ class Wing:
     bind_any_size: a record, for all other sizes too; the last argument is called for those that are not for kernels.
     again: `again.plainly` in C, None where nothing can be built.
     launch_all: many calls in any order, each a tuple of a handle and tensors: output, image, coordinates, operands.
+    makes_patchwork: whether kernels of maps write outputs that are cut into blocks.
+    launch_into: likewise, into the parts of one tensor: handles with what each reads besides its image, and images.
+    bind_batched: a call that is for `launch_all`, where that is another than `bind`'s. of_size: its handle, for another
+    image (channels, height, width) whose rows and columns take other paths; None where it takes binding.
     """
 
     device: str
@@ -92,6 +103,10 @@ class Wing:
     built_from: Callable[[Path], AbstractContextManager[None]]
     stats: Callable[[], dict[str, int]]
     launch_all: Callable[..., None] | None = None
+    makes_patchwork: bool = False
+    launch_into: Callable[[Tensor, Sequence[tuple[Any, tuple[Tensor, ...]]], Sequence[Tensor]], None] | None = None
+    bind_batched: Callable[[CallRecord], BoundCall] | None = None
+    of_size: Callable[[object, Facts, tuple[AxisPath, AxisPath]], object | None] | None = None
 
 
 def has_kernels(device: str) -> bool:
@@ -125,8 +140,21 @@ _first_user: dict[str, int] = {}
 _loaded: set[str] = set()
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """While modules are imported, whose objects stay: for these few, all that torch has would be gone through."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 @functools.cache
 def _load(device: str) -> Wing:
-    wing: Wing = importlib.import_module(MODULES[device]).WING
+    with _uncollected():
+        wing: Wing = importlib.import_module(MODULES[device]).WING
     _loaded.add(MODULES[device])
     return wing

@@ -101,9 +101,8 @@ def warp_gradients(
     gradient: Tensor, image: Tensor, coordinates: Tensor, sampler: Warp, needed: tuple[bool, bool]
 ) -> tuple[Tensor | None, Tensor | None]:
     """Of the image and of the coordinates, None where not needed."""
+    # Unlike torch.autograd.grad, this records below autograd too, where `accelerate()` is asked for gradients.
     with torch.enable_grad():
-        leaves = [one.detach().requires_grad_(need) for one, need in zip((image, coordinates), needed, strict=True)]
-        output = warp(leaves[0], leaves[1], sampler)
-        wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        found = list(torch.autograd.grad(output, wanted, gradient, materialize_grads=True))
-    return found.pop(0).contiguous() if needed[0] else None, found.pop(0) if needed[1] else None
+        _, of_both = torch.func.vjp(lambda one, at: warp(one, at, sampler), image.detach(), coordinates.detach())
+        of_image, of_coordinates = of_both(gradient)
+    return of_image.contiguous() if needed[0] else None, of_coordinates if needed[1] else None

@@ -17,6 +17,7 @@ import torch
 from polyphase.errors import NoKernelError
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.operands import NO_OPERANDS, Operands
+from polyphase.kernels.patchwork import Patchwork
 from polyphase.kernels.recipes import encode
 from polyphase.sampling.pointwise import scalar_tensor
 from polyphase.sampling.programs import Axes, Program
@@ -29,7 +30,8 @@ MOST_OPERANDS = 8
 class CallRecord(NamedTuple):
     """A call of a program's kernel: all that a wing needs to bind it. Everything in it has been checked.
 
-    varies: sizes are others from call to call, so that a kernel for all of them is wanted, not one made for these."""
+    varies: sizes are others from call to call, so that a kernel for all of them is wanted, not one made for these.
+    patchwork: how the output is cut into blocks; its strides are within one."""
 
     program: Program
     image: Facts
@@ -37,6 +39,12 @@ class CallRecord(NamedTuple):
     coordinates: Facts | None = None
     operands: Operands = NO_OPERANDS
     varies: bool = False
+    patchwork: Patchwork | None = None
+
+    @property
+    def written(self) -> Facts:
+        """Of the tensor that is written."""
+        return self.out if self.patchwork is None else self.patchwork.whole
 
 
 class GradientRecord(NamedTuple):
@@ -95,6 +103,7 @@ _TENSORS = {
     "out_size": MOST_DIMENSIONS,
     "out_stride": MOST_DIMENSIONS,
 }
+_PATCHWORK = {"blocks": 8, "copies": 1, "copy_stride": 1}
 _COORDINATES = {"coordinate_stride": 5, "image_gradient_stride": MOST_DIMENSIONS}
 _OPERANDS = {
     "vector_count": 1,
@@ -122,7 +131,7 @@ _PROGRAM = {
     "padding": 1,
     "align_corners": 1,
 }
-FIELDS = _TENSORS | _COORDINATES | _OPERANDS | _PROGRAM
+FIELDS = _TENSORS | _PATCHWORK | _COORDINATES | _OPERANDS | _PROGRAM
 
 
 @dataclass(frozen=True)
@@ -219,7 +228,7 @@ def warp_part(sampler: Warp, kind: int = WARP, *, kernel: int) -> bytes:
 
 
 def pack(record: CallRecord, part: bytes) -> bytes:
-    tensors = _of_tensors(record.image, record.out)
+    tensors = _of_tensors(record.image, record.out, record.patchwork)
     coordinates, operands = record.coordinates, record.operands
     along = _NO_COORDINATES if coordinates is None else _of_coordinates(coordinates)
     if operands is NO_OPERANDS:
@@ -237,14 +246,15 @@ def pack_gradients(record: GradientRecord, image_gradient: Sizes, part: bytes) -
 _TENSORS_OF_RANK = [
     struct.Struct("=q" + f"{rank}q{8 * (MOST_DIMENSIONS - rank)}x" * 4) for rank in range(MOST_DIMENSIONS + 1)
 ]
-_NO_COORDINATES, _NO_OPERANDS = _packed(_COORDINATES), _packed(_OPERANDS)
+_WHOLE, _NO_COORDINATES, _NO_OPERANDS = _packed(_PATCHWORK), _packed(_COORDINATES), _packed(_OPERANDS)
 
 
-def _of_tensors(image: Facts, out: Facts) -> bytes:
+def _of_tensors(image: Facts, out: Facts, patchwork: Patchwork | None = None) -> bytes:
     rank = len(image.shape)
     if rank > MOST_DIMENSIONS:
         raise NoKernelError(f"{rank} dimensions; a kernel takes {MOST_DIMENSIONS} at most")
-    return _TENSORS_OF_RANK[rank].pack(rank, *image.shape, *image.strides, *out.shape, *out.strides)
+    tensors = _TENSORS_OF_RANK[rank].pack(rank, *image.shape, *image.strides, *out.shape, *out.strides)
+    return tensors + (_WHOLE if patchwork is None else struct.pack("=10q", *patchwork.numbers))
 
 
 def _of_coordinates(coordinates: Facts, image_gradient: Sizes = ()) -> bytes:

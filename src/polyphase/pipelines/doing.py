@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyphase.errors import NotSupportedError, WrongSizeError
+from polyphase.errors import NotSupportedError
 from polyphase.pipelines.given import BY_NUMBER, PAD_MODES, colour_of
 from polyphase.pipelines.picture import NEAREST, PIL, Picture
 
@@ -40,26 +40,10 @@ def _rows_may_come_first(height: int, width: int, new_height: int, new_width: in
 def pad(picture: Picture, amounts: tuple[int, ...], fill: Any, mode: str) -> None:
     colour = colour_of(fill, picture.kind) or (0.0,)
     named = PAD_MODES[mode]
-    if named == "symmetric":
-        picture.by_torch(lambda image: _symmetric(image, amounts))
-    elif len(set(colour)) > 1:
+    if len(set(colour)) > 1:
         picture.by_torch(lambda image: _coloured(image, amounts, colour))
     else:
         picture.pad(amounts, colour[0] if named == "constant" else 0, named)
-
-
-def _symmetric(image: Tensor, amounts: tuple[int, ...]) -> Tensor:
-    """Mirrored at its edges, which are repeated."""
-    left, right, top, bottom = amounts
-    for dim, before, after in ((-2, top, bottom), (-1, left, right)):
-        n = image.shape[dim]
-        if not (0 <= before <= n and 0 <= after <= n):
-            raise WrongSizeError(
-                f"a symmetric pad of ({before}, {after}) on an axis of {n} pixels; at most {n} on each side"
-            )
-        places = [*range(before - 1, -1, -1), *range(n), *range(n - 1, n - 1 - after, -1)]
-        image = image.index_select(dim, torch.tensor(places, device=image.device))
-    return image
 
 
 def _coloured(image: Tensor, amounts: tuple[int, ...], colour: tuple[float, ...]) -> Tensor:

@@ -51,6 +51,8 @@ class AffineGrid:
 
     def made(self, dtype: torch.dtype, device: torch.device) -> Tensor:
         (height, width), (rows, columns) = self.of, self.size
+        if device.type != "cpu":
+            return self.by_elements(dtype, device)
         theta = torch.tensor(self.matrix, dtype=dtype, device=device).reshape(1, 2, 3)
         base = torch.empty(1, rows, columns, 3, dtype=dtype, device=device)
         base[..., 0].copy_(torch.linspace((1.0 - columns) * 0.5, (columns - 1.0) * 0.5, steps=columns, device=device))
@@ -59,6 +61,14 @@ class AffineGrid:
         halves = torch.tensor([0.5 * width, 0.5 * height], dtype=dtype, device=device)
         grid = base.view(1, rows * columns, 3).bmm(theta.transpose(1, 2).div_(halves))
         return grid.view(1, rows, columns, 2)
+
+    def by_elements(self, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """The same, as the CPU rounds it, on any device; nothing is copied there."""
+        (height, width), (rows, columns) = self.of, self.size
+        x = torch.linspace((1.0 - columns) * 0.5, (columns - 1.0) * 0.5, steps=columns, device=device, dtype=dtype)
+        y = torch.linspace((1.0 - rows) * 0.5, (rows - 1.0) * 0.5, steps=rows, device=device, dtype=dtype)[:, None]
+        lines = _divided(self.matrix[:3], 0.5 * width, dtype), _divided(self.matrix[3:], 0.5 * height, dtype)
+        return torch.stack([_line(x, y, line) for line in lines], dim=-1)[None]
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,8 @@ class PerspectiveGrid:
     size: tuple[int, int]
 
     def made(self, dtype: torch.dtype, device: torch.device) -> Tensor:
+        if device.type != "cpu":
+            return self.by_elements(dtype, device)
         (rows, columns), (a, b, c, d, e, f, g, h) = self.size, self.coefficients
         above = torch.tensor([[[a, b, c], [d, e, f]]], dtype=dtype, device=device)
         below = torch.tensor([[[g, h, 1.0], [g, h, 1.0]]], dtype=dtype, device=device)
@@ -80,6 +92,26 @@ class PerspectiveGrid:
         pixels = base.view(1, rows * columns, 3)
         grid = pixels.bmm(above.transpose(1, 2).div_(halves)).div_(pixels.bmm(below.transpose(1, 2))).sub_(1.0)
         return grid.view(1, rows, columns, 2)
+
+    def by_elements(self, dtype: torch.dtype, device: torch.device) -> Tensor:
+        (rows, columns), numbers = self.size, self.coefficients
+        x = torch.linspace(0.5, columns - 0.5, steps=columns, device=device, dtype=dtype)
+        y = torch.linspace(0.5, rows - 0.5, steps=rows, device=device, dtype=dtype)[:, None]
+        lines = _divided(numbers[:3], 0.5 * columns, dtype), _divided(numbers[3:6], 0.5 * rows, dtype)
+        below = _line(x, y, _divided((*numbers[6:], 1.0), 1.0, dtype))
+        return torch.stack([_line(x, y, line).div_(below).sub_(1.0) for line in lines], dim=-1)[None]
+
+
+def _divided(numbers: Sequence[float], by: float, dtype: torch.dtype) -> list[float]:
+    """As the dtype has them, and their quotients."""
+    quotients: list[float] = torch.tensor(numbers, dtype=dtype, device="cpu").div_(by).tolist()
+    return quotients
+
+
+def _line(x: Tensor, y: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """ax + by + c, with the roundings of the CPU's product of matrices: after ax, after by is added, at the end."""
+    a, b, c = coefficients
+    return (y.double() * b + (x * a).double()).to(x.dtype) + c
 
 
 def perspective_coefficients(start: Sequence[Sequence[int]], end: Sequence[Sequence[int]]) -> Matrix:

@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 from polyphase import arguments
+from polyphase.kernels import devices
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.layout import dense_strides
 from polyphase.pipelines import strides
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
+from polyphase.pipelines.patched import Patched
 from polyphase.pipelines.sources import Source, of_pil, of_tensor
 from polyphase.pipelines.stages import CROP, FLIP, Positions, Ready, Stage, run
 from polyphase.sampling.axis_maps import AxisMap
@@ -79,6 +81,7 @@ class Picture:
         self._epilogue: Expression = VALUE
         self._borders: tuple[Border, ...] = ()
         self._vectors: tuple[Tensor, ...] = ()
+        self.patches: Patched | None = None
 
     @property
     def height(self) -> int:
@@ -211,6 +214,17 @@ class Picture:
             lambda of: Binary("div", Binary("sub", of, Channel(first, dtype)), Channel(first + 1, dtype)), dtype
         )
 
+    def cut(self, size: int, merge: int, frames: int, channels_last: bool) -> None:
+        """Into patches, of which it is no image any more."""
+        patches = Patched(self.shape, size, merge, frames, channels_last)
+        if self.plain or not devices.wing_of(self._source.facts.device).makes_patchwork:
+            self.by_torch(patches.of)
+            return
+        if self._warp is not None:
+            self.store()
+        self.patches, self._original = patches, None
+        self.shape, self.strides, self._is_dense = patches.out_shape, dense_strides(patches.out_shape, False), True
+
     def by_torch(self, function: Callable[[Tensor], Tensor]) -> None:
         """What programs do not have."""
         self.has_run = True
@@ -260,10 +274,13 @@ class Picture:
             return _as_pil(self.run())
         return as_kind(self.tensor(), self.kind)
 
+    def is_for_others(self) -> bool:
+        """Whether its programs are those of the next image of this kind: they depend on nothing else."""
+        is_view = self._only_crops() and (self._moves() or not self._stages)
+        return not (self.has_run or self.plain or self.kind == PIL or is_view)
+
     def ready(self) -> Ready | None:
-        """Its programs for the next image of this kind, where they depend on nothing else."""
-        if self.has_run or self.plain or self.kind == PIL or self._only_crops():
-            return None
+        """Its programs, bound; None where one is not a kernel's. Of what is for others."""
         self.store()
         made = Ready.made(self._stages, self._source)
         return None if any(call.by_torch for call, _ in made.calls) else made
@@ -277,11 +294,13 @@ class Picture:
     # ---- the program that grows
 
     def _has_begun(self) -> bool:
-        return bool(self._warp is not None or self._moves() or self._prologue != VALUE or self._epilogue != VALUE)
+        begun = self._warp is not None or self.patches is not None or self._moves()
+        return begun or self._prologue != VALUE or self._epilogue != VALUE
 
     def _only_crops(self) -> bool:
         return (
             self._warp is None
+            and self.patches is None
             and self._prologue == VALUE == self._epilogue
             and all(isinstance(step, Slice) for steps in self._steps for step in steps)
         )
@@ -356,7 +375,7 @@ class Picture:
         program = Program(source.dtype, sampler, self._prologue, self._epilogue, self._borders)
         lies = self.strides if self._is_dense else strides.dense_like(self.shape, self.strides)
         out = Facts(self.dtype, self.shape, lies, source.device)
-        return Stage(program, out, self._vectors, self._positions)
+        return Stage(program, out, self._vectors, self._positions, self.patches)
 
 
 @functools.lru_cache(maxsize=256)

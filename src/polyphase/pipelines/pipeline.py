@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,12 +14,23 @@ from torch.utils.data import default_collate, get_worker_info
 
 from polyphase import torch_private
 from polyphase.errors import UnknownNameError, WrongArgumentError, WrongImageError
-from polyphase.pipelines.batches import check_alike, check_out, empty_batch, run_into
+from polyphase.pipelines.batches import (
+    Sheet,
+    are_alike,
+    check_alike,
+    check_out,
+    empty_batch,
+    launches_together,
+    most_alike,
+    run_into,
+)
+from polyphase.pipelines.outlines import fixed_transforms
 from polyphase.pipelines.picture import Picture, as_kind
 from polyphase.pipelines.reading import Step, is_random, read
 from polyphase.pipelines.stages import Ready
 from polyphase.pipelines.vocabulary import Compose, Container
 from polyphase.pipelines.walks import Walk, only_picture, picture_of
+from polyphase.plain import are_plain
 from polyphase.sampling.text import to_text
 
 _ON_ERROR = ("raise", "skip")
@@ -36,11 +48,15 @@ def fuse(transform: Any) -> Pipeline:
     return transform if isinstance(transform, Pipeline) else Pipeline(transform)
 
 
-class _Known(NamedTuple):
-    """What became of an image, and what it was bound to."""
+class _Known:
+    """What became of an image, and what it was bound to, once somebody asks."""
 
-    picture: Picture
-    ready: Ready
+    def __init__(self, picture: Picture) -> None:
+        self.picture = picture
+
+    @functools.cached_property
+    def ready(self) -> Ready | None:
+        return self.picture.ready()
 
 
 class Pipeline:
@@ -51,6 +67,8 @@ class Pipeline:
         self._steps = read(transform)
         self._is_fixed = not is_random(self._steps)
         self._ready: dict[Any, _Known] = {}
+        self._sheets: dict[Any, Sheet] = {}
+        self._transforms = fixed_transforms(self._steps)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.transform,)
@@ -64,8 +82,10 @@ class Pipeline:
         if known is None:
             walk = self.walk(picture)
             known = self._remembered(picture, walk)
-            if known is None:
+            if known is None or known.ready is None:
                 return walk.value()
+        if known.ready is None:
+            return known.picture.again(picture.source).value()
         return as_kind(known.ready.run(picture.source.memory), known.picture.kind)
 
     def walk(self, sample: Any, *, unpacks: bool = False) -> Walk:
@@ -77,12 +97,11 @@ class Pipeline:
     def _remembered(self, picture: Picture, walk: Walk) -> _Known | None:
         """Where nothing is random, what an image was bound to is for the next of its size and kind."""
         kind = _kind_of(picture)
-        ready = picture.ready() if walk.leaves[0] is picture else None
-        if ready is None:
+        if walk.leaves[0] is not picture or not picture.is_for_others():
             return None
         if len(self._ready) >= _MOST_READY:
             self._ready.clear()
-        self._ready[kind] = _Known(picture, ready)
+        self._ready[kind] = _Known(picture)
         return self._ready[kind]
 
     def _picture(self, image: Any) -> Picture:
@@ -103,16 +122,25 @@ class Pipeline:
         out: Tensor | None = None,
         *,
         channels_last: bool = False,
-        as_list: bool = False,
+        as_list: bool | None = False,
         on_error: str = "raise",
     ) -> Any:
         """Images, of any sizes, to one tensor (N, channels, height, width): `out`, if given. What is random is drawn
         image by image, in their order, before anything is computed; then threads take one image after the other.
 
-        `as_list`: to a list of tensors, which may be of several sizes. `on_error="skip"`: what cannot be done is left
-        out, and a mask of N says what is there: the result is (tensor, mask).
+        `as_list`: to a list of tensors, which may be of several sizes; None: only where they are. `on_error="skip"`:
+        what cannot be done, or becomes another shape, dtype or device than most, is left out, and a mask of N says
+        what is there: the result is (tensor, mask).
         """
+        if on_error == "raise" and as_list is False and self._is_fixed:
+            together = self._together(images, out, channels_last)
+            if together is not None:
+                return together
         pictures, numbers = self._pictures(images, on_error)
+        if as_list is None:
+            as_list = out is None and not are_alike(pictures)
+        if on_error == "skip" and not as_list:
+            pictures, numbers = most_alike(pictures, numbers)
         if as_list:
             if out is not None:
                 raise WrongArgumentError("out with as_list=True; a list has tensors of its own: leave one of both out")
@@ -124,7 +152,21 @@ class Pipeline:
             made = self._one_tensor(pictures, numbers, out, channels_last, len(images))
         if on_error == "raise":
             return made
-        return made, torch.zeros(len(images), dtype=torch.bool).index_fill_(0, torch.tensor(numbers), True)
+        return made, torch.zeros(len(images), dtype=torch.bool).index_fill_(
+            0, torch.tensor(numbers, dtype=torch.int64), True
+        )
+
+    def _together(self, images: Any, out: Tensor | None, channels_last: bool) -> Tensor | None:
+        """Where all are tensors of one kind, on a device that takes many by one launch, of programs of one stage: by
+        what is remembered of their sizes. None where it takes more."""
+        if type(images) not in (list, tuple) or not images or not launches_together(images[0]) or not are_plain(images):
+            return None
+        first = images[0]
+        name = (first.dtype, first.ndim, first.device, channels_last, None if out is None else out.stride())
+        sheet = self._sheets.get(name)
+        if sheet is None:
+            self._sheets[name] = sheet = Sheet(self._picture, self._transforms, channels_last)
+        return sheet.run(images, out)
 
     def _one_tensor(
         self, pictures: list[Picture], numbers: list[int], out: Tensor | None, channels_last: bool, count: int

@@ -170,6 +170,8 @@ def why_not(step: Step, picture: Any) -> str | None:
     """As `Transform.why_not`, and what v1 is not asked for."""
     ours = step.ours
     assert ours is not None, "what is not known is never part of a program"
+    if picture.patches is not None:
+        return "its patches are no image any more: put Patches at the end"
     if step.version == OWN:
         return ours.why_not(picture)
     if picture.plain:

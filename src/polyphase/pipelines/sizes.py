@@ -25,16 +25,14 @@ from polyphase.pipelines.vocabulary import NO_PARAMS, Params, Transform
 
 @dataclass(frozen=True)
 class Resize(Transform):
-    """`size`: (height, width), or of the shorter side. `max_size`: of the longer; alone, the longer side is that.
-
-    `in_floats`: how v1 sums bytes.
-    """
+    """To another size, antialiased. `size`: (height, width), or of the shorter side. `max_size`: limits the longer
+    side; alone, the longer side is that."""
 
     size: Any
     interpolation: Any = "bilinear"
     max_size: int | None = None
     antialias: bool | None = True
-    in_floats: bool = field(default=False, repr=False)
+    in_floats: bool = field(default=False, repr=False)  # how v1 sums bytes
 
     def __post_init__(self) -> None:
         size = (self.size,) if isinstance(self.size, int) else None if self.size is None else tuple(self.size)
@@ -74,11 +72,48 @@ class Resize(Transform):
 
 
 @dataclass(frozen=True)
+class SmartResize(Transform):
+    """To multiples of `factor` pixels, near the image's own sizes, and from `min_pixels` to `max_pixels` of them: as
+    vision-language models have it (`smart_resize`)."""
+
+    factor: int = 28
+    min_pixels: int = 56 * 56
+    max_pixels: int = 28 * 28 * 1280
+    interpolation: Any = "bicubic"
+    antialias: bool | None = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation))
+        if not 0 < self.factor**2 <= self.max_pixels or self.min_pixels > self.max_pixels:
+            raise WrongArgumentError(
+                f"factor={self.factor}, min_pixels={self.min_pixels}, max_pixels={self.max_pixels}; a square of "
+                "`factor` pixels must not be more than `max_pixels`, nor `min_pixels` be"
+            )
+
+    def why_not(self, picture: Picture) -> str | None:
+        return why_not_resized(picture, self.interpolation, self.antialias)
+
+    def sized(self, height: int, width: int) -> tuple[int, int]:
+        factor = self.factor
+        rows, columns = (round(n / factor) for n in (height, width))
+        if rows * columns * factor**2 > self.max_pixels:
+            shrink = math.sqrt(height * width / self.max_pixels)
+            rows, columns = (math.floor(n / shrink / factor) for n in (height, width))
+        elif rows * columns * factor**2 < self.min_pixels:
+            grow = math.sqrt(self.min_pixels / (height * width))
+            rows, columns = (math.ceil(n * grow / factor) for n in (height, width))
+        return max(rows, 1) * factor, max(columns, 1) * factor
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        resize(picture, self.sized(picture.height, picture.width), self.interpolation, self.antialias)
+
+
+@dataclass(frozen=True)
 class CenterCrop(Transform):
-    """What an image lacks is black. `as_batch`: how v1 pads."""
+    """The middle of an image; what it lacks is black."""
 
     size: Any
-    as_batch: bool = field(default=False, repr=False)
+    as_batch: bool = field(default=False, repr=False)  # how v1 pads
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", pair(self.size))
@@ -98,6 +133,8 @@ class CenterCrop(Transform):
 
 @dataclass(frozen=True)
 class RandomResizedCrop(Transform):
+    """A part of an image, of a random area (`scale`: its share of the image) and ratio of width to height, resized."""
+
     size: Any
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3.0 / 4.0, 4.0 / 3.0)
@@ -136,7 +173,12 @@ class RandomResizedCrop(Transform):
 
 @dataclass(frozen=True)
 class Letterbox(Transform):
-    """As large as fits into (height, width), and a border around, or below and to the right (`centred` False)."""
+    """Resized to be as large as fits into (height, width), with a border around, or below and to the right (`centred`
+    False). Not torchvision's: detectors and processors of models use it.
+
+    Sizes are rounded to the nearest (ties to even), and of an odd border the greater part is below and to the right: as
+    ultralytics' `LetterBox` does, whose images are resized without antialias.
+    """
 
     size: Any
     fill: float = 0
@@ -162,7 +204,7 @@ class Letterbox(Transform):
 
 @dataclass(frozen=True)
 class Pad(Transform):
-    """`padding`: one number, (left and right, top and bottom), or (left, top, right, bottom)."""
+    """A border around. `padding`: one number, (left and right, top and bottom), or (left, top, right, bottom)."""
 
     padding: Any
     fill: Any = 0
@@ -180,6 +222,8 @@ class Pad(Transform):
 
 @dataclass(frozen=True)
 class RandomCrop(Transform):
+    """A part of an image at a random place, after borders were put around it if `padding` says so."""
+
     size: Any
     padding: Any = None
     pad_if_needed: bool = False
@@ -239,11 +283,15 @@ class _RandomFlip(Transform):
 
 @dataclass(frozen=True)
 class RandomHorizontalFlip(_RandomFlip):
+    """Mirrored left to right, with probability `p`."""
+
     def apply(self, picture: Picture, params: Params) -> None:
         picture.flip(-1)
 
 
 @dataclass(frozen=True)
 class RandomVerticalFlip(_RandomFlip):
+    """Upside down, with probability `p`."""
+
     def apply(self, picture: Picture, params: Params) -> None:
         picture.flip(-2)

@@ -12,6 +12,7 @@ from polyphase.kernels import plain_torch
 from polyphase.kernels.binding import BoundCall, bound
 from polyphase.kernels.facts import Facts, facts
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
+from polyphase.pipelines.patched import Patched
 from polyphase.pipelines.sources import Memory, Source, of_tensor
 from polyphase.sampling.programs import Program, warp_program
 from polyphase.sampling.warps import Warp
@@ -49,12 +50,14 @@ class Positions:
 
 @dataclass(frozen=True)
 class Stage:
-    """`out`: facts of an image (..., channels, height, width). A warp is of (batch, channels, height, width)."""
+    """`out`: facts of an image (..., channels, height, width), or of its patches. A warp is of (batch, channels,
+    height, width)."""
 
     program: Program
     out: Facts
     vectors: tuple[Tensor, ...] = ()
     positions: Positions | None = None
+    patches: Patched | None = None
 
     def run(self, source: Source, out: Tensor | None = None, *, plain: bool = False) -> Tensor:
         """The result, in `out` if given. `plain`: by torch operations that can be recorded."""
@@ -63,20 +66,22 @@ class Stage:
         call, memory, inputs = self.bound(source, None if out is None else facts(out))
         if out is None:
             out = torch.empty_strided(self.out.shape, self.out.strides, dtype=self.out.dtype, device=self.out.device)
-        if call.by_torch:
-            memory = source.tensor()
         call.into(out, memory, *inputs)
         return out
 
-    def bound(self, source: Source, out: Facts | None = None) -> tuple[BoundCall, Any, tuple[Tensor, ...]]:
+    def bound(
+        self, source: Source, out: Facts | None = None, *, batched: bool = False
+    ) -> tuple[BoundCall, Any, tuple[Tensor, ...]]:
         """What to call with an output, the memory of the image, and the other inputs."""
         image, target = source.facts, out or self.out
-        if self.positions is None:
-            inputs: tuple[Tensor, ...] = self.vectors
-        else:
+        inputs = self.vectors
+        if self.patches is not None:
+            target, patchwork = self.patches.lie(target)
+            return bound(self.program, (image, *map(facts, inputs)), target, False, patchwork), source.memory, inputs
+        if self.positions is not None:
             image, target = _as_batch(image), _as_batch(target)
             inputs = self._warp_inputs(image)
-        return bound(self.program, (image, *map(facts, inputs)), target), source.memory, inputs
+        return bound(self.program, (image, *map(facts, inputs)), target, batched=batched), source.memory, inputs
 
     def _warp_inputs(self, image: Facts) -> tuple[Tensor, ...]:
         assert self.positions is not None, "maps read no grid"

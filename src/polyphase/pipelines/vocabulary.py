@@ -60,6 +60,8 @@ class ToImage(Transform):
 
 @dataclass(frozen=True)
 class PILToTensor(Transform):
+    """A Pillow image to a tensor of its bytes."""
+
     def apply(self, picture: Picture, params: Params) -> None:
         if picture.kind == PIL:
             picture.becomes(TENSOR)
@@ -80,6 +82,8 @@ class ToTensor(Transform):
 
 @dataclass(frozen=True)
 class ToPureTensor(Transform):
+    """torchvision's kind of tensor to a plain one."""
+
     def apply(self, picture: Picture, params: Params) -> None:
         if picture.kind == IMAGE:
             picture.becomes(TENSOR)
@@ -90,11 +94,11 @@ class ToPureTensor(Transform):
 
 @dataclass(frozen=True)
 class ToDtype(Transform):
-    """`divides`: how v1 scales integers to floats; v2 multiplies by the reciprocal."""
+    """To another dtype; with `scale`, from the range of one to that of the other, as 0 to 255 to 0 to 1."""
 
     dtype: Any
     scale: bool = False
-    divides: bool = field(default=False, repr=False)
+    divides: bool = field(default=False, repr=False)  # how v1 scales integers to floats; v2 by the reciprocal
 
     def __post_init__(self) -> None:
         if not isinstance(self.dtype, (torch.dtype, Mapping)):
@@ -136,7 +140,7 @@ class ToDtype(Transform):
 
 @dataclass(frozen=True)
 class ConvertImageDtype(ToDtype):
-    """`ToDtype` that scales."""
+    """`ToDtype` with `scale=True`."""
 
     dtype: Any = torch.float32
     scale: bool = field(default=True, init=False, repr=False)
@@ -144,6 +148,8 @@ class ConvertImageDtype(ToDtype):
 
 @dataclass(frozen=True)
 class Normalize(Transform):
+    """(image - mean) / std, channel by channel, of an image of floats."""
+
     mean: tuple[float, ...]
     std: tuple[float, ...]
     inplace: bool = False
@@ -171,6 +177,39 @@ class Normalize(Transform):
         picture.normalise(self.mean, self.std)
 
 
+@dataclass(frozen=True)
+class Patches(Transform):
+    """To patches of `size` times `size` pixels, as models want them: (patches, values of one). The last of a chain.
+
+    Patches go along rows, `merge` times `merge` of them at a time. The values of one are (channels, rows, columns), or
+    (rows, columns, channels) with `channels_last`; and everything is there `frames` times, after the channel. Vision
+    transformers take `Patches(16)`, Qwen2-VL and its kin `Patches(14, merge=2, frames=2)`.
+    """
+
+    size: int
+    merge: int = 1
+    frames: int = 1
+    channels_last: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("size", "merge", "frames"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise WrongArgumentError(f"{name}={getattr(self, name)!r}; give a whole number of 1 or more")
+
+    def why_not(self, picture: Picture) -> str | None:
+        if picture.is_pixels:
+            return "it is no tensor yet: put ToImage() before"
+        if len(picture.shape) < 3:
+            return f"it has the shape {tuple(picture.shape)}: (..., channels, height, width)"
+        step = self.size * self.merge
+        if picture.height % step or picture.width % step:
+            return f"{(picture.height, picture.width)} pixels are not so many times {step}: resize or pad it before"
+        return None
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        picture.cut(self.size, self.merge, self.frames, self.channels_last)
+
+
 # ---- transforms of transforms
 
 
@@ -191,11 +230,13 @@ class Container:
 
 @dataclass(frozen=True)
 class Compose(Container):
-    pass
+    """One after the other; a list is one too."""
 
 
 @dataclass(frozen=True)
 class RandomApply(Container):
+    """All of them with probability `p`, else none."""
+
     p: float = 0.5
 
     def __post_init__(self) -> None:
@@ -208,10 +249,10 @@ class RandomApply(Container):
 
 @dataclass(frozen=True)
 class RandomChoice(Container):
-    """`by_python`: v1 draws by Python's generator."""
+    """One of them, by their probabilities `p` where given."""
 
     p: Any = None
-    by_python: bool = field(default=False, repr=False)
+    by_python: bool = field(default=False, repr=False)  # as v1 draws, by Python's generator
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -228,6 +269,8 @@ class RandomChoice(Container):
 
 @dataclass(frozen=True)
 class RandomOrder(Container):
+    """All of them, in a random order."""
+
     by_python: bool = field(default=False, repr=False)
 
     def chosen(self) -> Sequence[Any]:

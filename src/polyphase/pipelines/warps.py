@@ -32,8 +32,9 @@ from polyphase.sampling.pointwise import Binary, Expression, Number
 
 @dataclass(frozen=True)
 class Warped(Transform):
-    """`as_v1`: how v1 blends a picture with what lies outside; and it turns by right angles as by others."""
+    """What is sampled by a grid."""
 
+    # How v1 blends a picture with what lies outside; and it turns by right angles as by others.
     as_v1: bool = field(default=False, repr=False, kw_only=True)
 
     def why_not(self, picture: Picture) -> str | None:
@@ -60,6 +61,8 @@ def _blend_v1(value: Expression, inside: Expression, fill: Expression) -> Expres
 
 @dataclass(frozen=True)
 class RandomRotation(Warped):
+    """Turned by a random angle: between -`degrees` and `degrees`, or between two numbers. `expand`: to all of it."""
+
     degrees: Any
     interpolation: Any = "nearest"
     expand: bool = False
@@ -92,6 +95,8 @@ class RandomRotation(Warped):
 
 @dataclass(frozen=True)
 class RandomAffine(Warped):
+    """Turned, moved (`translate`: shares of width and height), scaled and sheared, each by a random amount."""
+
     degrees: Any
     translate: Any = None
     scale: Any = None
@@ -131,6 +136,8 @@ class RandomAffine(Warped):
 
 @dataclass(frozen=True)
 class RandomPerspective(Warped):
+    """Seen from a random angle, with probability `p`; `distortion_scale` is from 0 to 1."""
+
     distortion_scale: float = 0.5
     p: float = 0.5
     interpolation: Any = "bilinear"
