@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._dispatch.python import enable_python_dispatcher
 
 import polyphase
 import polyphase.functional as P
@@ -129,6 +130,16 @@ def test_an_override_that_is_in_the_way_goes_and_comes_back() -> None:
         for _ in range(MOST_CALLS_OUTSIDE):
             assert torch.equal(flipped(), expected)
         assert "overrides.py" not in kernel_of_flip()
+
+
+def test_none_is_taken_away_while_python_dispatches() -> None:
+    """Inductor does so while it compiles, and calls pads to measure them: the process ended there."""
+    with accelerate():
+        F.pad(IMAGE, (1, 1))
+    with enable_python_dispatcher():
+        for _ in range(3 * MOST_CALLS_OUTSIDE):
+            padded = torch.ops.aten.constant_pad_nd(IMAGE, [0, 1])
+    assert torch.equal(padded, F.pad(IMAGE, (0, 1)))
 
 
 def test_threads_that_enter_and_call_outside() -> None:

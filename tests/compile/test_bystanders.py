@@ -337,6 +337,7 @@ def test_transforms(name: str) -> None:
     torch.testing.assert_close(got, TRANSFORMS[name](x))
 
 
+@pytest.mark.full  # a warp's has a matrix besides
 def test_checkpoint() -> None:
     def step(x: Tensor) -> Tensor:
         inner: Any = checkpoint(

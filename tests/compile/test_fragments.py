@@ -160,7 +160,7 @@ def dynamos_graphs(function: Callable[..., Any], *tensors: Tensor) -> tuple[int,
 
 
 #: A chain of ours, a warp by a matrix, and flips and resizes among convolutions.
-QUICK = ("torchvision: preprocess", "kornia: warp_affine", "test-time augmentation")
+QUICK = ("torchvision: preprocess", "kornia: warp_affine")
 
 
 @pytest.mark.parametrize(

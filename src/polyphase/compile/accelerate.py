@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any, TypeVar, overload
 
+from polyphase import torch_private
 from polyphase.compile.overrides import Mode, Override, new_overrides
 from polyphase.errors import WrongArgumentTypeError
 
@@ -96,7 +97,7 @@ class _Switch:
             self._away.pop()
 
     def called_while_off(self, override: Override) -> None:
-        if override.is_in_the_way():
+        if override.is_in_the_way() and not _python_dispatches():
             self._take_away(override)
 
     def _take_away(self, override: Override) -> None:
@@ -104,6 +105,13 @@ class _Switch:
             if self.mode is Mode.OFF and self._away is not None and override not in self._away:  # by another thread
                 override.take_away()
                 self._away.append(override)
+
+
+def _python_dispatches() -> bool:
+    """As while Inductor compiles, also where it calls operators with data to measure them. From such a call torch does
+    not find its way back if the override is taken away meanwhile, and ends the process."""
+    keys = torch_private.included_keys
+    return keys is None or bool(keys().has(torch_private.DispatchKey.PythonDispatcher))
 
 
 _switch = _Switch()

@@ -65,7 +65,12 @@ class Fuse(InferenceAwareGraphPass or CustomGraphPass):  # type: ignore[misc]
 def polyphase(
     graph: GraphModule, example_inputs: list[Any], *, mode: str | None = None, options: dict[str, Any] | None = None
 ) -> Any:
-    """The backend, as Dynamo calls it."""
+    """`torch.compile(function, backend="polyphase")`: Inductor, with kernels of ours for what samples and for the
+    arithmetic around it; for every size, forward and backward.
+
+    `mode` and `options` are Inductor's. One option is ours: `"polyphase.fusion": False` leaves each operator a kernel
+    of its own.
+    """
     ours, theirs = _split(options or {})
     patches = InductorOptions(mode, theirs, None).config  # checked as Inductor checks them
     with inductor_config.patch(patches):

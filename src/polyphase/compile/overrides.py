@@ -117,9 +117,9 @@ class Override:
         if mode is Mode.OFF:
             self._switch.called_while_off(self)
         taken = None if mode is Mode.OFF else self._find(args)
-        if taken is None:
+        result = None if taken is None else taken.run(*[one for one in args if isinstance(one, Tensor)])
+        if taken is None or result is None:
             return self._own(*args)
-        result = taken.run(*[one for one in args if isinstance(one, Tensor)])
         if mode is Mode.CHECKED:
             check(self._op, args, result, self._own, taken.moves)
         return result
@@ -149,7 +149,8 @@ class Override:
     def _once(self, given: tuple[Any, ...], *tensors: Tensor) -> Any:
         """Of sizes that are not for what is bound to any size."""
         taken = self._taken(*[_key(one) for one in (*tensors, *given)])
-        return self._own(*tensors, *given) if taken is None else taken.run(*tensors)
+        result = None if taken is None else taken.run(*tensors)
+        return self._own(*tensors, *given) if result is None else result
 
     def _bind(self, *arguments: Any) -> Taken | None:
         found = {one[3] for one in arguments if type(one) is tuple and one and type(one[0]) is torch.dtype}
@@ -196,7 +197,7 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken
             return None
         program = warp_program(image.dtype, sampling.sampler)
         call = binding.bound(program, _on(device, image, sampling.coordinates))
-        return None if call.by_torch else Taken(call.fresh, program.moves_only, program)
+        return None if call.by_torch else Taken(_by_kernel(call), program.moves_only, program)
     if any(_leaves_nothing(step, n) for step, n in zip(reversed(sampling.steps), reversed(image.shape), strict=False)):
         return None
     maps = tuple(AxisMap(() if step is None else (step,)) for step in sampling.steps)
@@ -209,9 +210,23 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken
     call = binding.bound(program, _on(device, image))
     if call.by_torch:
         return None
+    run = _by_kernel(call)
     if sampling.adjoint_of:
-        return Taken(lambda image, *others: call.fresh(image), program.moves_only)
-    return Taken(call.fresh, program.moves_only, program)
+        return Taken(lambda image, *others: run(image), program.moves_only)
+    return Taken(run, program.moves_only, program)
+
+
+def _by_kernel(call: binding.BoundCall) -> Callable[..., Tensor | None]:
+    """None while there is no kernel: ATen's own is quicker than the plain twin, which calls some that are replaced."""
+    kernel = call.kernel
+    if kernel is None:
+        return call.fresh
+
+    def run(*inputs: Tensor) -> Tensor | None:
+        made = kernel()
+        return None if made is None else made.fresh(*inputs)
+
+    return run
 
 
 def _sampled_by_cudnn(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken | None:
