@@ -114,7 +114,7 @@ AS_EAGER = [
     resize(INTEGERS, "int64", "cast", size=4, mode="area"),
     resize(IMAGE.bool(), "bool", "cast", size=4, mode="bicubic"),
     resize(IMAGE.to(torch.complex64), "complex64", "cast", size=4, mode="bilinear", antialias=True),
-    resize([1.0], "list", "torch.as_tensor", size=4),
+    resize((1.0,), "tuple", "torch.as_tensor", size=4),
     resize(IMAGE.numpy(), "ndarray", "torch.from_numpy", size=4),
     resize(None, "NoneType", "torch.Tensor", size=4),
     # pad.
@@ -173,6 +173,7 @@ OUR_OWN: list[tuple[type[PolyphaseError], Mistake]] = [
     (WrongArgumentError, resize(IMAGE, "leave it out", size=4, mode="box", antialias=True, align_corners=True)),
     (NotSupportedError, resize(IMAGE.to_sparse(), "sparse", "images on cpu", size=4, mode="hamming", antialias=True)),
     (WrongSizeError, pad(IMAGE, (-9, 3, 0, 0), "(-9, 3)", "at most 9", mode="circular")),
+    (WrongSizeError, pad(IMAGE, (0, 0, 0, 9), "(0, 9)", "8 pixels", "at most 8", mode="symmetric")),
     (WrongArgumentError, Mistake("crop", IMAGE, (0, 0, -1, 4), {}, ("height -1", "not be negative"))),
     (WrongArgumentError, Mistake("crop", IMAGE[0, 0, 0], (0, 0, 1, 4), {}, ("(9,)", "two dimensions"))),
     (WrongArgumentTypeError, Mistake("crop", IMAGE, ("a", 0, 1, 4), {}, ("'a'", "str", "integer"))),
@@ -186,7 +187,7 @@ OUR_OWN: list[tuple[type[PolyphaseError], Mistake]] = [
         resize(IMAGE, "tensor([2., 2.])", scale_factor=torch.tensor([2.0, 2.0]), recompute_scale_factor=True),
     ),
     (WrongArgumentTypeError, pad(IMAGE, (1, 1), "tensor([1, 2])", "a number", value=torch.tensor([1, 2]))),
-    (NotATensorError, Mistake("crop", [1.0], (0, 0, 1, 4), {}, ("list", "torch.as_tensor"))),
+    (NotATensorError, Mistake("crop", (1.0,), (0, 0, 1, 4), {}, ("tuple", "torch.as_tensor"))),
 ]
 
 

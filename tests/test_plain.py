@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -40,11 +38,6 @@ def _nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "_USUAL", defaultdict(lambda: plain._never))
     monkeypatch.setattr(plain, "_CHECKS", {})
     monkeypatch.setattr(plain, "_SEEN", set())
-
-
-def test_nothing_is_made_before_it_is_needed() -> None:
-    code = "import polyphase.plain as plain; assert not (plain._SEEN or plain._CHECKS or plain._USUAL)"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.usefixtures("_nothing_seen")
@@ -286,3 +279,18 @@ def test_tensors_on_a_gpu() -> None:
     allocated = torch.cuda.memory_allocated()
     assert is_plain(image[0]) is ours
     assert torch.cuda.memory_allocated() == allocated, "a CUDA graph could be being captured"
+
+
+def test_many_at_once() -> None:
+    images = [torch.zeros(3, 4 + i, 5) for i in range(3)]
+    assert plain.are_plain(images)
+    assert plain.are_plain([torch.zeros(3, 9, 9).mT for _ in range(3)]), "by the check that was made"
+    others = [torch.zeros(3, 4, 5).double(), torch.zeros(4, 5), torch.zeros(3, 4, 5, requires_grad=True), None, [1]]
+    others += [torch.zeros(3, 4, 5).to_sparse(), torch.nn.Parameter(torch.zeros(3, 4, 5))]
+    for other in others:
+        assert not plain.are_plain([*images[:2], other])
+        assert not plain.are_plain([other, *images[:2]])
+    with torch.device("meta"):
+        assert not plain.are_plain([torch.zeros(3, 4, 5)] * 3)
+    with torch.device("cpu"):  # a mode that is told of every function
+        assert not plain.are_plain(images)

@@ -9,7 +9,7 @@ every call takes the operator: slower, never wrong.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from threading import Thread
 from typing import Any, TypeAlias, TypeGuard, TypeVar
@@ -50,6 +50,30 @@ def is_plain(image: object, *, recorded: bool = False) -> bool:
         and not has_torch_function_unary(image)  # of a tensor that is no subclass: whether a function mode is on
         and forward_level() < 0
     )
+
+
+def are_plain(images: Sequence[Any]) -> bool:
+    """Whether all are plain, and of one dtype, rank and device: by one check, where as many were seen before."""
+    first = images[0]
+    if not is_plain(first) or not all(map(_can_be_guarded, images)):
+        return False
+    name = (len(images), first.dtype, first.ndim, first.device)
+    check = _MANY.get(name)
+    if check is not None and check(*images):
+        return True
+    if not all(is_plain(one) and (one.dtype, one.ndim, one.device) == name[1:] for one in images):
+        return False
+    made = guard_of(tuple(images), any_size=True)
+    if made is not None:
+        if len(_MANY) >= _MOST_KEPT:
+            _MANY.clear()
+        _MANY[name] = made
+    return True
+
+
+#: By how many there are of a kind.
+_MANY: dict[tuple[Any, ...], Check] = {}
+_MOST_KEPT = 64
 
 
 def guard_of(tensors: tuple[Tensor, ...], any_size: bool) -> Check | None:

@@ -8,7 +8,8 @@ the program depends on them, or the device's wing binds one size at a time.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from marshal import dumps, loads
 from typing import Any, TypeAlias
 
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from polyphase.again import Latest
+from polyphase.errors import WrongImageError
 from polyphase.kernels import devices
 from polyphase.kernels.binding import BoundCall, bind, bound, for_any_size
 from polyphase.kernels.facts import facts
@@ -77,6 +79,30 @@ class ShortWay(Latest):
             self.follow(call, tensors, given if _cannot_change(given) else loads(key), any_size)
         return call
 
+    def each(self, given: tuple[Any, ...], images: Sequence[tuple[Any, ...]]) -> list[Tensor] | None:
+        """Of the tensors of many calls, what each gives: every thread takes the next one when it is done with one. None
+        where calls are to be made one by one."""
+        if torch.get_num_threads() == 1 or not images or not all(is_plain(one) for each in images for one in each):
+            return None  # alone, a thread is quicker that way: it has no new size bound by Python
+        device = images[0][0].device
+        launch_all = devices.wing_of(device).launch_all if devices.has_kernels(device.type) else None
+        if launch_all is None or any(one.device != device for each in images for one in each):
+            return None
+        calls, results = list[tuple[Any, ...]](), list[Tensor]()
+        for number, tensors in enumerate(images):
+            with of_image(number, len(images)):
+                inputs = tuple(map(facts, tensors))
+                program = self._program_of(*inputs, *given)
+                call = None if program is None else bound(program, inputs)
+            if call is None or call.handle is None:
+                results.append(torch.clone(tensors[0]) if call is None else call.fresh(*tensors))
+                continue
+            _, shape, strides, _ = call.out
+            results.append(torch.empty_strided(shape, strides, dtype=call.out.dtype, device=device))
+            calls.append((call.handle, results[-1], *tensors))
+        launch_all(*calls)
+        return results
+
     def _bound(
         self, bind: Callable[..., BoundCall], given: tuple[Any, ...], tensors: tuple[Tensor, ...]
     ) -> Callable[..., Tensor]:
@@ -98,6 +124,15 @@ class ShortWay(Latest):
 
     def _once(self, given: tuple[Any, ...], *tensors: Tensor) -> Tensor:
         return self._bound(bound, given, tensors)(*tensors)
+
+
+@contextmanager
+def of_image(number: int, count: int) -> Iterator[None]:
+    """A mistake says of which image of a list it is."""
+    try:
+        yield
+    except Exception as error:
+        raise WrongImageError(f"image {number} of {count}: {error}") from error
 
 
 def _need_gradients(tensors: tuple[Tensor, ...]) -> bool:

@@ -200,12 +200,6 @@ FUNCTIONS = {
     "included_keys": Private("torch._C:_dispatch_tls_local_include_set", _NEW_THREAD, None),
     "excluded_keys": Private("torch._C:_dispatch_tls_local_exclude_set", _NEW_THREAD, None),
     "ForceDispatchKeyGuard": Private("torch._C:_ForceDispatchKeyGuard", _NEW_THREAD, None),
-    # Arithmetic's dtypes.
-    "disable_current_modes": Private(
-        "torch.utils._python_dispatch:_disable_current_modes",
-        "dispatch modes see how dtypes are found, and graphs that are traced may have nodes that nobody reads",
-        contextlib.nullcontext,
-    ),
 }
 
 _NO_TABLES = (
@@ -344,6 +338,12 @@ LOADING = {
         "a batch that a DataLoader's worker makes is copied once more",
         _new_shared,
         take=_new_shared_by,
+    ),
+    # Arithmetic's dtypes.
+    "disable_current_modes": Private(
+        "torch.utils._python_dispatch:_disable_current_modes",
+        "dispatch modes see how dtypes are found, and graphs that are traced may have nodes that nobody reads",
+        contextlib.nullcontext,
     ),
 }
 

@@ -26,12 +26,8 @@ if not hasattr(torch.ops.aten, "_upsample_lanczos2d_aa"):  # newer than torch 2.
 SHAPES = [(2, 3, 7, 9), (4, 3, 20, 11), (3, 5, 8, 30)]
 
 
-#: Of each kind one; the others differ by a filter, a size or the rounding of a position.
-QUICK = ("antialiased bilinear", "nearest")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in RESIZES]
+@pytest.mark.parametrize(  # the others differ by a filter; test_symbolic.py traces them forwards and backwards
+    "name", [pytest.param(name, marks=() if name == "antialiased bilinear" else pytest.mark.full) for name in RESIZES]
 )
 def test_forward_and_backward(name: str) -> None:
     function = RESIZES[name]

@@ -34,6 +34,7 @@ KINDS: dict[str, tuple[tuple[Step, ...], tuple[Step, ...]]] = {
     "reflect pad": ((Pad(4, 3, "reflect"),), (Pad(0, -1, "reflect"),)),
     "replicate pad": ((Pad(7, 0, "replicate"),), (Pad(1, 1, "replicate"),)),
     "circular pad": ((Pad(5, 4, "circular"),), (Pad(1, -1, "circular"),)),
+    "symmetric pad": ((Pad(5, 4, "symmetric"),), (Pad(1, -1, "symmetric"),)),
     "a chain": (
         (Slice(1, 5), Resize(6, "bilinear", antialias=True), Flip()),
         (Resize(3, "bicubic"), Pad(1, 1, "reflect")),

@@ -389,6 +389,17 @@ def test_pads(mode: str, in_size: int, data: st.DataObject) -> None:
     assert taps.border is None or set(taps.border.tolist()) <= {0, 4}
 
 
+@pytest.mark.parametrize("amounts", [(0, 0), (3, 2), (5, 5), (-2, 3), (1, -3)])
+def test_symmetric_pads(amounts: tuple[int, int]) -> None:
+    """Mirrored at the outer edges, as NumPy has it; negative amounts crop first."""
+    image = numpy.arange(5)
+    before, after = amounts
+    left = image[max(-before, 0) : 5 - max(-after, 0)]
+    taps = index_taps(Pad(before, after, "symmetric"), 5, TRUTH)
+    expected = numpy.pad(left, (max(before, 0), max(after, 0)), "symmetric")
+    assert taps.index[0].tolist() == expected.tolist()
+
+
 def test_circular_pad_that_crops() -> None:
     image = torch.arange(9.0)
     taps = index_taps(Pad(-2, 3, "circular"), 9, TRUTH)

@@ -256,7 +256,7 @@ def pad_maps(shape: Sequence[Size], amounts: tuple[Size, ...], mode: str) -> Map
     is nowhere."""
     axes = _check_pad(len(shape), amounts, mode)
     pairs = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]  # the user's begin with the last dimension
-    if mode in ("reflect", "replicate"):
+    if mode in ("reflect", "replicate", "symmetric"):
         _check_pixels(shape, axes, mode)
     for n, (before, after) in zip(shape[len(shape) - axes :], pairs, strict=True):
         _check_pad_fits(n, before, after, mode)
@@ -305,14 +305,14 @@ def _check_pad(rank: int, amounts: tuple[Size, ...], mode: str) -> int:
 
 def _check_pad_fits(n: Size, before: Size, after: Size, mode: str) -> None:
     """A crop leaves something to crop, and what is repeated is there."""
-    most = {"reflect": n - 1, "circular": n}.get(mode)
+    most = {"reflect": n - 1, "circular": n, "symmetric": n}.get(mode)
     if most is not None and max(before, after) > most:
         raise WrongSizeError(
             f"{mode} pad of ({before}, {after}) on an axis of {n} pixels; at most {most} on each side: "
             "pad less, or use mode 'replicate'"
         )
     left = n + min(before, 0) + min(after, 0)
-    cropped = before + n + after if mode in ("reflect", "replicate") else left
+    cropped = before + n + after if mode in ("reflect", "replicate", "symmetric") else left
     wraps = mode == "circular" and max(before, after) > 0
     if cropped < 0 or (wraps and left < 1):
         raise WrongSizeError(

@@ -6,8 +6,9 @@ window of neighbouring input pixels, which is what a kernel can do in one pass. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
 
 import torch
 
@@ -156,3 +157,59 @@ def _is_identity(step: Step, in_size: int) -> bool:
         case Resize(size, scale=None) | Nearest(size, scale=None) | Area(size):
             return size == in_size
     return False
+
+
+class AxisPath(NamedTuple):
+    """Crops and flips around one weighted step, by numbers. What is resized is `cropped` pixels from `crop_first` on,
+    in a direction of 1 or -1; output i is row begin + step * i of what they become. resized: 0 where nothing is."""
+
+    crop_first: int
+    direction: int
+    cropped: int
+    resized: int
+    begin: int
+    step: int
+    out_size: int
+
+    @staticmethod
+    def whole(size: int) -> AxisPath:
+        return AxisPath(0, 1, size, 0, 0, 1, size)
+
+    @staticmethod
+    def of(steps: tuple[Step, ...], size: int) -> AxisPath | None:
+        """None of other steps, of two resizes, or where nothing is left."""
+        path = AxisPath.whole(size)
+        for step in steps:
+            if isinstance(step, Slice) and step.step == 1:
+                path = path.crop(step.start, step.stop - step.start)
+            elif isinstance(step, Flip):
+                path = path.flip()
+            elif isinstance(step, Resize) and not path.resized:
+                path = path.resize(step.size)
+            else:
+                return None
+        return path if path.out_size and path.cropped else None
+
+    def resize(self, size: int) -> AxisPath:
+        """Once, and before that no more than crops and flips."""
+        return AxisPath(self.begin, self.step, self.out_size, size, 0, 1, size)
+
+    def crop(self, start: int, size: int) -> AxisPath:
+        return AxisPath(*self[:4], self.begin + self.step * start, self.step, size)
+
+    def flip(self) -> AxisPath:
+        return AxisPath(*self[:4], self.begin + self.step * (self.out_size - 1), -self.step, self.out_size)
+
+    def map_like(self, one: AxisMap) -> AxisMap:
+        """The steps, whose resize is as another's but for its size."""
+        assert isinstance(one.weighted, Resize), "there is a resize to be like"
+        before = _moves(self.crop_first, self.direction, self.cropped)
+        return AxisMap(
+            (*before, replace(one.weighted, size=self.resized), *_moves(self.begin, self.step, self.out_size))
+        )
+
+
+def _moves(begin: int, step: int, size: int) -> tuple[Step, ...]:
+    if step > 0:
+        return (Slice(begin, begin + size),)
+    return Slice(begin - size + 1, begin + 1), Flip()

@@ -186,6 +186,8 @@ def operands_of(expression: Expression) -> list[Channel | Operand]:
 @lru_cache(maxsize=1024)
 def dtype_of(expression: Expression, value: torch.dtype) -> torch.dtype:
     """The dtype of the result where the value has dtype `value`. Asked while graphs are traced too: no mode sees it."""
+    if expression == VALUE:
+        return value
 
     def probe(dtype: torch.dtype) -> Tensor:
         # Not 0-dim: it takes part in promotion as an image does. On the CPU: of meta tensors, operators import Dynamo.

@@ -17,7 +17,7 @@ from polyphase.sampling import filters
 #: SizeSlot in a program for any size.
 Size: TypeAlias = int
 
-PAD_MODES = ("constant", "reflect", "replicate", "circular")
+PAD_MODES = ("constant", "reflect", "replicate", "circular", "symmetric")
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _check_pad(step: Pad, in_size: Size) -> None:
     if not _known(step.before, step.after, in_size):
         return
     most = in_size - 1 if step.mode == "reflect" else in_size
-    if step.mode in ("reflect", "circular") and max(step.before, step.after) > most:
+    if step.mode in ("reflect", "circular", "symmetric") and max(step.before, step.after) > most:
         raise InvalidStepError(
             f"{step.mode} pad of ({step.before}, {step.after}) on an axis of {in_size} pixels; at most {most} each side"
         )
