@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -760,7 +760,7 @@ def test_arithmetic(monkeypatch: pytest.MonkeyPatch, forced: str, name: str, par
         vectors = {slot: image((1, channels), seed=slot, low=0.5)[0] for slot in range(2)}
         tensors = {0: image(shape, layout=layout, seed=5), 1: image(shape, torch.float16, LAYOUTS[seed % 6], seed=6)}
         ours = binding.run(program, picture, coordinates, channels=vectors, tensors=tensors)
-        given = {"grid" if by == "grid" else "theta": coordinates}
+        given: dict[str, Any] = {"grid" if by == "grid" else "theta": coordinates}
         expected = reference.run(program, picture, channels=vectors, tensors=tensors, **given)
         assert ours.dtype == program.target
         assert ours.stride() == strides_of(program, picture, ours.shape)

@@ -15,6 +15,7 @@ from polyphase.kernels.expressions import (
     divided_often,
     divides_often,
 )
+from polyphase.kernels.formulas import formula_type
 from polyphase.kernels.operands import leaves, slots
 from polyphase.kernels.plans import MapsPlan, Plan, WarpPlan
 from polyphase.sampling.pointwise import VALUE, Channel, Expression, Operand
@@ -87,7 +88,7 @@ def kernel_source(plan: MapsPlan | WarpPlan) -> str:
     header, run = _warp(plan, load, store) if isinstance(plan, WarpPlan) else _resample(load, store)
     headers = [header, *(["core/convert.h"] if load.converts or store.converts else [])]
     includes = "\n".join(f'#include "polyphase/{one}"' for one in headers)
-    functions = load.definition + store.definition
+    functions = load.definition + store.definition + _formula(plan)
     return _KERNEL.format(includes=includes, functions=functions, run=run, symbol=KERNEL_SYMBOL)
 
 
@@ -103,9 +104,17 @@ def _resample(load: RowFunction, store: RowFunction) -> tuple[str, str]:
 
 def _warp(plan: WarpPlan, load: RowFunction, store: RowFunction) -> tuple[str, str]:
     types = f"{CPP_FILTERS[plan.mode]}, {CPP_TYPES[plan.coordinates]}, {CPP_TYPES[plan.positions]}, {plan.axes}"
+    formula = ", Formula" if plan.formula else ""
     if plan.gradients:
-        return "warp/gradients.h", f"WarpGradients<{load.type}, {types}>"
-    return "warp/warp.h", f"Warp<{load.type}, {types}, {store.type}>"
+        return "warp/gradients.h", f"WarpGradients<{load.type}, {types}{formula}>"
+    return "warp/warp.h", f"Warp<{load.type}, {types}, {store.type}{formula}>"
+
+
+def _formula(plan: MapsPlan | WarpPlan) -> str:
+    if not isinstance(plan, WarpPlan) or not plan.formula:
+        return ""
+    first_field = len(slots(Operand, plan.prologue, plan.epilogue))
+    return formula_type(plan.formula, first_field, gradients=plan.gradients)
 
 
 def _rows(plan: MapsPlan) -> tuple[str, str]:

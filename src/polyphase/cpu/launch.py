@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from polyphase.kernels import records, store
 from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
 from polyphase.kernels.devices import Described
 from polyphase.kernels.layout import dense_strides, strides_like
-from polyphase.kernels.plans import WarpPlan, plan_maps, plan_of, plan_warp, plan_warp_gradients
+from polyphase.kernels.plans import WarpPlan, expressions_of, plan_maps, plan_of, plan_warp, plan_warp_gradients
 from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.warps import Warp
@@ -131,27 +132,50 @@ def built_from(source: Path) -> Iterator[None]:
 
 def bind_gradients(record: GradientRecord) -> BoundGradients:
     image, sampler = record.image, record.sampler
-    plan = plan_warp_gradients(image.dtype, record.coordinates.dtype, sampler.mode, len(image.shape) - 2, isa.chosen())
+    plan = plan_warp_gradients(
+        image.dtype,
+        record.coordinates.dtype,
+        sampler.mode,
+        len(image.shape) - 2,
+        isa.chosen(),
+        expressions_of(sampler),
+    )
     strides = dense_strides(image.shape, False)
     launch = None if 0 in record.gradient.shape else _gradient_launch(record, plan, strides)
 
-    def run(gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:
+    def run(gradient: Tensor, image: Tensor, coordinates: Tensor, *fields: Tensor) -> Gradients:
         of_image = of_coordinates = None
         if record.needed[0]:
             of_image = torch.empty_strided(image.shape, strides, dtype=plan.work).zero_()
         if record.needed[1]:
             of_coordinates = _empty_gradient(record, plan)
         if launch is not None:
-            launch(gradient, image, coordinates, of_image, of_coordinates)
+            launch(gradient, image, coordinates, of_image, of_coordinates, *fields)
         elif of_coordinates is not None:
             of_coordinates.zero_()
-        if of_coordinates is not None:
-            if sampler.source == "affine":
-                of_coordinates = of_coordinates.sum(1).view(coordinates.shape)
-            of_coordinates = of_coordinates.to(coordinates.dtype)
-        return None if of_image is None else of_image.to(image.dtype), of_coordinates
+        found = None if of_image is None else of_image.to(image.dtype)
+        if of_coordinates is None:
+            return found, *[None for _ in (coordinates, *fields)]
+        if sampler.formula is not None:
+            return found, *_parted(of_coordinates, coordinates, fields, tuple(gradient.shape))
+        if sampler.source == "affine":
+            of_coordinates = of_coordinates.sum(1).view(coordinates.shape)
+        return found, of_coordinates.to(coordinates.dtype)
 
     return run
+
+
+def _parted(found: Tensor, entries: Tensor, fields: Sequence[Tensor], out_shape: tuple[int, ...]) -> list[Tensor]:
+    """The gradients of a formula's entries, by rows, and of its fields, behind them: summed to the shapes of both."""
+    batch, _, *size = out_shape
+    shape = (batch, math.prod(size[:-1]), entries.shape[1])
+    shares = math.prod(shape)
+    of_entries = found[: 8 * shares].view(torch.float64).view(shape).sum(1)
+    of_fields = found[8 * shares :].view(entries.dtype).view(len(fields), batch, 1, *size)
+    return [
+        of_entries.to(entries.dtype),
+        *(of.sum_to_size(one.shape) for of, one in zip(of_fields, fields, strict=True)),
+    ]
 
 
 def _gradient_launch(record: GradientRecord, plan: WarpPlan, strides: tuple[int, ...]) -> Callable[..., None]:
@@ -162,12 +186,15 @@ def _gradient_launch(record: GradientRecord, plan: WarpPlan, strides: tuple[int,
 
 
 def _empty_gradient(record: GradientRecord, plan: WarpPlan) -> Tensor:
-    """Of a grid; of matrices (batch, rows of an image, elements), to be summed over the rows."""
-    coordinates = record.coordinates
-    if record.sampler.source == "affine":
-        rows = 1
-        for n in record.gradient.shape[2:-1]:
-            rows *= n
+    """Of a grid; of matrices (batch, rows of an image, elements), to be summed over the rows; of a formula, bytes: such
+    shares of its entries, and dense fields behind them."""
+    coordinates, out_shape = record.coordinates, record.gradient.shape
+    rows = math.prod(out_shape[2:-1])
+    if record.sampler.formula is not None:
+        shares = 8 * coordinates.shape[0] * rows * coordinates.shape[1]
+        fields = len(record.fields.tensors) * coordinates.shape[0] * rows * out_shape[-1] * plan.positions.itemsize
+        result = torch.empty(shares + fields, dtype=torch.uint8)
+    elif record.sampler.source == "affine":
         result = torch.empty((coordinates.shape[0], rows, plan.axes * (plan.axes + 1)), dtype=torch.float64)
     else:
         result = torch.empty(coordinates.shape, dtype=plan.positions)

@@ -68,7 +68,7 @@ class WarpGradients:
     ) -> Gradients:
         record, work = self._record, self._plan.work
         if 0 in record.gradient.shape:
-            return tuple(  # type: ignore[return-value]
+            return tuple(
                 torch.zeros_like(one, memory_format=torch.contiguous_format) if need else None
                 for one, need in zip((image, coordinates), record.needed, strict=True)
             )

@@ -31,6 +31,7 @@ from polyphase.kernels.facts import Sizes
 from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose
 from polyphase.kernels.records import CallRecord, GradientRecord
+from polyphase.sampling.warps import Warp
 
 #: The kernels in use.
 loaded: set[tuple[MapsPlan | WarpPlan, Way]] = set()
@@ -58,6 +59,8 @@ def architecture(device: int | None = None) -> str:
 def bind(record: CallRecord) -> BoundCall:
     if 0 in record.image.shape:
         raise NoKernelError("an image without pixels, of which only borders are seen; kernels read where borders are")
+    if isinstance(record.program.sampler, Warp) and record.program.sampler.formula:
+        raise NoKernelError("a warp by a formula has no CUDA kernel")
     device = record.image.device.index
     aligned, unaligned = (_Lazy(functools.partial(_launch_of, record, whether)) for whether in (True, False))
     dtype, shape, strides, _ = record.out
@@ -211,6 +214,8 @@ def stats() -> dict[str, int]:
 
 
 def bind_gradients(record: GradientRecord) -> BoundGradients:
+    if record.sampler.formula:
+        raise NoKernelError("a warp by a formula has no CUDA kernel")
     device = record.image.device.index
     kinds = WarpGradients(record, architecture(device))
     launches: dict[int, Launch] = {}

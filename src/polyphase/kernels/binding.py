@@ -36,9 +36,9 @@ from polyphase.sampling.programs import ORDERS, Axes, Program, by_moving, maps_p
 from polyphase.sampling.warps import Warp
 
 Needed: TypeAlias = tuple[bool, bool]
-Gradients: TypeAlias = tuple[Tensor | None, Tensor | None]
-#: Gradient, image and coordinates -> the gradients of the last two, None where not needed.
-BoundGradients: TypeAlias = Callable[[Tensor, Tensor, Tensor], Gradients]
+Gradients: TypeAlias = tuple[Tensor | None, ...]
+#: Gradient, image, coordinates and a formula's fields -> the gradients of all but the first, None where not needed.
+BoundGradients: TypeAlias = Callable[..., Gradients]
 
 Result = TypeVar("Result")
 
@@ -104,7 +104,8 @@ def for_any_size(
     """A program for inputs of any sizes and strides, of which only ranks, dtypes and the device are as these'. What no
     kernel takes, mistakes among it, is `otherwise`'s. None where a device binds one size at a time."""
     wing, axes = devices.wing_of(inputs[0].device), program.sampler
-    if wing.bind_any_size is None or (isinstance(axes, Axes) and axes.transposed):
+    depends = axes.transposed if isinstance(axes, Axes) else axes.source == "formula"
+    if wing.bind_any_size is None or depends:
         return None
     record = record_of(program, inputs)
     large = _bytes_of(record.out) >= _LARGE  # it may not be had, which is to be said
@@ -129,25 +130,34 @@ bound = functools.lru_cache(maxsize=256)(bind)
 
 
 @functools.lru_cache(maxsize=256)
-def bound_gradients(sampler: Warp, gradient: Facts, image: Facts, coordinates: Facts, needed: Needed) -> BoundGradients:
-    """Gradients of the image and of the coordinates, contiguous as eager's."""
+def bound_gradients(
+    sampler: Warp, gradient: Facts, image: Facts, coordinates: Facts, needed: Needed, fields: tuple[Facts, ...] = ()
+) -> BoundGradients:
+    """Gradients of the image and of the coordinates, contiguous as eager's; of a formula, also those of its fields."""
     out_shape = _warped_shape(sampler, image, coordinates)
     if (gradient.dtype, gradient.shape) != (image.dtype, out_shape):
         raise WrongInputError(
             f"a gradient of {gradient.dtype} {tuple(gradient.shape)} for an output of {image.dtype} {out_shape}"
         )
     _check_coordinates(image.dtype, coordinates.dtype, sampler.mode)
+    _check_fields(coordinates, fields)
     wing = devices.wing_of(image.device)
     dense = elements(image.shape[1:])  # as the image's gradient is
 
-    def plain(gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:
-        return plain_torch.warp_gradients(gradient, image, coordinates, sampler, needed)
+    def plain(gradient: Tensor, image: Tensor, coordinates: Tensor, *fields: Tensor) -> Gradients:
+        return plain_torch.warp_gradients(gradient, image, coordinates, sampler, needed, fields)
 
     if not _is_near(image, wing.most_warped) or dense > wing.most_warped:
         return plain
-    attempt = functools.partial(wing.bind_gradients, GradientRecord(sampler, gradient, image, coordinates, needed))
+    of_fields = operands.describe_fields(out_shape, operands.fields_of(sampler), fields)
+    given = operands.Operands(tensors=of_fields) if of_fields else operands.NO_OPERANDS
+    attempt = functools.partial(
+        wing.bind_gradients, GradientRecord(sampler, gradient, image, coordinates, needed, given)
+    )
     try:
         return attempt()
+    except NoKernelError:
+        return plain
     except NOT_BUILT as error:
         _warn_once(error)
         kernel = _tried_again(attempt)
@@ -173,14 +183,18 @@ def resample(
     return bound(program, (facts(image),)).fresh(image)
 
 
-def warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
-    """`image` (N, C, spatial...) sampled at a grid (N, out..., axes), or where an affine matrix leads; contiguous."""
-    return bound(warp_program(image.dtype, sampler), (facts(image), facts(coordinates))).fresh(image, coordinates)
+def warp(image: Tensor, coordinates: Tensor, sampler: Warp, *fields: Tensor) -> Tensor:
+    """`image` (N, C, spatial...) at a grid (N, out..., axes), or where a matrix or a formula leads; contiguous."""
+    inputs = (image, coordinates, *fields)
+    return bound(warp_program(image.dtype, sampler), tuple(map(facts, inputs))).fresh(*inputs)
 
 
-def warp_gradients(gradient: Tensor, image: Tensor, coordinates: Tensor, sampler: Warp, needed: Needed) -> Gradients:
-    call = bound_gradients(sampler, facts(gradient), facts(image), facts(coordinates), needed)
-    return call(gradient, image, coordinates)
+def warp_gradients(
+    gradient: Tensor, image: Tensor, coordinates: Tensor, sampler: Warp, needed: Needed, *fields: Tensor
+) -> Gradients:
+    of_fields = tuple(map(facts, fields))
+    call = bound_gradients(sampler, facts(gradient), facts(image), facts(coordinates), needed, of_fields)
+    return call(gradient, image, coordinates, *fields)
 
 
 def run(
@@ -233,6 +247,7 @@ def _warp_record(
     _check_dtypes(program, image, out)
     _check_devices(image, [coordinates, *given], out)
     _check_coordinates(program.sampled, coordinates.dtype, sampler.mode)
+    _check_fields(coordinates, given[len(given) - operands.fields_of(sampler) :])
     out = _output(program, image, out_shape, out)
     return CallRecord(program, image, out, coordinates, operands.describe(program, out_shape, 1, given))
 
@@ -250,14 +265,18 @@ def _warped_shape(sampler: Warp, image: Facts, coordinates: Facts) -> Sizes:
     """Of a warp's output. Also the check that keeps kernels inside their buffers."""
     shape = image.shape
     batch, axes = (*shape, 0)[0], len(shape) - 2
-    out: Sizes = sampler.size if sampler.source == "affine" else coordinates.shape[1:-1]
-    needed: Sizes = (batch, axes, axes + 1) if sampler.source == "affine" else (batch, *out, axes)
+    out: Sizes = sampler.size if sampler.source != "grid" else coordinates.shape[1:-1]
+    needed: Sizes = (batch, *out, axes)
+    if sampler.formula is not None:
+        needed = (batch, sampler.formula.entries)
+    elif sampler.source == "affine":
+        needed = (batch, axes, axes + 1)
     empty = 0 in shape[2:] and 0 not in out
     if coordinates.shape != needed or len(out) != axes or empty or axes not in WARPED_AXES[sampler.mode]:
         raise WrongInputError(
             f"a {sampler.mode} warp of an image of shape {tuple(shape)} by a {sampler.source} of shape "
             f"{tuple(coordinates.shape)} to size {tuple(out)}; a grid is (batch, out..., axes), a matrix (batch, axes, "
-            "axes + 1), for 2 or 3 axes (bicubic: 2) that are not empty"
+            "axes + 1), a formula's entries (batch, count), for 2 or 3 axes (bicubic: 2) that are not empty"
         )
     return (*shape[:2], *map(int, out))
 
@@ -293,6 +312,14 @@ def _check_coordinates(sampled: torch.dtype, coordinates: torch.dtype, mode: str
             f"a {mode} warp of {sampled} pixels by {coordinates} coordinates; they can be "
             f"{' or '.join(map(str, allowed))}: convert them"
         )
+
+
+def _check_fields(coordinates: Facts, fields: Sequence[Facts]) -> None:
+    for one in fields:
+        if one.dtype != coordinates.dtype:
+            raise WrongInputError(
+                f"a field of {one.dtype} with entries of {coordinates.dtype}; a formula has one dtype: convert it"
+            )
 
 
 def _check_that_it_can_be_allocated(out: Facts) -> None:

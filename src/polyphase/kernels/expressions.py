@@ -82,7 +82,7 @@ def cpp_expression(expression: Expression, value: torch.dtype) -> Fragment:
         case Cast(of):
             text = _converted(cpp_expression(of, value), dtype)
         case Unary(op, of):
-            text = _unary(op, cpp_expression(of, value))
+            text = _unary(op, cpp_expression(of, value), dtype)
         case Binary("div", left, right) if _helps(expression, value):
             text = _quotient(cpp_expression(left, value), right, side(right))
         case Binary(op, left, right):
@@ -149,8 +149,12 @@ def _converted(of: Fragment, dtype: torch.dtype) -> str:
     return f"cast<{CPP_TYPES[dtype]}>({of.text})"
 
 
-def _unary(op: str, of: Fragment) -> str:
-    """The results are exact, hence not rounded: a float16 from 2^10 on, a bfloat16 from 2^7 on is an integer."""
+def _unary(op: str, of: Fragment, dtype: torch.dtype) -> str:
+    """But for roots, the results are exact, hence not rounded: a float16 from 2^10 on, a bfloat16 from 2^7 on is an
+    integer."""
+    if op == "sqrt":
+        root = f"sqrt({_converted(of, dtype)})"
+        return f"rounded<{CPP_TYPES[dtype]}>({root})" if dtype in ROUNDED else root
     if op in ("round", "floor", "ceil") and not of.dtype.is_floating_point:
         return of.text
     return f"{_FUNCTIONS.get(op, op)}({of.text})"

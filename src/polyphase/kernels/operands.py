@@ -4,7 +4,7 @@ where a tensor ends."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
@@ -13,7 +13,8 @@ from torch import Tensor
 from polyphase.errors import WrongInputError
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.sampling.pointwise import VALUE, Channel, Expression, Operand, operands_of
-from polyphase.sampling.programs import Program
+from polyphase.sampling.programs import Program, Sampler
+from polyphase.sampling.warps import Warp
 
 Given: TypeAlias = "Mapping[int, Tensor] | None"
 Leaf: TypeAlias = "Channel | Operand"
@@ -77,10 +78,38 @@ def by_slot(program: Program, given: Sequence[Tensor]) -> tuple[dict[int, Tensor
     return dict(zip(vectors, given[:split], strict=True)), dict(zip(tensors, given[split:], strict=True))
 
 
+def fields_of(sampler: Sampler) -> int:
+    """How many fields the coordinates of a warp are computed from."""
+    return sampler.formula.fields if isinstance(sampler, Warp) and sampler.formula else 0
+
+
 def describe(program: Program, out_shape: Sizes, channel: int, given: Sequence[Facts]) -> Operands:
-    """`channel`: the dimension a vector goes along. A tensor's shape is one that broadcasts to the output's."""
-    if not given and program.prologue == program.epilogue == VALUE:
+    """`channel`: the dimension a vector goes along. A tensor's shape is one that broadcasts to the output's; last come
+    the fields of a warp."""
+    count = fields_of(program.sampler)
+    if not count and not given and program.prologue == program.epilogue == VALUE:
         return NO_OPERANDS
+    given, fields = given[: len(given) - count], given[len(given) - count :]
+    found = _describe(program, out_shape, channel, given)
+    return replace(found, tensors=found.tensors + describe_fields(out_shape, count, fields))
+
+
+def describe_fields(out_shape: Sizes, count: int, given: Sequence[Facts]) -> tuple[TensorOperand, ...]:
+    """A field has one value for all channels."""
+    shape = (out_shape[0], 1, *out_shape[2:])
+    found = []
+    for one in given:
+        along = _broadcast(one, shape)
+        if along is None or len(given) != count:
+            raise WrongInputError(
+                f"{len(given)} fields for a warp to {tuple(out_shape)}, one of shape {tuple(one.shape)}; it reads "
+                f"{count}, each of a shape that broadcasts to {shape}"
+            )
+        found.append(TensorOperand(one.dtype.itemsize, along))
+    return tuple(found)
+
+
+def _describe(program: Program, out_shape: Sizes, channel: int, given: Sequence[Facts]) -> Operands:
     vectors, tensors = (leaves(kind, program.prologue, program.epilogue) for kind in (Channel, Operand))
     if len(given) != len(vectors) + len(tensors):
         raise WrongInputError(

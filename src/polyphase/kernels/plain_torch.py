@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyphase.kernels import operands
 from polyphase.kernels.devices import rules_of
-from polyphase.sampling import pointwise, warps
+from polyphase.sampling import formulas, pointwise, warps
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.core_aten import where
 from polyphase.sampling.evaluate import evaluate
@@ -28,6 +28,8 @@ def run(program: Program, image: Tensor, *given: Tensor) -> Tensor:
     if moves_runs(program):
         return _move_runs(program, image)
     coordinates, others = ((), given) if isinstance(sampler, Axes) else (given[:1], given[1:])
+    split = len(others) - operands.fields_of(sampler)
+    others, fields = others[:split], others[split:]
     channels, tensors = operands.by_slot(program, others)
     axes = program.axes(image.dim())
     vectors = {slot: one.reshape([-1] + [1] * axes) for slot, one in channels.items()}
@@ -35,7 +37,7 @@ def run(program: Program, image: Tensor, *given: Tensor) -> Tensor:
     if isinstance(sampler, Axes):
         sampled, border = _sample(loaded, sampler)
     else:
-        sampled, border = warp(loaded, coordinates[0], sampler, settled=True), None
+        sampled, border = warp(loaded, coordinates[0], sampler, *fields, settled=True), None
     sampled = _bordered(sampled, border, program.borders, stored=False)
     result = pointwise.evaluate(program.epilogue, sampled, vectors, tensors)
     return _bordered(result, border, program.borders, stored=True)
@@ -83,14 +85,16 @@ def _bordered(image: Tensor, numbers: Tensor | None, borders: Sequence[Border], 
     return image
 
 
-def warp(image: Tensor, coordinates: Tensor, sampler: Warp, *, settled: bool = False) -> Tensor:
-    """`image` (N, C, spatial...) sampled at a grid (N, out..., axes), or where an affine matrix leads; contiguous.
+def warp(image: Tensor, coordinates: Tensor, sampler: Warp, *fields: Tensor, settled: bool = False) -> Tensor:
+    """`image` (N, C, spatial...) sampled at a grid (N, out..., axes), or where a matrix or a formula leads; contiguous.
 
     `settled`: as kernels sample. Derivatives are of what is not: with respect to positions, settled ones have none.
     """
     wide = coordinates.float() if coordinates.dtype in (torch.float16, torch.bfloat16) else coordinates
     if sampler.source == "affine":
         wide = warps.affine_grid(wide, sampler.size, sampler.align_corners)
+    elif sampler.formula is not None:
+        wide = formulas.coordinates(sampler.formula, sampler.size, wide, fields, sampler.align_corners)
     result = warps.sample(image, wide, sampler.mode, sampler.padding, sampler.align_corners, settled=settled)
     if image.dtype == torch.uint8 and sampler.mode != "nearest":
         result = where(result.isnan(), 0.0, torch.clamp(torch.round(result), 0, 255))
@@ -98,11 +102,17 @@ def warp(image: Tensor, coordinates: Tensor, sampler: Warp, *, settled: bool = F
 
 
 def warp_gradients(
-    gradient: Tensor, image: Tensor, coordinates: Tensor, sampler: Warp, needed: tuple[bool, bool]
-) -> tuple[Tensor | None, Tensor | None]:
-    """Of the image and of the coordinates, None where not needed."""
+    gradient: Tensor,
+    image: Tensor,
+    coordinates: Tensor,
+    sampler: Warp,
+    needed: tuple[bool, bool],
+    fields: Sequence[Tensor] = (),
+) -> tuple[Tensor | None, ...]:
+    """Of the image, of the coordinates and of fields, None where not needed."""
     # Unlike torch.autograd.grad, this records below autograd too, where `accelerate()` is asked for gradients.
     with torch.enable_grad():
-        _, of_both = torch.func.vjp(lambda one, at: warp(one, at, sampler), image.detach(), coordinates.detach())
-        of_image, of_coordinates = of_both(gradient)
-    return of_image.contiguous() if needed[0] else None, of_coordinates if needed[1] else None
+        given = [one.detach() for one in (image, coordinates, *fields)]
+        _, of_all = torch.func.vjp(lambda one, at, *fields: warp(one, at, sampler, *fields), *given)
+        of_image, *others = of_all(gradient)
+    return of_image.contiguous() if needed[0] else None, *(one if needed[1] else None for one in others)

@@ -43,12 +43,13 @@ class MapsPlan(Plan):
 
 @dataclass(frozen=True, kw_only=True)
 class WarpPlan(Plan):
-    """coordinates: the dtype of the grid or matrix. element_bytes: of values that are only moved. gradients: the kernel
-    of the warp's gradients instead."""
+    """coordinates: the dtype of the grid, matrix or entries. formula: its expressions; numbers are a run-time matter.
+    element_bytes: of values that are only moved. gradients: the kernel of the warp's gradients instead."""
 
     coordinates: torch.dtype
     mode: str
     axes: int
+    formula: tuple[Expression, ...] = ()
     element_bytes: int = 0
     gradients: bool = False
 
@@ -96,12 +97,18 @@ def plan_warp(program: Program, coordinates: torch.dtype, axes: int, architectur
         coordinates=coordinates,
         mode=program.sampler.mode,
         axes=axes,
+        formula=expressions_of(program.sampler),
         element_bytes=program.source.itemsize if program.moves_only else 0,
     )
 
 
 def plan_warp_gradients(
-    dtype: torch.dtype, coordinates: torch.dtype, mode: str, axes: int, architecture: str
+    dtype: torch.dtype,
+    coordinates: torch.dtype,
+    mode: str,
+    axes: int,
+    architecture: str,
+    formula: tuple[Expression, ...] = (),
 ) -> WarpPlan:
     return WarpPlan(
         source=dtype,
@@ -111,14 +118,20 @@ def plan_warp_gradients(
         coordinates=coordinates,
         mode=mode,
         axes=axes,
+        formula=formula,
         gradients=True,
     )
+
+
+def expressions_of(sampler: Warp) -> tuple[Expression, ...]:
+    return sampler.formula.axes if sampler.formula else ()
 
 
 def purpose(plan: MapsPlan | WarpPlan) -> str:
     """What a plan's kernel is for, in a line for people."""
     if isinstance(plan, WarpPlan):
         way = f"{'gradients of a ' if plan.gradients else ''}{plan.mode} warp along {plan.axes} axes"
+        way += f" by {to_text(plan.formula)}" if plan.formula else ""
     else:
         way = sampled_as(plan)
     if plan.source is None:

@@ -25,6 +25,8 @@ from polyphase.sampling.warps import PADDINGS, Warp
 
 MOST_DIMENSIONS = 16
 MOST_OPERANDS = 8
+#: Of a formula: `warp/abi.h`.
+MOST_ENTRIES = MOST_NUMBERS = 32
 
 
 class CallRecord(NamedTuple):
@@ -48,13 +50,15 @@ class CallRecord(NamedTuple):
 
 
 class GradientRecord(NamedTuple):
-    """Gradients of a warp without arithmetic around it; `needed`: of the image, of the coordinates."""
+    """Gradients of a warp without arithmetic around it; `needed`: of the image, of the coordinates. `fields`: those
+    that its formula reads."""
 
     sampler: Warp
     gradient: Facts
     image: Facts
     coordinates: Facts
     needed: tuple[bool, bool]
+    fields: Operands = NO_OPERANDS
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,8 @@ _PROGRAM = {
     "border_bytes": 1,
     "stored_border_bytes": 1,
     "affine": 1,
+    "formula": 1,
+    "number_count": 1,
     "padding": 1,
     "align_corners": 1,
 }
@@ -217,14 +223,19 @@ def maps_part(program: Program, axes: Axes, work: torch.dtype, *, kernel: int, s
 
 
 def warp_part(sampler: Warp, kind: int = WARP, *, kernel: int) -> bytes:
+    numbers = sampler.formula.numbers if sampler.formula else ()
+    if sampler.formula and (sampler.formula.entries > MOST_ENTRIES or len(numbers) > MOST_NUMBERS):
+        raise NoKernelError(f"a formula of {sampler.formula.entries} entries and {len(numbers)} numbers: too long")
     return _packed(
         _PROGRAM,
         kernel=kernel,
         kind=kind,
         affine=sampler.source == "affine",
+        formula=sampler.source == "formula",
+        number_count=len(numbers),
         padding=PADDINGS.index(sampler.padding),
         align_corners=sampler.align_corners,
-    )
+    ) + struct.pack(f"={len(numbers)}d", *numbers)
 
 
 def pack(record: CallRecord, part: bytes) -> bytes:
@@ -239,7 +250,8 @@ def pack(record: CallRecord, part: bytes) -> bytes:
 def pack_gradients(record: GradientRecord, image_gradient: Sizes, part: bytes) -> bytes:
     """`image_gradient`: the strides of what is made for the image."""
     tensors = _of_tensors(record.image, record.gradient)
-    return tensors + _of_coordinates(record.coordinates, image_gradient) + _NO_OPERANDS + part
+    along = _of_coordinates(record.coordinates, image_gradient)
+    return tensors + along + _of_operands(record.fields) + part + _tensor_strides(record.fields)
 
 
 #: `_TENSORS` by rank, by one call each: every call for a new size is packed.

@@ -48,6 +48,7 @@ UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "round": torch.round,
     "floor": torch.floor,
     "ceil": torch.ceil,
+    "sqrt": torch.sqrt,
 }
 BINARY: dict[str, Callable[..., Tensor]] = {
     "add": operator.add,
@@ -125,7 +126,46 @@ class Binary:
         _check_not_only_numbers(self.op, self.left, self.right)
 
 
-Expression: TypeAlias = Value | Number | Channel | Operand | Cast | Unary | Binary
+# ---- what only the coordinates of a warp read: `formulas.py`
+
+
+@dataclass(frozen=True)
+class Place:
+    """The output pixel's index along a spatial axis, in the image's order."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class Base:
+    """That index as `affine_grid` has it: from -1 to 1."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The `number`-th of the values that an image of the batch has for all its pixels."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Field:
+    """The `slot`-th tensor that has a value for each pixel of the output."""
+
+    slot: int
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The `slot`-th of the formula's numbers, which no kernel depends on."""
+
+    slot: int
+
+
+Coordinate: TypeAlias = Place | Base | Entry | Field | Constant
+Expression: TypeAlias = Value | Number | Channel | Operand | Cast | Unary | Binary | Coordinate
 
 VALUE = Value()
 
@@ -232,6 +272,8 @@ def evaluate(
                 return UNARY[op](go(of))
             case Binary(op, left, right):
                 return BINARY[op](*wide_pair(op, go(left), go(right)))
+            case Place() | Base() | Entry() | Field() | Constant():
+                raise TypeError(f"only the coordinates of a warp read a {type(node).__name__.lower()}")
 
     def wide_pair(op: str, *sides: Any) -> Any:
         """What an operation would turn into a float is a float64 before."""

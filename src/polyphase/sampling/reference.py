@@ -6,14 +6,14 @@ each; for floats the order does not matter here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from polyphase import torch_private
 from polyphase.errors import WrongInputError
-from polyphase.sampling import pointwise, warps
+from polyphase.sampling import formulas, pointwise, warps
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.pointwise import scalar_tensor
@@ -28,6 +28,8 @@ def run(
     *,
     grid: Tensor | None = None,
     theta: Tensor | None = None,
+    entries: Tensor | None = None,
+    fields: Sequence[Tensor] = (),
     channels: Mapping[int, Tensor] | None = None,
     tensors: Mapping[int, Tensor] | None = None,
 ) -> Tensor:
@@ -37,7 +39,7 @@ def run(
     if isinstance(program.sampler, Axes):
         sampled, border = _sample_axes(program, loaded)
     else:
-        sampled, border = _sample_warp(program.sampler, loaded, grid, theta), None
+        sampled, border = _sample_warp(program.sampler, loaded, grid, theta, entries, fields), None
     if border is not None:
         sampled = _fill(sampled, border, program.borders, stored=False)
     _check_tensors(sampled, tensors or {})
@@ -68,11 +70,26 @@ def _sample_axes(program: Program, image: Tensor) -> tuple[Tensor, Tensor | None
     return image, border
 
 
-def _sample_warp(warp: Warp, image: Tensor, grid: Tensor | None, theta: Tensor | None) -> Tensor:
+def _sample_warp(
+    warp: Warp,
+    image: Tensor,
+    grid: Tensor | None,
+    theta: Tensor | None,
+    entries: Tensor | None,
+    fields: Sequence[Tensor],
+) -> Tensor:
     batch, axes = image.shape[0], image.dim() - 2
     if warp.mode == "bicubic" and axes == 3:
         raise WrongInputError("a bicubic warp of a volume; bicubic is for images: use bilinear or nearest")
-    if warp.source == "affine":
+    if warp.formula is not None:
+        if entries is None or entries.shape != (batch, warp.formula.entries) or len(fields) != warp.formula.fields:
+            raise WrongInputError(
+                f"the program warps by {warp.formula}; entries are {_shape(entries)} with {len(fields)} fields, needed "
+                f"are {(batch, warp.formula.entries)} and {warp.formula.fields}"
+            )
+        exact = [one.double() for one in fields]
+        grid = formulas.coordinates(warp.formula, warp.size, entries.double(), exact, warp.align_corners)
+    elif warp.source == "affine":
         if theta is None or theta.shape != (batch, axes, axes + 1) or len(warp.size) != axes:
             raise WrongInputError(
                 f"the program warps to size {warp.size} by an affine matrix; theta is {_shape(theta)}, "

@@ -27,6 +27,7 @@ from polyphase.sampling.steps import (
     size_slot,
 )
 from polyphase.sampling.text import maps_from_text
+from polyphase.sampling.warps import Warp
 
 
 def fill(program: Program, sizes: Sequence[int], in_size: Sequence[int]) -> Program:
@@ -37,8 +38,37 @@ def fill(program: Program, sizes: Sequence[int], in_size: Sequence[int]) -> Prog
         maps = zip(sampler.maps, adjoint_of or in_size, strict=True)
         sampler = Axes(tuple(_map(one, sizes, n) for one, n in maps), adjoint_of)
     else:
-        sampler = replace(sampler, size=_sizes(sampler.size, sizes))
+        sampler = filled_warp(sampler, sizes)
     return replace(program, sampler=sampler)
+
+
+def warp_with_sizes(warp: Warp, function: Callable[[Size], Size]) -> Warp:
+    """The warp with other sizes for each of its own, those that its formula reads among them."""
+    formula = warp.formula
+    if formula is not None:
+        numbers = [one if isinstance(one, float) else function(one) for one in formula.numbers]
+        formula = replace(formula, numbers=tuple(numbers))
+    return replace(warp, size=tuple(map(function, warp.size)), formula=formula)
+
+
+def filled_warp(warp: Warp, sizes: Sequence[Size]) -> Warp:
+    return warp_with_sizes(warp, lambda size: _size(size, sizes))
+
+
+def warp_to_slots(warp: Warp) -> tuple[Warp, tuple[Size, ...]]:
+    """A warp with slots for its symbolic sizes, and those sizes."""
+    sizes: list[Size] = []
+    return warp_with_sizes(warp, _slots_into(sizes)), tuple(sizes)
+
+
+def _slots_into(sizes: list[Size]) -> Callable[[Size], Size]:
+    def slot_for(size: Size) -> Size:
+        if type(size) is int:
+            return size
+        sizes.append(size)
+        return size_slot(len(sizes) - 1)
+
+    return slot_for
 
 
 def symbolic_to_slots(maps: tuple[AxisMap, ...]) -> tuple[tuple[AxisMap, ...], tuple[Size, ...]]:
@@ -46,14 +76,7 @@ def symbolic_to_slots(maps: tuple[AxisMap, ...]) -> tuple[tuple[AxisMap, ...], t
     if not _have_symbolic_sizes(maps):
         return maps, ()
     sizes: list[Size] = []
-
-    def slot_for(size: Size) -> Size:
-        if type(size) is int:
-            return size
-        sizes.append(size)
-        return size_slot(len(sizes) - 1)
-
-    return with_sizes(maps, slot_for), tuple(sizes)
+    return with_sizes(maps, _slots_into(sizes)), tuple(sizes)
 
 
 def _have_symbolic_sizes(maps: tuple[AxisMap, ...]) -> bool:
@@ -108,7 +131,7 @@ def with_slots_in_order(program: Program) -> tuple[Program, list[int]]:
     if isinstance(sampler, Axes):
         sampler = Axes(with_sizes(sampler.maps, renumbered), tuple(map(renumbered, sampler.adjoint_of)))
     else:
-        sampler = replace(sampler, size=tuple(map(renumbered, sampler.size)))
+        sampler = warp_with_sizes(sampler, renumbered)
     return replace(program, sampler=sampler), numbers
 
 

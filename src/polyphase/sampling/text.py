@@ -23,6 +23,7 @@ import torch
 from polyphase.errors import PolyphaseError, ProgramSyntaxError
 from polyphase.sampling import pointwise
 from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.formulas import Formula
 from polyphase.sampling.programs import Axes, Border, Program
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, SizeSlot, Slice
 from polyphase.sampling.warps import Warp
@@ -30,8 +31,9 @@ from polyphase.sampling.warps import Warp
 _NODES: dict[str, type[Any]] = {
     node.__name__.lower(): node
     for node in (
-        *(Resize, Area, Nearest, Flip, Slice, Pad, AxisMap, Axes, Warp, Border, Program),
+        *(Resize, Area, Nearest, Flip, Slice, Pad, AxisMap, Axes, Warp, Formula, Border, Program),
         *(pointwise.Channel, pointwise.Operand, pointwise.Cast),
+        *(pointwise.Place, pointwise.Base, pointwise.Entry, pointwise.Field, pointwise.Constant),
     )
 }
 _DTYPES: dict[str, torch.dtype] = {

@@ -1,4 +1,4 @@
-"""Warps: a coordinate per output pixel, read from a grid or computed from an affine matrix.
+"""Warps: a coordinate per output pixel, read from a grid or computed: from an affine matrix, or by a formula.
 
 Coordinates are PyTorch's: -1 and 1 are the first and last pixel's centres (align_corners) or the image's outer edges;
 the last axis of a grid holds x, y (, z), the reverse of the image's axes. Everything is torch operations on sizes that
@@ -18,23 +18,25 @@ from torch import Tensor
 from polyphase.errors import InvalidProgramError, UnknownNameError
 from polyphase.sampling import filters
 from polyphase.sampling.core_aten import arange, where
+from polyphase.sampling.formulas import Formula, base_coordinates
 from polyphase.sampling.steps import Size
 
 #: In the order of ATen's integer codes.
 MODES = ("bilinear", "nearest", "bicubic")
 PADDINGS = ("zeros", "border", "reflection")
-SOURCES = ("grid", "affine")
+SOURCES = ("grid", "affine", "formula")
 
 
 @dataclass(frozen=True)
 class Warp:
-    """`size`: the output's spatial size, for an affine source; a grid has its own."""
+    """`size`: the output's spatial size, where coordinates are computed; a grid has its own."""
 
     source: str
     mode: str = "bilinear"
     padding: str = "zeros"
     align_corners: bool = False
     size: tuple[Size, ...] = ()
+    formula: Formula | None = None
 
     def __post_init__(self) -> None:
         for kind, seen, allowed in (
@@ -44,10 +46,17 @@ class Warp:
         ):
             if seen not in allowed:
                 raise UnknownNameError(kind, seen, allowed)
-        if (self.source == "affine") != bool(self.size):
+        if (self.source != "grid") != bool(self.size):
             raise InvalidProgramError(
-                f"warp from a {self.source} source with size {self.size}; an affine source needs the output's spatial "
-                "size, a grid has its own"
+                f"warp from a {self.source} source with size {self.size}; computed coordinates need the output's "
+                "spatial size, a grid has its own"
+            )
+        if (self.source == "formula") != (self.formula is not None) or (
+            self.formula is not None and len(self.formula.axes) != len(self.size)
+        ):
+            raise InvalidProgramError(
+                f"warp from a {self.source} source to {self.size} with formula {self.formula}; a formula source has "
+                "one, of as many axes as the size, and no other source has"
             )
         if self.mode == "bicubic" and len(self.size) == 3:
             raise InvalidProgramError("a bicubic warp of a volume; bicubic is for images: use bilinear or nearest")
@@ -59,7 +68,7 @@ def affine_grid(theta: Tensor, size: Sequence[Size], align_corners: bool) -> Ten
     columns = theta.reshape(theta.shape[0], *[1] * dims, *theta.shape[1:])
     grid = columns[..., dims]
     for axis, n in enumerate(size):
-        place = _base_coordinates(n, align_corners, theta).reshape([n] + [1] * (dims - axis))
+        place = base_coordinates(n, align_corners, theta).reshape([n] + [1] * (dims - axis))
         grid = grid + place * columns[..., dims - 1 - axis]
     return grid
 
@@ -171,9 +180,3 @@ def _take_pixels(image: Tensor, indices: Sequence[Tensor]) -> Tensor:
     batch = arange(image.shape[0], device=image.device).reshape(-1, 1, *lead)
     channel = arange(image.shape[1], device=image.device).reshape(1, -1, *lead)
     return torch.ops.aten.index.Tensor(image, [batch, channel, *(i[:, None] for i in indices)])  # type: ignore[no-any-return]
-
-
-def _base_coordinates(n: Size, align_corners: bool, like: Tensor) -> Tensor:
-    """n positions from -1 to 1, symmetric to the bit: (2 i + 1 - n) / n, or / (n - 1) with align_corners."""
-    steps = 2 * arange(n, device=like.device) + (1 - n)
-    return (steps.double() / (torch.sym_max(n - 1, 1) if align_corners else n)).to(like.dtype)

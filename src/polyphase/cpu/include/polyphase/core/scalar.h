@@ -274,6 +274,8 @@ inline float quotient_of_byte(uint8_t x, float divisor, float reciprocal) {
   return __builtin_fmaf(__builtin_fmaf(-near, divisor, value), reciprocal, near);
 }
 
+inline float sqrt(float x) { return __builtin_sqrtf(x); }
+inline double sqrt(double x) { return __builtin_sqrt(x); }
 inline float floor(float x) { return __builtin_floorf(x); }
 inline double floor(double x) { return __builtin_floor(x); }
 inline float ceil(float x) { return __builtin_ceilf(x); }

@@ -32,6 +32,7 @@ struct TooManyDimensions {};
 struct Tail {
   const Step* steps;
   const uint8_t* borders;
+  const uint8_t* numbers;
   const int64_t* tensor_strides;  // of tensor t along dimension d: at t * kMaxDimensions + d
 };
 
@@ -50,6 +51,7 @@ struct Bound {
   SharedTable tables[kMaxOuter + 3];
   int64_t table_count = 0;
   Buffer<uint8_t> borders;
+  Buffer<double> numbers;
 };
 
 // Axis maps: which dimension is read along rows, which are summed over, which are merely walked along.
@@ -230,6 +232,11 @@ inline void bind_warp(const Request& request, const Tail& tail, Bound& bound) {
   const int64_t* along = request.coordinate_stride;
   call.coordinate_strides = {along[0], along[1], along[2], along[3], along[4]};
   call.affine = request.affine;
+  call.formula = request.formula;
+  if (request.number_count > 0) {
+    bound.numbers.assign(reinterpret_cast<const double*>(tail.numbers), request.number_count);
+    call.numbers = bound.numbers.data();
+  }
   call.padding = request.padding;
   call.align_corners = request.align_corners;
   for (int64_t t = 0; t < call.tensor_count; ++t) {
@@ -248,7 +255,7 @@ inline void bind_warp(const Request& request, const Tail& tail, Bound& bound) {
   // Of a small image, one row by a grid is a few whole tiles, short rows are many that are mostly empty.
   const ImageStrides& target = call.target_strides;
   const CoordinateStrides& grid = call.coordinate_strides;
-  if (bound.most_threads <= 1 && !gradients && !call.affine && call.vector_count + call.tensor_count == 0 &&
+  if (bound.most_threads <= 1 && !gradients && !call.affine && !call.formula && call.vector_count + call.tensor_count == 0 &&
       are_one_row(call.out_size, target.z, target.y, target.x) && are_one_row(call.out_size, grid.z, grid.y, grid.x)) {
     call.out_size[0] = call.out_size[1] = 1;
     call.out_size[2] = pixels;
@@ -273,10 +280,12 @@ inline void bind(const uint8_t* data, int64_t size, Bound& bound) {
   const int64_t steps = request.map_count > 0 ? request.last_step[request.map_count - 1] : 0;
   const uint8_t* steps_at = data + sizeof(request);
   const uint8_t* borders_at = steps_at + steps * static_cast<int64_t>(sizeof(Step));
-  const uint8_t* strides_at = borders_at + request.border_size;
+  const uint8_t* numbers_at = borders_at + request.border_size;
+  const uint8_t* strides_at = numbers_at + request.number_count * static_cast<int64_t>(sizeof(double));
   const int64_t strides = request.tensor_count * kMaxDimensions * static_cast<int64_t>(sizeof(int64_t));
   if (data + size != strides_at + strides) throw BadCall{"a request of another size than it says"};
-  const Tail tail = {reinterpret_cast<const Step*>(steps_at), borders_at, reinterpret_cast<const int64_t*>(strides_at)};
+  const Tail tail = {reinterpret_cast<const Step*>(steps_at), borders_at, numbers_at,
+                     reinterpret_cast<const int64_t*>(strides_at)};
   if (request.kind == Request::kMaps) {
     MapsBinder(request, tail, bound).bind();
   } else {

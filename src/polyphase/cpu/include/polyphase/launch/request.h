@@ -10,8 +10,8 @@ namespace polyphase {
 constexpr int kMaxDimensions = 16;
 
 // Every field is eight bytes, or an array of such. Sizes and strides are in elements, one for each dimension. Behind the
-// record follow the steps of all maps, the values of constant borders, and the strides of tensor operands, kMaxDimensions
-// of each.
+// record follow the steps of all maps, the values of constant borders, the numbers of a formula (doubles), and the strides
+// of tensor operands, kMaxDimensions of each.
 struct Request {
   enum Kind : int64_t { kMaps, kWarp, kWarpGradients };
 
@@ -52,6 +52,8 @@ struct Request {
   int64_t stored_border_bytes;
 
   int64_t affine;
+  int64_t formula;
+  int64_t number_count;
   int64_t padding;
   int64_t align_corners;
 };

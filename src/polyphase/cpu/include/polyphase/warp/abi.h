@@ -6,6 +6,10 @@
 
 namespace polyphase {
 
+// Of a formula.
+constexpr int kMaxEntries = 32;
+constexpr int kMaxNumbers = 32;
+
 // A warp of (batch, channels, z, y, x), or its gradients; an image has one z. Of operands, outer_strides[0] is the batch's.
 struct WarpCall : KernelCall {
   int64_t batch;
@@ -16,7 +20,9 @@ struct WarpCall : KernelCall {
   ImageStrides target_strides;          // or of the gradient that came in
   ImageStrides image_gradient_strides;  // for gradients only
   CoordinateStrides coordinate_strides;
-  int64_t affine;  // coordinates are matrices
+  int64_t affine;   // coordinates are matrices
+  int64_t formula;  // they are the entries of a formula, whose fields are the last tensors
+  const double* numbers;  // of the formula
   int64_t padding;
   int64_t align_corners;
 };

@@ -2,7 +2,8 @@
 // slopes of the weights.
 //
 // Deterministic: every pixel of the image's gradient is summed by one thread, in the order of the output's pixels,
-// however many threads there are. The gradient of a matrix is summed by row of the output; Python adds up the rows.
+// however many threads there are. The gradient of a matrix, or of a formula's entries, is summed by row of the output; Python
+// adds up the rows.
 #pragma once
 
 #include "polyphase/core/rows.h"
@@ -12,7 +13,7 @@
 namespace polyphase {
 
 // A tile's taps and the gradient of its output. Load: from the image's dtype to V, which sums are made in.
-template <class Load, class Filter, class G, class P, int kAxes>
+template <class Load, class Filter, class G, class P, int kAxes, class Formula>
 class GradientTile {
  public:
   using S = typename Load::From;
@@ -62,7 +63,7 @@ class GradientTile {
   const WarpCall& call_;
 
  public:
-  Positions<G, P, kAxes, false> positions;
+  Positions<G, P, kAxes, false, Formula> positions;
   Taps taps;
   int count = 0;  // pixels
 
@@ -73,7 +74,7 @@ class GradientTile {
 };
 
 // Adds the output's gradient to channels `begin` to `end` of an image's.
-template <class Load, class Filter, class G, class P, int kAxes>
+template <class Load, class Filter, class G, class P, int kAxes, class Formula>
 class ImageGradient {
  public:
   using V = typename Load::To;
@@ -136,12 +137,12 @@ class ImageGradient {
   static constexpr int kCount = WarpTaps<Filter, P, kAxes>::kCount;
 
   const WarpCall& call_;
-  GradientTile<Load, Filter, G, P, kAxes> tile_;
+  GradientTile<Load, Filter, G, P, kAxes, Formula> tile_;
   alignas(64) V pixels_[kTile * kChunk];
 };
 
 // The gradient of a row of coordinates, or that row's share of the gradient of a matrix.
-template <class Load, class Filter, class G, class P, int kAxes>
+template <class Load, class Filter, class G, class P, int kAxes, class Formula>
 class CoordinateGradient {
  public:
   using S = typename Load::From;
@@ -158,15 +159,17 @@ class CoordinateGradient {
       for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
         tile_.enter_tile(x, call_.image_strides, true);
         sum_channels(static_cast<const S*>(call_.source) + n * call_.image_strides.batch);
-        if (call_.affine) {
+        if constexpr (Formula::kExists) {
+          through_formula(row * call_.out_size[2] + x);
+        } else if (call_.affine) {
           add_to_matrix(x, r);
         } else {
           store(row * call_.out_size[2] + x);
         }
       }
-      if (call_.affine) {
-        double* share = static_cast<double*>(call_.coordinate_gradient) + row * kMatrix;
-        for (int m = 0; m < kMatrix; ++m) share[m] = sums_[m];
+      if (Formula::kExists || call_.affine) {
+        double* share = static_cast<double*>(call_.coordinate_gradient) + row * kSums;
+        for (int m = 0; m < kSums; ++m) share[m] = sums_[m];
       }
     }
   }
@@ -174,6 +177,14 @@ class CoordinateGradient {
  private:
   static constexpr int kCount = WarpTaps<Filter, P, kAxes>::kCount;
   static constexpr int kMatrix = kAxes * (kAxes + 1);
+  static constexpr int sums() {
+    if constexpr (Formula::kExists) {
+      return Formula::kEntries;
+    } else {
+      return kMatrix;
+    }
+  }
+  static constexpr int kSums = sums();
 
   // by_axis_[a] = sum over channels and taps of gradient * value * slope along axis a.
   void sum_channels(const S* image) {
@@ -224,6 +235,22 @@ class CoordinateGradient {
     }
   }
 
+  // Shares of the entries' gradients; and the fields', which are dense, one field after the other, behind all the shares.
+  void through_formula(int64_t pixel) {
+    const int64_t rows = call_.batch * tile_.rows();
+    P* const fields = reinterpret_cast<P*>(static_cast<double*>(call_.coordinate_gradient) + rows * kSums);
+    const auto entry = [&](int e, const P* share) {
+      double sums[4] = {};  // four at a time
+      for (int i = 0; i < tile_.count; ++i) sums[i % 4] += static_cast<double>(share[i]);
+      sums_[e] += sums[0] + sums[1] + sums[2] + sums[3];
+    };
+    const auto field = [&](int f, const P* share) {
+      P* to = fields + f * rows * call_.out_size[2] + pixel;
+      for (int i = 0; i < tile_.count; ++i) to[i] = share[i];
+    };
+    Formula::gradients(tile_.positions.formula_tile(), by_axis_, entry, field);
+  }
+
   void add_to_matrix(int64_t x, int64_t r) {
     const double base[2] = {tile_.positions.base_coordinate(r % call_.out_size[1], 1),
                             tile_.positions.base_coordinate(r / call_.out_size[1], 0)};
@@ -242,13 +269,13 @@ class CoordinateGradient {
   }
 
   const WarpCall& call_;
-  GradientTile<Load, Filter, G, P, kAxes> tile_;
+  GradientTile<Load, Filter, G, P, kAxes, Formula> tile_;
   TileOf<P> by_axis_[kAxes];
   alignas(64) P slopes_[kAxes][kCount][kTile];
-  double sums_[kMatrix];
+  double sums_[kSums > 0 ? kSums : 1];
 };
 
-template <class Load, class Filter, class G, class P, int kAxes>
+template <class Load, class Filter, class G, class P, int kAxes, class Formula = NoFormula>
 struct WarpGradients {
   static void run(const KernelCall& any) {
     const WarpCall& call = static_cast<const WarpCall&>(any);
@@ -274,7 +301,7 @@ struct WarpGradients {
   static void image_part(void* context, int64_t begin, int64_t end) {
     const WarpCall& call = *static_cast<const WarpCall*>(context);
     const int64_t count = parts(call);
-    ImageGradient<Load, Filter, G, P, kAxes> gradient(call);
+    ImageGradient<Load, Filter, G, P, kAxes, Formula> gradient(call);
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t part = unit % count;
       gradient.run(unit / count, call.channels * part / count, call.channels * (part + 1) / count);
@@ -282,7 +309,7 @@ struct WarpGradients {
   }
 
   static void coordinate_rows(void* context, int64_t begin, int64_t end) {
-    CoordinateGradient<Load, Filter, G, P, kAxes>(*static_cast<const WarpCall*>(context)).run(begin, end);
+    CoordinateGradient<Load, Filter, G, P, kAxes, Formula>(*static_cast<const WarpCall*>(context)).run(begin, end);
   }
 };
 

@@ -1,8 +1,10 @@
-// Where the pixels of an output row lie in the image: read from a grid, or computed from an affine matrix.
+// Where the pixels of an output row lie in the image: read from a grid, or computed from an affine matrix or by a formula.
 //
 // A tile is a few pixels of a row. Loops over tiles have a constant length and no branches: the compiler vectorises them
 // for every instruction set. What lies beyond the row's end is computed like the rest and thrown away.
 #pragma once
+
+#include <cstring>
 
 #include "polyphase/simd/vector.h"
 #include "polyphase/warp/abi.h"
@@ -24,19 +26,36 @@ struct alignas(64) TileOf {
   P at[kTile];
 };
 
-// G: the dtype of the grid or matrix. P: the dtype of positions.
+// Coordinates that no formula computes.
+struct NoFormula {
+  static constexpr bool kExists = false;
+  static constexpr int kNumbers = 0, kEntries = 0, kFields = 0, kFirstField = 0;
+};
+
+// What a generated formula reads for a tile. Of axis numbers, 0 is the image's first.
+template <class P>
+struct FormulaTile {
+  P entries[kMaxEntries];
+  P numbers[kMaxNumbers];
+  TileOf<P> fields[kMaxOperands];
+  P place[2], base[2];  // along axes before the last
+  TileOf<P> row_place, row_base;
+};
+
+// G: the dtype of the grid, matrix or entries. P: the dtype of positions.
 //
 // kSettled: a position that is, in all axes, as near to a whole or half pixel as rounding may have moved it is taken to lie
 // there: of turned and shifted integers, sums are then exact, and round as they should. An arbitrary position comes that
 // near in one axis now and then, in all of them hardly ever, and stays where it is. Not for the nearest pixel, nor for
 // gradients: both jump at a half or a whole pixel, and are on that side of it where eager is.
-template <class G, class P, int kAxes, bool kSettled>
+template <class G, class P, int kAxes, bool kSettled, class Formula = NoFormula>
 class Positions {
  public:
   explicit Positions(const WarpCall& call)
       : call_(call), dense_(__is_same(G, float) && call.coordinate_strides.component == 1 && call.coordinate_strides.x == kAxes) {
     for (int i = 0; i < kTile; ++i) ramp_.at[i] = i;
     for (int a = 0; a < kAxes; ++a) axes_[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0);
+    for (int i = 0; i < Formula::kNumbers; ++i) at_.numbers[i] = static_cast<P>(call.numbers[i]);
   }
 
   // Image axis a: 0 is x.
@@ -46,6 +65,11 @@ class Positions {
   void enter_image(int64_t n) {
     const CoordinateStrides& s = call_.coordinate_strides;
     coordinates_ = static_cast<const G*>(call_.coordinates) + n * s.batch;
+    if constexpr (Formula::kExists) {
+      n_ = n;
+      for (int i = 0; i < Formula::kEntries; ++i) at_.entries[i] = static_cast<P>(coordinates_[i * s.component]);
+      return;
+    }
     if (!call_.affine) return;
     // A matrix leads from an output pixel straight to a position: origin + x * step[0] + y * step[1] + z * step[2].
     for (int a = 0; a < kAxes; ++a) {
@@ -63,7 +87,7 @@ class Positions {
 
   // The positions of `count` pixels from (z, y, x) on, unpadded: out[0] along the image's x axis, out[1] along y. The rest of
   // the tile is of no meaning.
-  void tile(int64_t z, int64_t y, int64_t x, int count, TileOf<P> (&out)[kAxes]) const {
+  void tile(int64_t z, int64_t y, int64_t x, int count, TileOf<P> (&out)[kAxes]) {
     unsettled_tile(z, y, x, count, out);
     for (int i = 0; kSettled && i < kTile; ++i) {
       bool close = true;
@@ -80,12 +104,12 @@ class Positions {
   };
   POLYPHASE_BLOCK Start enter_tile(int64_t y, int64_t x) {
     static_assert(kAxes == 2 && __is_same(P, float), "images, positions in float");
-    if (call_.affine) {
+    if (!Formula::kExists && call_.affine) {
       const double at_x = static_cast<double>(x), at_y = static_cast<double>(y);
       return {static_cast<P>(origin_[0] + step_[0][0] * at_x + step_[0][1] * at_y),
               static_cast<P>(origin_[1] + step_[1][0] * at_x + step_[1][1] * at_y), nullptr};
     }
-    if (!dense_) {
+    if (Formula::kExists || !dense_) {
       tile(0, y, x, kTile, tile_);
       return {};
     }
@@ -98,13 +122,13 @@ class Positions {
   // A vector of the tile's positions, from pixel i on.
   template <class Lanes>
   POLYPHASE_BLOCK void block(const Start& start, int i, Lanes& out_x, Lanes& out_y) const {
-    if (call_.affine) {
+    if (!Formula::kExists && call_.affine) {
       const Lanes place = Lanes::load(ramp_.at + i);
       out_x = multiply_add(place, Lanes::broadcast(static_cast<P>(step_[0][0])), Lanes::broadcast(start.x));
       out_y = multiply_add(place, Lanes::broadcast(static_cast<P>(step_[1][0])), Lanes::broadcast(start.y));
       return settle(out_x, out_y);
     }
-    if constexpr (__is_same(G, float)) {
+    if constexpr (__is_same(G, float) && !Formula::kExists) {
       if (dense_) {
         const Lanes one = Lanes::broadcast(1), offset = Lanes::broadcast(axes_[0].offset);
         const typename Lanes::Pair pairs = Lanes::load_pairs(start.grid + 2 * i);
@@ -124,6 +148,9 @@ class Positions {
     return static_cast<double>(2 * i + 1 - n) / static_cast<double>(steps);
   }
 
+  // What the formula reads for the latest tile.
+  const FormulaTile<P>& formula_tile() const { return at_; }
+
  private:
   template <class Lanes>
   POLYPHASE_BLOCK void settle(Lanes& x, Lanes& y) const {
@@ -136,7 +163,12 @@ class Positions {
     }
   }
 
-  void unsettled_tile(int64_t z, int64_t y, int64_t x, int count, TileOf<P> (&out)[kAxes]) const {
+  void unsettled_tile(int64_t z, int64_t y, int64_t x, int count, TileOf<P> (&out)[kAxes]) {
+    if constexpr (Formula::kExists) {
+      read_formula(z, y, x, count);
+      Formula::coordinates(at_, out);
+      return to_pixels(out);
+    }
     if (call_.affine) {
       for (int a = 0; a < kAxes; ++a) {
         // In double up to the tile, where one rounding is left: nearer to the exact position than a grid of floats.
@@ -149,6 +181,10 @@ class Positions {
     }
     const CoordinateStrides& s = call_.coordinate_strides;
     read_grid(coordinates_ + z * s.z + y * s.y + x * s.x, count, out);
+    to_pixels(out);
+  }
+
+  void to_pixels(TileOf<P> (&out)[kAxes]) const {
     for (int a = 0; a < kAxes; ++a) {
       P* at = out[a].at;
       const P half = axes_[a].half;
@@ -156,6 +192,28 @@ class Positions {
         for (int i = 0; i < kTile; ++i) at[i] = (at[i] + 1) * half;
       } else {
         for (int i = 0; i < kTile; ++i) at[i] = multiply_add(at[i] + 1, half, P(-0.5));
+      }
+    }
+  }
+
+  void read_formula(int64_t z, int64_t y, int64_t x, int count) {
+    const int64_t before[2] = {kAxes == 3 ? z : y, y};
+    for (int a = 0; a < kAxes - 1; ++a) {
+      at_.place[a] = static_cast<P>(before[a]);
+      at_.base[a] = static_cast<P>(base_coordinate(before[a], 3 - kAxes + a));
+    }
+    const double first = base_coordinate(x, 2);
+    const double step = call_.out_size[2] > 1 ? base_coordinate(1, 2) - base_coordinate(0, 2) : 0;
+    for (int i = 0; i < kTile; ++i) at_.row_place.at[i] = static_cast<P>(x) + ramp_.at[i];
+    for (int i = 0; i < kTile; ++i) at_.row_base.at[i] = static_cast<P>(first + step * static_cast<double>(i));
+    for (int f = 0; f < Formula::kFields; ++f) {
+      const Operand& field = call_.tensors[Formula::kFirstField + f];
+      const P* from = static_cast<const P*>(field.data) + n_ * field.outer_strides[0] + z * field.z_stride +
+                      y * field.y_stride + x * field.x_stride;
+      if (field.x_stride == 1 && count == kTile) {
+        std::memcpy(at_.fields[f].at, from, sizeof(at_.fields[f].at));
+      } else {
+        for (int i = 0; i < kTile; ++i) at_.fields[f].at[i] = i < count ? from[i * field.x_stride] : P(0);
       }
     }
   }
@@ -185,6 +243,8 @@ class Positions {
   TileOf<P> ramp_;
   double origin_[kAxes] = {}, step_[kAxes][kAxes] = {};  // of a matrix, in pixels
   TileOf<P> tile_[kAxes];  // one whose grid is not dense
+  int64_t n_ = 0;
+  FormulaTile<P> at_;
 };
 
 }  // namespace polyphase

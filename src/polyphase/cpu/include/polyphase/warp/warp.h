@@ -13,7 +13,7 @@
 namespace polyphase {
 
 // G: the dtype of coordinates. P: the dtype of positions and weights.
-template <class Prologue, class Filter, class G, class P, int kAxes, class Epilogue>
+template <class Prologue, class Filter, class G, class P, int kAxes, class Epilogue, class Formula>
 class WarpWorker {
  public:
   using V = typename Prologue::To;
@@ -189,7 +189,7 @@ class WarpWorker {
   static constexpr int kMostBytes = 16;  // of an element
 
   const WarpCall& call_;
-  Positions<G, P, kAxes, Sampler::kWeighted> positions_;
+  Positions<G, P, kAxes, Sampler::kWeighted, Formula> positions_;
   Sampler sampler_;
   Conditional<kInner, Inner, Unused> inner_;
   const int count_;                        // pixels of a tile
@@ -202,13 +202,13 @@ class WarpWorker {
   alignas(64) uint8_t tensor_rows_[kMaxOperands * kTile * kMostBytes];
 };
 
-template <class Prologue, class Filter, class G, class P, int kAxes, class Epilogue>
+template <class Prologue, class Filter, class G, class P, int kAxes, class Epilogue, class Formula = NoFormula>
 struct Warp {
   static void run(const KernelCall& any) {
     const WarpCall& call = static_cast<const WarpCall&>(any);
     const int64_t rows = call.batch * call.out_size[0] * call.out_size[1];
     const auto body = [](void* context, int64_t begin, int64_t end) {
-      WarpWorker<Prologue, Filter, G, P, kAxes, Epilogue>(*static_cast<const WarpCall*>(context)).run(begin, end);
+      WarpWorker<Prologue, Filter, G, P, kAxes, Epilogue, Formula>(*static_cast<const WarpCall*>(context)).run(begin, end);
     };
     call.parallel(rows, call.threads, body, const_cast<WarpCall*>(&call));
   }
