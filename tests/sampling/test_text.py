@@ -143,7 +143,7 @@ BAD = [
     ("axismap([pad(1, 1, replicate), area(3)])", "Area.* not merged after Pad.*a border before a weighted step"),
     ("program(int32, axes([axismap([area(3)])]))", "weighted map of torch.int32"),
     ("program(uint9, axes([axismap([])]))", "wrong fields for program"),
-    ("warp(affine)", "affine source needs the output's spatial size"),
+    ("warp(affine)", "computed coordinates need the output's spatial size"),
     ("'text'", "\"'text'\" is no part of a program"),
     ("1j", "'1j' is no part of a program"),
     ("1 + 2", r"'1 \+ 2' is no part of a program"),
