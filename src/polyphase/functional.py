@@ -1,4 +1,4 @@
-"""Resampling and warping with PyTorch's signatures, and `crop` and `affine_sample`.
+"""Resampling and warping with PyTorch's signatures, `crop`, and warps without a grid in memory.
 
 A plain image goes straight to a kernel, and so does one that is plain but for its gradient (`short_way.py`). Every
 other call goes through the operators in `ops`: forward mode, `torch.func`, tracing, modes, autocast; and what has no
@@ -20,9 +20,21 @@ from polyphase.errors import NotATensorError, NotSupportedError, WrongArgumentEr
 from polyphase.kernels.facts import Facts
 from polyphase.ops import whole_calls
 from polyphase.sampling.programs import Program, maps_program, warp_program
+from polyphase.sampling.warps import from_pixels
 from polyphase.short_way import ShortWay, of_image
 
-__all__ = ["affine_grid", "affine_sample", "crop", "flip", "grid_sample", "interpolate", "pad"]
+__all__ = [
+    "affine_grid",
+    "affine_sample",
+    "crop",
+    "displacement_sample",
+    "flip",
+    "grid_sample",
+    "interpolate",
+    "pad",
+    "perspective_sample",
+    "pixel_matrix",
+]
 
 
 #: An image, or a list of images, of any sizes: then the result is a list.
@@ -208,6 +220,62 @@ def affine_sample(
     return _called("affine_sample", _AFFINE_SAMPLE, (input, theta), given)
 
 
+def perspective_sample(
+    input: Tensor,
+    matrix: Tensor,
+    size: Sequence[int],
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Sample images where a homography leads, with no grid in memory, forward or backward.
+
+    `matrix`: (batch, 3, 3), from the output to the image in the coordinates of `affine_grid`, which has the first two
+    rows: (x, y, 1) leads to (u, v, w), and there (u / w, v / w) is sampled. `pixel_matrix` makes it of OpenCV's and
+    kornia's. `size` and the rest are as `affine_sample` has them.
+    """
+    given = (size, mode, padding_mode, align_corners)
+    return _through_operators("perspective_sample", (input, matrix), given)
+
+
+def displacement_sample(
+    input: Tensor,
+    field: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Sample an image or volume at every pixel moved by a field, with no grid in memory, forward or backward.
+
+    `field`: (batch, out..., axes), in pixels of the image, x first, as a grid has its axes: output pixel (y, x) is the
+    image at (y + field[..., 1], x + field[..., 0]). Of a flow (batch, axes, out...), `flow.movedim(1, -1)`: its strides
+    are read as they are. The output is as large as the field. `align_corners` says where `reflection` folds: at the
+    outer pixels' centres, or at their edges.
+    """
+    return _through_operators("displacement_sample", (input, field), (mode, padding_mode, align_corners))
+
+
+def pixel_matrix(
+    matrix: Tensor,
+    input_size: Sequence[int],
+    output_size: Sequence[int],
+    *,
+    inverse: bool = False,
+    align_corners: bool | None = None,
+) -> Tensor:
+    """The matrix for `affine_sample` or `perspective_sample` of one in pixels, as OpenCV and kornia have it.
+
+    `matrix`: (..., 2, 3) or (..., 3, 3), and so is the result. It leads from pixels (x, y) of the image to those of the
+    output, as in `cv2.warpAffine` and `kornia.geometry.warp_perspective`; with `inverse`, the other way round, as with
+    `cv2.WARP_INVERSE_MAP`. Sizes end with height and width. Say `align_corners` as to the function that samples.
+    """
+    _check_tensor("pixel_matrix", matrix, "matrix")
+    rows = arguments.pixel_matrix_rows(matrix.shape, matrix.dtype)
+    before, after = arguments.image_size(input_size, "input_size"), arguments.image_size(output_size, "output_size")
+    aligned = arguments.corners_are_aligned(align_corners)
+    return from_pixels(matrix, before, after, inverse=inverse, align_corners=aligned)[..., :rows, :]
+
+
 def _of_each(name: str, way: ShortWay, images: list[tuple[Any, ...]], given: tuple[Any, ...]) -> list[Tensor]:
     """Of the tensors of many calls, what each gives."""
     found = None if is_dynamo_compiling() else way.each(given, images)
@@ -255,7 +323,11 @@ def _through_operators(name: str, tensors: tuple[Tensor, ...], given: tuple[Any,
 
 
 _FUNCTIONS: dict[str, Any] = {
-    one.__name__: one for one in (interpolate, flip, pad, grid_sample, affine_grid, affine_sample)
+    one.__name__: one
+    for one in (
+        *(interpolate, flip, pad, grid_sample, affine_grid, affine_sample),
+        *(perspective_sample, displacement_sample),
+    )
 }
 #: What the tensors of each are called.
 _TENSORS = {
@@ -265,6 +337,8 @@ _TENSORS = {
     "grid_sample": ("image", "grid"),
     "affine_grid": ("theta",),
     "affine_sample": ("image", "theta"),
+    "perspective_sample": ("image", "matrix"),
+    "displacement_sample": ("image", "field"),
 }
 
 

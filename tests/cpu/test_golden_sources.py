@@ -11,6 +11,7 @@ import torch
 from polyphase.cpu import emit
 from polyphase.kernels.plans import MapsPlan, plan_maps, plan_warp, plan_warp_gradients
 from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.formulas import homography
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Channel, Expression, Number, Operand
 from polyphase.sampling.programs import Axes, Program, maps_program, warp_program
 from polyphase.sampling.steps import Flip, Resize
@@ -19,6 +20,7 @@ from polyphase.sampling.warps import Warp
 GOLDEN = Path(__file__).parents[1] / "golden" / "kernels"
 
 RESIZES = (AxisMap((Resize(8, "bilinear", antialias=True),)), AxisMap((Resize(8, "bilinear", antialias=True),)))
+HOMOGRAPHY = warp_program(torch.float32, Warp("formula", size=(8, 8), formula=homography()))
 SCALED: Expression = Binary("div", Cast(VALUE, torch.float32), Number(255.0))
 NORMALISED = Binary("div", Binary("sub", SCALED, Channel(0)), Channel(1))
 
@@ -40,6 +42,10 @@ SOURCES = {
     ),
     "warp_uint8_bilinear": lambda: emit.kernel_source(
         plan_warp(warp_program(torch.uint8, Warp("grid")), torch.float32, 2, "portable")
+    ),
+    "warp_homography": lambda: emit.kernel_source(plan_warp(HOMOGRAPHY, torch.float32, 2, "portable")),
+    "warp_homography_gradients": lambda: emit.kernel_source(
+        plan_warp_gradients(torch.float32, torch.float32, "bilinear", 2, "portable", homography().axes)
     ),
     "warp_gradients_bicubic": lambda: emit.kernel_source(
         plan_warp_gradients(torch.float32, torch.float32, "bicubic", 2, "portable")

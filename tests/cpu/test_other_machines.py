@@ -17,6 +17,7 @@ from polyphase.cpu import build, isa, libraries
 from polyphase.cpu.emit import kernel_source, sampler_source
 from polyphase.kernels.plans import plan_maps, plan_warp, plan_warp_gradients
 from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.formulas import displacement, homography
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Channel, Operand
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Flip, Resize
@@ -46,6 +47,8 @@ WARPS = [
     Program(torch.float32, Warp("grid", "bicubic")),
     Program(torch.uint8, Warp("grid", "bilinear"), prologue=Cast(VALUE, torch.float32)),
     Program(torch.bfloat16, Warp("grid", "bilinear")),
+    Program(torch.float32, Warp("formula", "bilinear", size=(8, 8), formula=displacement((8, 8), False))),
+    Program(torch.float32, Warp("formula", "bicubic", size=(8, 8), formula=homography())),
 ]
 
 
@@ -60,6 +63,9 @@ def sources(architecture: str) -> Iterator[tuple[str, str]]:
     for mode in ("nearest", "bilinear", "bicubic"):
         gradients = plan_warp_gradients(torch.float32, torch.float32, mode, 2, architecture)
         yield f"gradients of {mode}", kernel_source(gradients)
+    for formula in (homography(), displacement((8, 8), True)):
+        gradients = plan_warp_gradients(torch.float32, torch.float32, "bilinear", 2, architecture, formula.axes)
+        yield f"gradients of {formula}", kernel_source(gradients)
 
 
 def compile_all(folder: Path, architecture: str, compiler: tuple[str, ...], options: tuple[str, ...]) -> None:

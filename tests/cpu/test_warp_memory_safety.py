@@ -63,6 +63,8 @@ class Roomy(Arena):
 
 def memory_of(tensor: Tensor) -> Tensor:
     """From its first to its last element, whatever lies between them."""
+    if not tensor.numel():
+        return tensor.flatten()
     count = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.as_strided((count,), (1,))
 

@@ -1,4 +1,4 @@
-"""From the arguments of `grid_sample`, `affine_grid` and `affine_sample` to their warp."""
+"""From the arguments of `grid_sample`, `affine_grid` and the functions that need no grid to their warp."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from polyphase.errors import (
     WrongDimensionError,
     WrongSizeError,
 )
+from polyphase.sampling.formulas import displacement, homography
 from polyphase.sampling.steps import Size
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
 
@@ -91,6 +92,74 @@ def affine_warp(
     return Warp("affine", mode, padding, align_corners, size[2:])
 
 
+def perspective_warp(
+    shape: Sizes,
+    dtype: torch.dtype,
+    matrix_shape: Sizes,
+    matrix_dtype: torch.dtype,
+    size: tuple[Size, ...],
+    mode: str,
+    padding: str,
+    align_corners: bool,
+) -> Warp:
+    """`size` is as `affine_warp` has it."""
+    if len(shape) != 4 or len(size) != 4:
+        raise WrongSizeError(
+            f"perspective_sample of an image of shape {tuple(shape)} to size {size}; both must be (batch, channels, "
+            "height, width)"
+        )
+    if tuple(matrix_shape) != (shape[0], 3, 3) or shape[0] != size[0]:
+        raise MismatchedTensorsError(
+            f"perspective_sample of {shape[0]} images to size {size} with a matrix of shape {tuple(matrix_shape)}; it "
+            f"must be one of 3 x 3 for each: give {(size[0], 3, 3)}, or expand the one or the other"
+        )
+    _check_output(size)
+    _check_image(shape, mode)
+    _check_dtypes(dtype, "matrix", matrix_dtype, mode)
+    return Warp("formula", mode, padding, align_corners, size[2:], homography())
+
+
+def displacement_warp(
+    shape: Sizes,
+    dtype: torch.dtype,
+    field_shape: Sizes,
+    field_dtype: torch.dtype,
+    mode: str,
+    padding: str,
+    align_corners: bool,
+) -> Warp:
+    _check_grid_shape(shape, field_shape, "displacement_sample", "field")
+    _check_image(shape, mode)
+    _check_dtypes(dtype, "field", field_dtype, mode)
+    _check_output(tuple(field_shape[1:-1]))
+    formula = displacement(tuple(shape[2:]), align_corners)
+    return Warp("formula", mode, padding, align_corners, tuple(field_shape[1:-1]), formula)
+
+
+def pixel_matrix_rows(shape: Sizes, dtype: torch.dtype) -> int:
+    """How many rows a matrix between pixels has."""
+    if len(shape) < 2 or tuple(shape[-2:]) not in ((2, 3), (3, 3)) or not dtype.is_floating_point:
+        raise WrongArgumentError(
+            f"a matrix of {dtype} of shape {tuple(shape)}; it must be floating point, 2 x 3 (affine) or 3 x 3"
+        )
+    return int(shape[-2])
+
+
+def image_size(size: Any, name: str) -> tuple[Size, Size]:
+    """The height and width that a size ends with."""
+    found = sizes(size, name)
+    if len(found) not in (2, 3, 4) or any(n <= 0 for n in found[-2:]):
+        raise WrongSizeError(
+            f"{name} {found}; it must be (height, width), each at least 1, or the shape of images that ends with them"
+        )
+    return found[-2], found[-1]
+
+
+def _check_output(size: tuple[Size, ...]) -> None:
+    if any(n <= 0 for n in size):
+        raise WrongArgumentError(f"a warp to size {size}; every number in it must be at least 1")
+
+
 def check_theta(shape: Sizes, dtype: torch.dtype, size: tuple[Size, ...]) -> None:
     """Whether matrices of this shape and dtype make a grid for an image of `size`."""
     if not dtype.is_floating_point:
@@ -117,26 +186,27 @@ def check_theta(shape: Sizes, dtype: torch.dtype, size: tuple[Size, ...]) -> Non
         raise NotSupportedError(f"theta of {dtype}; it can be {_named(COORDINATES)}: cast it with theta.float()")
 
 
-def _check_grid_shape(shape: Sizes, grid_shape: Sizes) -> None:
+def _check_grid_shape(shape: Sizes, grid_shape: Sizes, name: str = "grid_sample", grid: str = "grid") -> None:
+    """`name` and `grid`: of the function, and of what it is given."""
     if not shape or not grid_shape:
         raise WrongDimensionError(
-            f"grid_sample of an image of shape {tuple(shape)} with a grid of shape {tuple(grid_shape)}; "
+            f"{name} of an image of shape {tuple(shape)} with a {grid} of shape {tuple(grid_shape)}; "
             "neither can be a scalar: add dimensions with unsqueeze"
         )
     if shape[0] != grid_shape[0]:
         raise MismatchedTensorsError(
-            f"grid_sample of {shape[0]} images, shape {tuple(shape)}, with {grid_shape[0]} grids, shape "
+            f"{name} of {shape[0]} images, shape {tuple(shape)}, with {grid_shape[0]} {grid}s, shape "
             f"{tuple(grid_shape)}; there must be one for each: expand the one or the other"
         )
     axes = len(shape) - 2
     if axes not in (2, 3):
         raise WrongSizeError(
-            f"grid_sample of an image of shape {tuple(shape)}; it takes (batch, channels) and 2 or 3 spatial "
+            f"{name} of an image of shape {tuple(shape)}; it takes (batch, channels) and 2 or 3 spatial "
             "dimensions: add or remove dimensions with unsqueeze or flatten"
         )
     if len(grid_shape) != len(shape) or grid_shape[-1] != axes:
         raise WrongSizeError(
-            f"grid_sample of an image of shape {tuple(shape)} with a grid of shape {tuple(grid_shape)}; a grid has the "
+            f"{name} of an image of shape {tuple(shape)} with a {grid} of shape {tuple(grid_shape)}; a {grid} has the "
             f"batch, {axes} output sizes and the {axes} coordinates {', '.join('xyz'[:axes])}"
         )
 

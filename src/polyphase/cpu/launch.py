@@ -170,8 +170,9 @@ def _parted(found: Tensor, entries: Tensor, fields: Sequence[Tensor], out_shape:
     batch, _, *size = out_shape
     shape = (batch, math.prod(size[:-1]), entries.shape[1])
     shares = math.prod(shape)
-    of_entries = found[: 8 * shares].view(torch.float64).view(shape).sum(1)
-    of_fields = found[8 * shares :].view(entries.dtype).view(len(fields), batch, 1, *size)
+    of_entries = found[:shares].view(shape).sum(1)
+    dense = (len(fields), batch, 1, *size)
+    of_fields = found[shares:].view(entries.dtype)[: math.prod(dense)].view(dense)
     return [
         of_entries.to(entries.dtype),
         *(of.sum_to_size(one.shape) for of, one in zip(of_fields, fields, strict=True)),
@@ -186,14 +187,14 @@ def _gradient_launch(record: GradientRecord, plan: WarpPlan, strides: tuple[int,
 
 
 def _empty_gradient(record: GradientRecord, plan: WarpPlan) -> Tensor:
-    """Of a grid; of matrices (batch, rows of an image, elements), to be summed over the rows; of a formula, bytes: such
-    shares of its entries, and dense fields behind them."""
+    """Of a grid; of matrices (batch, rows of an image, elements), to be summed over the rows; of a formula, such
+    shares of its entries, and behind them dense fields, in the dtype of positions."""
     coordinates, out_shape = record.coordinates, record.gradient.shape
     rows = math.prod(out_shape[2:-1])
     if record.sampler.formula is not None:
-        shares = 8 * coordinates.shape[0] * rows * coordinates.shape[1]
-        fields = len(record.fields.tensors) * coordinates.shape[0] * rows * out_shape[-1] * plan.positions.itemsize
-        result = torch.empty(shares + fields, dtype=torch.uint8)
+        shares = coordinates.shape[0] * rows * coordinates.shape[1]
+        fields = len(record.fields.tensors) * coordinates.shape[0] * rows * out_shape[-1]
+        result = torch.empty((shares + math.ceil(fields * plan.positions.itemsize / 8),), dtype=torch.float64)
     elif record.sampler.source == "affine":
         result = torch.empty((coordinates.shape[0], rows, plan.axes * (plan.axes + 1)), dtype=torch.float64)
     else:

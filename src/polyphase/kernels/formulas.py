@@ -3,7 +3,7 @@ Both are loops over a tile of constant length, which the compiler vectorises."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from polyphase.sampling.formulas import ZERO, nodes_of, slope
 from polyphase.sampling.pointwise import (
@@ -16,6 +16,7 @@ from polyphase.sampling.pointwise import (
     Number,
     Place,
     Unary,
+    length_of,
 )
 
 NO_FORMULA = "NoFormula"
@@ -28,6 +29,7 @@ struct Formula {{
   template <class P>
   static void coordinates(const FormulaTile<P>& at, TileOf<P> (&out)[{axes}]) {{
 {scalars}
+#pragma GCC ivdep
     for (int i = 0; i < kTile; ++i) {{
 {values}
 {coordinates}
@@ -42,6 +44,7 @@ _GRADIENTS = """
   static void gradients(const FormulaTile<P>& at, const TileOf<P> (&given)[{axes}], OfEntry entry, OfField field) {{
     TileOf<P> shares[{count}];
 {scalars}
+#pragma GCC ivdep
     for (int i = 0; i < kTile; ++i) {{
 {values}
 {shares}
@@ -57,38 +60,78 @@ _FUNCTIONS = {"round": "round_half_even", "neg": "-"}
 
 def formula_type(axes: tuple[Expression, ...], first_field: int, *, gradients: bool = False) -> str:
     """The definition of `Formula`. `first_field`: the place of its first field among a call's tensors."""
-    leaves = sorted({node for one in axes for node in nodes_of(one)}, key=repr)
+    leaves = _leaves(axes)
     entries = _count(node.number for node in leaves if isinstance(node, Entry))
     fields = _count(node.slot for node in leaves if isinstance(node, Field))
-    parts = {
-        "axes": len(axes),
-        "scalars": _lines(_scalars(leaves, len(axes) - 1), 4),
-        "values": _lines(_values(leaves, len(axes) - 1), 6),
-    }
-    shares = _shares(axes, entries, fields)
-    of_them = {"count": len(shares), "shares": _lines(shares, 6)}
     return _FORMULA.format(
-        **parts,
+        axes=len(axes),
         entries=entries,
         numbers=_count(node.slot for node in leaves if isinstance(node, Constant)),
         fields=fields,
         first_field=first_field,
-        coordinates=_lines((f"out[{a}].at[i] = {cpp(one)};" for a, one in enumerate(axes)), 6),
-        gradients=_GRADIENTS.format(**parts, **of_them) if gradients and shares else "",
+        **_given(axes, len(axes) - 1),
+        coordinates=_lines(_loop([(f"out[{a}]", [("", one)]) for a, one in enumerate(axes)]), 6),
+        gradients=_gradients(axes, entries, fields) if gradients and entries + fields else "",
     )
 
 
-def cpp(expression: Expression) -> str:
-    """Over variables of type P."""
+def _gradients(axes: tuple[Expression, ...], entries: int, fields: int) -> str:
+    """By the chain rule, from the gradients of the coordinates. One of 0 adds nothing, however steep the slope: where a
+    homography divides by 0, no pixel is read."""
+    by: list[Entry | Field] = [*map(Entry, range(entries)), *map(Field, range(fields))]
+    slopes = [[(axis, slope(one, leaf)) for axis, one in enumerate(axes)] for leaf in by]
+    shares = [
+        (f"shares[{place}]", [(f"given[{axis}].at[i]", one) for axis, one in of_axes if one != ZERO])
+        for place, of_axes in enumerate(slopes)
+    ]
+    read = _given([one for of_axes in slopes for _, one in of_axes], len(axes) - 1)
+    return _GRADIENTS.format(axes=len(axes), count=len(shares), shares=_lines(_loop(shares), 6), **read)
+
+
+def _loop(targets: Sequence[tuple[str, Sequence[tuple[str, Expression]]]]) -> Iterator[str]:
+    """What is done for a pixel: to each target the sum of its terms, each an expression, or a gradient's share by one.
+    What several read is computed once."""
+    names: dict[Expression, str] = {}
+    for node in _read_often([one for _, terms in targets for _, one in terms]):
+        text = cpp(node, names)
+        names[node] = f"common{len(names)}"
+        yield f"const P {names[node]} = {text};"
+    for target, terms in targets:
+        texts = [cpp(one, names) if not by else f"share_of({by}, {cpp(one, names)})" for by, one in terms]
+        yield f"{target}.at[i] = {' + '.join(texts) or 'P(0)'};"
+
+
+def _read_often(expressions: Iterable[Expression]) -> list[Expression]:
+    """Operations that are part of several others, those they are made of first."""
+    counts: dict[Expression, int] = {}
+
+    def visit(node: Expression) -> None:
+        if not isinstance(node, Unary | Binary):
+            return
+        if node not in counts:
+            for side in (node.of,) if isinstance(node, Unary) else (node.left, node.right):
+                visit(side)
+        counts[node] = counts.get(node, 0) + 1
+
+    for one in expressions:
+        visit(one)
+    order = sorted(counts, key=length_of)  # a part is shorter than the whole
+    return [node for node in order if counts[node] > 1]
+
+
+def cpp(expression: Expression, names: Mapping[Expression, str]) -> str:
+    """Over variables of type P, `names` among them."""
+    if expression in names:
+        return names[expression]
     match expression:
         case Number(value):
             return f"P({float(value)!r})"
         case Unary(op, of):
-            return f"{_FUNCTIONS.get(op, op)}({cpp(of)})"
+            return f"{_FUNCTIONS.get(op, op)}({cpp(of, names)})"
         case Binary("minimum" | "maximum" as op, left, right):
-            return f"{op}({cpp(left)}, {cpp(right)})"
+            return f"{op}({cpp(left, names)}, {cpp(right, names)})"
         case Binary(op, left, right):
-            return f"({cpp(left)} {_SIGNS[op]} {cpp(right)})"
+            return f"({cpp(left, names)} {_SIGNS[op]} {cpp(right, names)})"
     return _name(expression)
 
 
@@ -107,37 +150,28 @@ def _name(leaf: Expression) -> str:
     raise AssertionError(f"{leaf} is no part of a formula")
 
 
-def _scalars(leaves: list[Expression], last: int) -> Iterable[str]:
-    """What is the same for a whole tile, which is part of a row."""
-    for leaf in leaves:
+def _leaves(expressions: Iterable[Expression]) -> list[Expression]:
+    return sorted({node for one in expressions for node in nodes_of(one)}, key=repr)
+
+
+def _given(expressions: Iterable[Expression], last: int) -> dict[str, str]:
+    """What a loop reads: what is the same for a whole tile, which is part of a row, and what is each pixel's."""
+    scalars, values = list[str](), list[str]()
+    for leaf in _leaves(expressions):
         match leaf:
-            case Place(axis) | Base(axis) if axis < last:
-                yield f"const P {_name(leaf)} = at.{type(leaf).__name__.lower()}[{axis}];"
+            case Place(axis) | Base(axis):
+                kind = type(leaf).__name__.lower()
+                if axis == last:
+                    values.append(f"const P {_name(leaf)} = at.row_{kind}.at[i];")
+                else:
+                    scalars.append(f"const P {_name(leaf)} = at.{kind}[{axis}];")
             case Entry(number):
-                yield f"const P {_name(leaf)} = at.entries[{number}];"
+                scalars.append(f"const P {_name(leaf)} = at.entries[{number}];")
             case Constant(slot):
-                yield f"const P {_name(leaf)} = at.numbers[{slot}];"
-
-
-def _values(leaves: list[Expression], last: int) -> Iterable[str]:
-    for leaf in leaves:
-        match leaf:
-            case Place(axis) | Base(axis) if axis == last:
-                yield f"const P {_name(leaf)} = at.row_{type(leaf).__name__.lower()}.at[i];"
+                scalars.append(f"const P {_name(leaf)} = at.numbers[{slot}];")
             case Field(slot):
-                yield f"const P {_name(leaf)} = at.fields[{slot}].at[i];"
-
-
-def _shares(axes: tuple[Expression, ...], entries: int, fields: int) -> list[str]:
-    """By the chain rule, from the gradients of the coordinates. One of 0 adds nothing, however steep the slope: where a
-    homography divides by 0, no pixel is read."""
-    leaves: list[Entry | Field] = [*map(Entry, range(entries)), *map(Field, range(fields))]
-    lines = []
-    for place, leaf in enumerate(leaves):
-        slopes = [(axis, slope(one, leaf)) for axis, one in enumerate(axes)]
-        terms = [f"share_of(given[{axis}].at[i], {cpp(by)})" for axis, by in slopes if by != ZERO]
-        lines.append(f"shares[{place}].at[i] = {' + '.join(terms) or 'P(0)'};")
-    return lines
+                values.append(f"const P {_name(leaf)} = at.fields[{slot}].at[i];")
+    return {"scalars": _lines(scalars, 4), "values": _lines(values, 6)}
 
 
 def _count(numbers: Iterable[int]) -> int:

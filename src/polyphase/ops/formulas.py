@@ -41,11 +41,18 @@ formula_warp_backward = torch.ops.polyphase.formula_warp_backward.default
 
 def sample(image: Tensor, entries: Tensor, fields: Sequence[Tensor], sampler: Warp) -> Tensor:
     """By the operator; where there are tangents, or the operator has no derivatives, by torch operations."""
+    assert sampler.formula is not None, "a grid or a matrix has operators of its own"
     if forward_mode_is_on() or not levels.ARE_KNOWN:
         return plain_torch.warp(image, entries, sampler, *fields)
-    warp, sizes = warp_to_slots(sampler)
-    result: Tensor = formula_warp(image, entries, list(fields), to_text(warp), sizes or None)
+    symbolic = not all(isinstance(n, int | float) for n in (*sampler.size, *sampler.formula.numbers))
+    warp, sizes = warp_to_slots(sampler) if symbolic else (sampler, ())
+    result: Tensor = formula_warp(image, entries, list(fields), _text(warp), sizes or None)
     return result
+
+
+@lru_cache(maxsize=1024)
+def _text(warp: Warp) -> str:
+    return to_text(warp)
 
 
 @lru_cache(maxsize=1024)

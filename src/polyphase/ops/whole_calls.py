@@ -1,8 +1,9 @@
 """Whole calls of the functional API: what they are on images that are not plain, and as torch operators.
 
-`polyphase::interpolate`, `flip`, `pad`, `grid_sample`, `affine_grid` and `affine_sample` stand for a call in a Dynamo
-graph, where its arguments can still be read. Below, they are the checks of `arguments` and one `polyphase::resample` or
-`polyphase::warp`; an affine grid is torch operations.
+`polyphase::interpolate`, `flip`, `pad`, `grid_sample`, `affine_grid`, `affine_sample`, `perspective_sample` and
+`displacement_sample` stand for a call in a Dynamo graph, where its arguments can still be read. Below, they are the
+checks of `arguments` and one `polyphase::resample`, `polyphase::warp` or `polyphase::formula_warp`; an affine grid is
+torch operations.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from polyphase import arguments
 from polyphase.decompositions.warp import affine_grid_generator
 from polyphase.errors import MismatchedTensorsError, NotSupportedError
 from polyphase.kernels import devices, plain_torch
-from polyphase.ops import levels
+from polyphase.ops import formulas, levels
 from polyphase.ops.library import LIBRARY
 from polyphase.ops.resample import resample
 from polyphase.ops.warp import options, warp
 from polyphase.plain import forward_mode_is_on
+from polyphase.sampling.formulas import coordinates
 from polyphase.sampling.programs import maps_program
 from polyphase.sampling.templates import symbolic_to_slots
 from polyphase.sampling.text import maps_to_text
@@ -100,6 +102,33 @@ def affine_sample(image: Tensor, theta: Tensor, size: Any, mode: Any, padding_mo
     size = arguments.affine_size(size)
     sampler = arguments.affine_warp(image.shape, image.dtype, theta.shape, theta.dtype, size, *given)
     return _warp(image, theta, sampler)
+
+
+def perspective_sample(
+    image: Tensor, matrix: Tensor, size: Any, mode: Any, padding_mode: Any, align_corners: Any
+) -> Tensor:
+    given = arguments.warp_options(mode, padding_mode, align_corners)
+    image, matrix = _as_warped_under_autocast(image, matrix)
+    size = arguments.affine_size(size)
+    sampler = arguments.perspective_warp(image.shape, image.dtype, matrix.shape, matrix.dtype, size, *given)
+    return _by_formula(image, matrix.flatten(1), [], sampler)
+
+
+def displacement_sample(image: Tensor, field: Tensor, mode: Any, padding_mode: Any, align_corners: Any) -> Tensor:
+    given = arguments.warp_options(mode, padding_mode, align_corners)
+    image, field = _as_warped_under_autocast(image, field)
+    sampler = arguments.displacement_warp(image.shape, image.dtype, field.shape, field.dtype, *given)
+    return _by_formula(image, field.new_empty((image.shape[0], 0)), field.unsqueeze(1).unbind(-1), sampler)
+
+
+def _by_formula(image: Tensor, entries: Tensor, fields: Sequence[Tensor], sampler: Warp) -> Tensor:
+    """Half precision is computed with in float32."""
+    entries, *fields = (one.float() if one.dtype in HALF else one for one in (entries, *fields))
+    if _all_have_kernels(image, entries, *fields):
+        return formulas.sample(image, entries, fields, sampler)
+    assert sampler.formula is not None
+    grid = coordinates(sampler.formula, sampler.size, entries, fields, sampler.align_corners)
+    return F.grid_sample(image, grid.to(image.dtype), sampler.mode, sampler.padding, sampler.align_corners)
 
 
 def _warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
@@ -195,7 +224,19 @@ LIBRARY.define(
     "-> Tensor",
     tags=torch.Tag.pt2_compliant_tag,
 )
-for _call in (interpolate, flip, pad, grid_sample, affine_grid, affine_sample):
+LIBRARY.define(
+    "perspective_sample(Tensor input, Tensor matrix, SymInt[] size, str mode, str padding_mode, bool? align_corners) "
+    "-> Tensor",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+LIBRARY.define(
+    "displacement_sample(Tensor input, Tensor field, str mode, str padding_mode, bool? align_corners) -> Tensor",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+for _call in (
+    *(interpolate, flip, pad, grid_sample, affine_grid, affine_sample),
+    *(perspective_sample, displacement_sample),
+):
     LIBRARY.impl(_call.__name__, _call, "CompositeImplicitAutograd")
 
 

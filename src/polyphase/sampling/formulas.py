@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -67,6 +67,14 @@ class Formula:
     def _nodes(self) -> Iterator[Expression]:
         for one in self.axes:
             yield from nodes_of(one)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Asked for at every look-up of what was made for a warp."""
+        return hash((self.axes, self.numbers))
 
     @cached_property
     def entries(self) -> int:
@@ -212,6 +220,7 @@ def _binary(op: str, left: Expression, right: Expression) -> Expression:
 # ---- formulas that have functions of their own
 
 
+@cache
 def homography() -> Formula:
     """Rows of a 3 x 3 matrix on (x, y, 1), where x and y are as `affine_grid` has them; the last row's divides."""
     x, y = Base(1), Base(0)

@@ -73,6 +73,31 @@ def affine_grid(theta: Tensor, size: Sequence[Size], align_corners: bool) -> Ten
     return grid
 
 
+def from_pixels(
+    matrix: Tensor, input_size: Sequence[Size], output_size: Sequence[Size], *, inverse: bool, align_corners: bool
+) -> Tensor:
+    """A 3 x 3 matrix from the output's coordinates to the image's, of one between their pixels: from the image's to the
+    output's, or with `inverse` the other way round. Computed in float64."""
+    wide = matrix.double()
+    if matrix.shape[-2] == 2:
+        last = wide.new_tensor([0.0, 0.0, 1.0]).expand(*matrix.shape[:-2], 1, 3)
+        wide = torch.cat([wide, last], dim=-2)
+    if not inverse:
+        wide = torch.linalg.inv(wide)
+    after = torch.linalg.inv(_pixels_to_coordinates(output_size, align_corners, wide))
+    result: Tensor = _pixels_to_coordinates(input_size, align_corners, wide) @ wide @ after
+    return result.to(matrix.dtype)
+
+
+def _pixels_to_coordinates(size: Sequence[Size], align_corners: bool, like: Tensor) -> Tensor:
+    """Of (x, y, 1); `size`: height and width."""
+    (height, width), result = size, torch.eye(3, dtype=like.dtype, device=like.device)
+    for row, n in enumerate((width, height)):
+        result[row, row] = 2 / max(n - 1, 1) if align_corners else 2 / n
+        result[row, 2] = -1 if align_corners else (1 - n) / n
+    return result
+
+
 def sample(
     image: Tensor, grid: Tensor, mode: str, padding: str, align_corners: bool, *, settled: bool = False
 ) -> Tensor:

@@ -202,18 +202,24 @@ class Positions {
       at_.place[a] = static_cast<P>(before[a]);
       at_.base[a] = static_cast<P>(base_coordinate(before[a], 3 - kAxes + a));
     }
-    const double first = base_coordinate(x, 2);
-    const double step = call_.out_size[2] > 1 ? base_coordinate(1, 2) - base_coordinate(0, 2) : 0;
-    for (int i = 0; i < kTile; ++i) at_.row_place.at[i] = static_cast<P>(x) + ramp_.at[i];
-    for (int i = 0; i < kTile; ++i) at_.row_base.at[i] = static_cast<P>(first + step * static_cast<double>(i));
+    if (x != row_at_) {  // tiles go down before they go right
+      row_at_ = x;
+      for (int i = 0; i < kTile; ++i) at_.row_place.at[i] = static_cast<P>(x) + ramp_.at[i];
+      for (int i = 0; i < kTile; ++i) at_.row_base.at[i] = static_cast<P>(base_coordinate(x + i, 2));
+    }
     for (int f = 0; f < Formula::kFields; ++f) {
       const Operand& field = call_.tensors[Formula::kFirstField + f];
       const P* from = static_cast<const P*>(field.data) + n_ * field.outer_strides[0] + z * field.z_stride +
                       y * field.y_stride + x * field.x_stride;
-      if (field.x_stride == 1 && count == kTile) {
-        std::memcpy(at_.fields[f].at, from, sizeof(at_.fields[f].at));
+      P* const to = at_.fields[f].at;
+      if (count < kTile) {
+        for (int i = 0; i < kTile; ++i) to[i] = i < count ? from[i * field.x_stride] : P(0);
+      } else if (field.x_stride == 1) {
+        std::memcpy(to, from, sizeof(at_.fields[f].at));
+      } else if (field.x_stride == kAxes) {  // one component of a grid's: a constant that the compiler can use
+        for (int i = 0; i < kTile; ++i) to[i] = from[i * kAxes];
       } else {
-        for (int i = 0; i < kTile; ++i) at_.fields[f].at[i] = i < count ? from[i * field.x_stride] : P(0);
+        for (int i = 0; i < kTile; ++i) to[i] = from[i * field.x_stride];
       }
     }
   }
@@ -244,6 +250,7 @@ class Positions {
   double origin_[kAxes] = {}, step_[kAxes][kAxes] = {};  // of a matrix, in pixels
   TileOf<P> tile_[kAxes];  // one whose grid is not dense
   int64_t n_ = 0;
+  int64_t row_at_ = -1;  // where the places in `at_` begin
   FormulaTile<P> at_;
 };
 

@@ -1,0 +1,35 @@
+#include "polyphase/warp/warp.h"
+
+namespace polyphase {
+
+struct Formula {
+  static constexpr bool kExists = true;
+  static constexpr int kEntries = 9, kNumbers = 0, kFields = 0, kFirstField = 0;
+
+  template <class P>
+  static void coordinates(const FormulaTile<P>& at, TileOf<P> (&out)[2]) {
+    const P base0 = at.base[0];
+    const P entry0 = at.entries[0];
+    const P entry1 = at.entries[1];
+    const P entry2 = at.entries[2];
+    const P entry3 = at.entries[3];
+    const P entry4 = at.entries[4];
+    const P entry5 = at.entries[5];
+    const P entry6 = at.entries[6];
+    const P entry7 = at.entries[7];
+    const P entry8 = at.entries[8];
+#pragma GCC ivdep
+    for (int i = 0; i < kTile; ++i) {
+      const P base1 = at.row_base.at[i];
+      const P common0 = (((entry6 * base1) + (entry7 * base0)) + entry8);
+      out[0].at[i] = ((((entry0 * base1) + (entry1 * base0)) + entry2) / common0);
+      out[1].at[i] = ((((entry3 * base1) + (entry4 * base0)) + entry5) / common0);
+    }
+  }
+};
+
+using Run = Warp<Unchanged<float>, Linear, float, float, 2, Unchanged<float>, Formula>;
+
+}  // namespace polyphase
+
+extern "C" __attribute__((visibility("default"))) const auto polyphase_kernel = polyphase::Run::kernel();
