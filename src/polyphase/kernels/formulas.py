@@ -1,5 +1,5 @@
-"""Formulas of coordinates as C++: a type that computes a tile's coordinates, and the gradients of what they depend on.
-Both are loops over a tile of constant length, which the compiler vectorises."""
+"""Formulas of coordinates as C++: a type that computes a pixel's coordinates, and the gradients of what they depend on
+(`warp/formula.h`)."""
 
 from __future__ import annotations
 
@@ -19,38 +19,26 @@ from polyphase.sampling.pointwise import (
     length_of,
 )
 
-NO_FORMULA = "NoFormula"
-
 _FORMULA = """
 struct Formula {{
   static constexpr bool kExists = true;
   static constexpr int kEntries = {entries}, kNumbers = {numbers}, kFields = {fields}, kFirstField = {first_field};
 
-  template <class P>
-  static void coordinates(const FormulaTile<P>& at, TileOf<P> (&out)[{axes}]) {{
-{scalars}
-#pragma GCC ivdep
-    for (int i = 0; i < kTile; ++i) {{
-{values}
+  template <class Pixel, class P>
+  static __attribute__((always_inline)) void coordinates(const Pixel& at, P (&out)[{axes}]) {{
+{given}
 {coordinates}
-    }}
   }}
 {gradients}}};
 """
 
-# entry(e, share), field(f, share): what a tile adds to the gradient of entry e, and what that of field f is there.
+# shares: what a pixel adds to the gradients of entries, and what those of fields are there.
 _GRADIENTS = """
-  template <class P, class OfEntry, class OfField>
-  static void gradients(const FormulaTile<P>& at, const TileOf<P> (&given)[{axes}], OfEntry entry, OfField field) {{
-    TileOf<P> shares[{count}];
-{scalars}
-#pragma GCC ivdep
-    for (int i = 0; i < kTile; ++i) {{
-{values}
+  template <class Pixel, class P>
+  static __attribute__((always_inline)) void gradients(const Pixel& at, const P (&given)[{axes}],
+                                                       P (&shares)[{count}]) {{
+{given}
 {shares}
-    }}
-    for (int e = 0; e < kEntries; ++e) entry(e, shares[e].at);
-    for (int f = 0; f < kFields; ++f) field(f, shares[kEntries + f].at);
   }}
 """
 
@@ -69,26 +57,25 @@ def formula_type(axes: tuple[Expression, ...], first_field: int, *, gradients: b
         numbers=_count(node.slot for node in leaves if isinstance(node, Constant)),
         fields=fields,
         first_field=first_field,
-        **_given(axes, len(axes) - 1),
-        coordinates=_lines(_loop([(f"out[{a}]", [("", one)]) for a, one in enumerate(axes)]), 6),
+        given=_lines(_given(axes)),
+        coordinates=_lines(_body([(f"out[{a}]", [("", one)]) for a, one in enumerate(axes)])),
         gradients=_gradients(axes, entries, fields) if gradients and entries + fields else "",
     )
 
 
 def _gradients(axes: tuple[Expression, ...], entries: int, fields: int) -> str:
-    """By the chain rule, from the gradients of the coordinates. One of 0 adds nothing, however steep the slope: where a
-    homography divides by 0, no pixel is read."""
+    """By the chain rule, from the gradients of the coordinates."""
     by: list[Entry | Field] = [*map(Entry, range(entries)), *map(Field, range(fields))]
     slopes = [[(axis, slope(one, leaf)) for axis, one in enumerate(axes)] for leaf in by]
     shares = [
-        (f"shares[{place}]", [(f"given[{axis}].at[i]", one) for axis, one in of_axes if one != ZERO])
+        (f"shares[{place}]", [(f"given[{axis}]", one) for axis, one in of_axes if one != ZERO])
         for place, of_axes in enumerate(slopes)
     ]
-    read = _given([one for of_axes in slopes for _, one in of_axes], len(axes) - 1)
-    return _GRADIENTS.format(axes=len(axes), count=len(shares), shares=_lines(_loop(shares), 6), **read)
+    read = _given([one for of_axes in slopes for _, one in of_axes])
+    return _GRADIENTS.format(axes=len(axes), count=len(shares), given=_lines(read), shares=_lines(_body(shares)))
 
 
-def _loop(targets: Sequence[tuple[str, Sequence[tuple[str, Expression]]]]) -> Iterator[str]:
+def _body(targets: Sequence[tuple[str, Sequence[tuple[str, Expression]]]]) -> Iterator[str]:
     """What is done for a pixel: to each target the sum of its terms, each an expression, or a gradient's share by one.
     What several read is computed once."""
     names: dict[Expression, str] = {}
@@ -98,7 +85,7 @@ def _loop(targets: Sequence[tuple[str, Sequence[tuple[str, Expression]]]]) -> It
         yield f"const P {names[node]} = {text};"
     for target, terms in targets:
         texts = [cpp(one, names) if not by else f"share_of({by}, {cpp(one, names)})" for by, one in terms]
-        yield f"{target}.at[i] = {' + '.join(texts) or 'P(0)'};"
+        yield f"{target} = {' + '.join(texts) or 'P(0)'};"
 
 
 def _read_often(expressions: Iterable[Expression]) -> list[Expression]:
@@ -154,29 +141,23 @@ def _leaves(expressions: Iterable[Expression]) -> list[Expression]:
     return sorted({node for one in expressions for node in nodes_of(one)}, key=repr)
 
 
-def _given(expressions: Iterable[Expression], last: int) -> dict[str, str]:
-    """What a loop reads: what is the same for a whole tile, which is part of a row, and what is each pixel's."""
-    scalars, values = list[str](), list[str]()
+def _given(expressions: Iterable[Expression]) -> Iterator[str]:
+    """What is read, by name."""
     for leaf in _leaves(expressions):
         match leaf:
             case Place(axis) | Base(axis):
-                kind = type(leaf).__name__.lower()
-                if axis == last:
-                    values.append(f"const P {_name(leaf)} = at.row_{kind}.at[i];")
-                else:
-                    scalars.append(f"const P {_name(leaf)} = at.{kind}[{axis}];")
+                yield f"const P {_name(leaf)} = at.{type(leaf).__name__.lower()}[{axis}];"
             case Entry(number):
-                scalars.append(f"const P {_name(leaf)} = at.entries[{number}];")
+                yield f"const P {_name(leaf)} = at.entries[{number}];"
             case Constant(slot):
-                scalars.append(f"const P {_name(leaf)} = at.numbers[{slot}];")
+                yield f"const P {_name(leaf)} = at.numbers[{slot}];"
             case Field(slot):
-                values.append(f"const P {_name(leaf)} = at.fields[{slot}].at[i];")
-    return {"scalars": _lines(scalars, 4), "values": _lines(values, 6)}
+                yield f"const P {_name(leaf)} = at.fields[{slot}];"
 
 
 def _count(numbers: Iterable[int]) -> int:
     return max(numbers, default=-1) + 1
 
 
-def _lines(lines: Iterable[str], spaces: int) -> str:
-    return "\n".join(" " * spaces + line for line in lines)
+def _lines(lines: Iterable[str]) -> str:
+    return "\n".join("    " + line for line in lines)

@@ -6,9 +6,10 @@ struct Formula {
   static constexpr bool kExists = true;
   static constexpr int kEntries = 9, kNumbers = 0, kFields = 0, kFirstField = 0;
 
-  template <class P>
-  static void coordinates(const FormulaTile<P>& at, TileOf<P> (&out)[2]) {
+  template <class Pixel, class P>
+  static __attribute__((always_inline)) void coordinates(const Pixel& at, P (&out)[2]) {
     const P base0 = at.base[0];
+    const P base1 = at.base[1];
     const P entry0 = at.entries[0];
     const P entry1 = at.entries[1];
     const P entry2 = at.entries[2];
@@ -18,13 +19,9 @@ struct Formula {
     const P entry6 = at.entries[6];
     const P entry7 = at.entries[7];
     const P entry8 = at.entries[8];
-#pragma GCC ivdep
-    for (int i = 0; i < kTile; ++i) {
-      const P base1 = at.row_base.at[i];
-      const P common0 = (((entry6 * base1) + (entry7 * base0)) + entry8);
-      out[0].at[i] = ((((entry0 * base1) + (entry1 * base0)) + entry2) / common0);
-      out[1].at[i] = ((((entry3 * base1) + (entry4 * base0)) + entry5) / common0);
-    }
+    const P common0 = (((entry6 * base1) + (entry7 * base0)) + entry8);
+    out[0] = ((((entry0 * base1) + (entry1 * base0)) + entry2) / common0);
+    out[1] = ((((entry3 * base1) + (entry4 * base0)) + entry5) / common0);
   }
 };
 

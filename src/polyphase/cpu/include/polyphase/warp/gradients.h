@@ -239,16 +239,22 @@ class CoordinateGradient {
   void through_formula(int64_t pixel) {
     const int64_t rows = call_.batch * tile_.rows();
     P* const fields = reinterpret_cast<P*>(static_cast<double*>(call_.coordinate_gradient) + rows * kSums);
-    const auto entry = [&](int e, const P* share) {
+    TileOf<P> shares[at_least_one_of(kSums + Formula::kFields)];
+    tile_.positions.formula_tile().each_pixel([&](int i, const auto& at) __attribute__((always_inline)) {
+      P given[kAxes], found[at_least_one_of(kSums + Formula::kFields)];
+      for (int a = 0; a < kAxes; ++a) given[a] = by_axis_[a].at[i];
+      Formula::gradients(at, given, found);
+      for (int s = 0; s < kSums + Formula::kFields; ++s) shares[s].at[i] = found[s];
+    });
+    for (int e = 0; e < kSums; ++e) {
       double sums[4] = {};  // four at a time
-      for (int i = 0; i < tile_.count; ++i) sums[i % 4] += static_cast<double>(share[i]);
+      for (int i = 0; i < tile_.count; ++i) sums[i % 4] += static_cast<double>(shares[e].at[i]);
       sums_[e] += sums[0] + sums[1] + sums[2] + sums[3];
-    };
-    const auto field = [&](int f, const P* share) {
+    }
+    for (int f = 0; f < Formula::kFields; ++f) {
       P* to = fields + f * rows * call_.out_size[2] + pixel;
-      for (int i = 0; i < tile_.count; ++i) to[i] = share[i];
-    };
-    Formula::gradients(tile_.positions.formula_tile(), by_axis_, entry, field);
+      for (int i = 0; i < tile_.count; ++i) to[i] = shares[kSums + f].at[i];
+    }
   }
 
   void add_to_matrix(int64_t x, int64_t r) {

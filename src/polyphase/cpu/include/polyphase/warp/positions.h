@@ -8,6 +8,7 @@
 
 #include "polyphase/simd/vector.h"
 #include "polyphase/warp/abi.h"
+#include "polyphase/warp/formula.h"
 #include "polyphase/warp/rules.h"
 
 namespace polyphase {
@@ -26,20 +27,34 @@ struct alignas(64) TileOf {
   P at[kTile];
 };
 
-// Coordinates that no formula computes.
-struct NoFormula {
-  static constexpr bool kExists = false;
-  static constexpr int kNumbers = 0, kEntries = 0, kFields = 0, kFirstField = 0;
-};
-
-// What a generated formula reads for a tile. Of axis numbers, 0 is the image's first.
-template <class P>
+// What a formula reads for a tile, which is part of a row.
+template <class P, class Formula, int kAxes>
 struct FormulaTile {
-  P entries[kMaxEntries];
-  P numbers[kMaxNumbers];
-  TileOf<P> fields[kMaxOperands];
+  P entries[at_least_one_of(Formula::kEntries)];
+  P numbers[at_least_one_of(Formula::kNumbers)];
+  TileOf<P> fields[at_least_one_of(Formula::kFields)];
   P place[2], base[2];  // along axes before the last
   TileOf<P> row_place, row_base;
+
+  // function(i, pixel) for every pixel of the tile: a loop that the compiler vectorises, if the function is inlined.
+  template <class Function>
+  POLYPHASE_BLOCK void each_pixel(const Function& function) const {
+    P of_image[at_least_one_of(Formula::kEntries)], of_formula[at_least_one_of(Formula::kNumbers)];  // nothing else writes there
+    for (int i = 0; i < Formula::kEntries; ++i) of_image[i] = entries[i];
+    for (int i = 0; i < Formula::kNumbers; ++i) of_formula[i] = numbers[i];
+#pragma GCC ivdep
+    for (int i = 0; i < kTile; ++i) {
+      FormulaPixel<P, Formula> pixel = {of_image, of_formula, {}, {}, {}};
+      for (int a = 0; a < kAxes - 1; ++a) {
+        pixel.place[a] = place[a];
+        pixel.base[a] = base[a];
+      }
+      pixel.place[kAxes - 1] = row_place.at[i];
+      pixel.base[kAxes - 1] = row_base.at[i];
+      for (int f = 0; f < Formula::kFields; ++f) pixel.fields[f] = fields[f].at[i];
+      function(i, pixel);
+    }
+  }
 };
 
 // G: the dtype of the grid, matrix or entries. P: the dtype of positions.
@@ -149,7 +164,7 @@ class Positions {
   }
 
   // What the formula reads for the latest tile.
-  const FormulaTile<P>& formula_tile() const { return at_; }
+  const FormulaTile<P, Formula, kAxes>& formula_tile() const { return at_; }
 
  private:
   template <class Lanes>
@@ -166,7 +181,11 @@ class Positions {
   void unsettled_tile(int64_t z, int64_t y, int64_t x, int count, TileOf<P> (&out)[kAxes]) {
     if constexpr (Formula::kExists) {
       read_formula(z, y, x, count);
-      Formula::coordinates(at_, out);
+      at_.each_pixel([&](int i, const auto& pixel) __attribute__((always_inline)) {
+        P found[kAxes];
+        Formula::coordinates(pixel, found);
+        for (int a = 0; a < kAxes; ++a) out[a].at[i] = found[a];
+      });
       return to_pixels(out);
     }
     if (call_.affine) {
@@ -251,7 +270,7 @@ class Positions {
   TileOf<P> tile_[kAxes];  // one whose grid is not dense
   int64_t n_ = 0;
   int64_t row_at_ = -1;  // where the places in `at_` begin
-  FormulaTile<P> at_;
+  FormulaTile<P, Formula, kAxes> at_;
 };
 
 }  // namespace polyphase

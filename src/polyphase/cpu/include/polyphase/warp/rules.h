@@ -65,12 +65,6 @@ inline P nearest_half(P position) {
   return (position + kHalves<P>) - kHalves<P>;
 }
 
-// What a coordinate's gradient adds to that of a value it was computed from.
-template <class P>
-inline P share_of(P gradient, P slope) {
-  return gradient == 0 ? P(0) : gradient * slope;
-}
-
 // ---- padding: a position outside becomes one inside
 
 template <class P>

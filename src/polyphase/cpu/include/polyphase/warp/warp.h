@@ -171,7 +171,8 @@ class WarpWorker {
       const Operand& vector = call_.vectors[v];
       result.vectors[v] = static_cast<const uint8_t*>(vector.data) + c * vector.element_bytes;
     }
-    for (int64_t t = 0; t < call_.tensor_count; ++t) {
+    const int64_t tensors = Formula::kExists ? Formula::kFirstField : call_.tensor_count;  // fields are read elsewhere
+    for (int64_t t = 0; t < tensors; ++t) {
       const Operand& tensor = call_.tensors[t];
       const int64_t offset = n_ * tensor.outer_strides[0] + c * tensor.channel_stride + z_ * tensor.z_stride +
                              y_ * tensor.y_stride + x_ * tensor.x_stride;
