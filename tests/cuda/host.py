@@ -22,9 +22,10 @@ from polyphase.cuda.calls import ALIGNMENT
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.maps import PreparedMaps
 from polyphase.cuda.warps import PreparedWarp
-from polyphase.kernels import binding
+from polyphase.kernels import binding, operands
 from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.layout import dense_strides
+from polyphase.kernels.operands import Operands
 from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import Warp
@@ -150,13 +151,14 @@ def gradients(
     coordinates: Tensor,
     sampler: Warp,
     needed: tuple[bool, bool],
-    *,
+    *fields: Tensor,
     deterministic: bool = True,
     backwards: bool = False,
 ) -> binding.Gradients:
     """Of a warp, as launches make them one after the other."""
     of_gradient, of_image, of_coordinates = (on_cuda(facts(one)) for one in (gradient, image, coordinates))
-    record = GradientRecord(sampler, of_gradient, of_image, of_coordinates, needed)
+    of_fields = operands.describe_fields(gradient.shape, len(fields), [facts(one) for one in fields])
+    record = GradientRecord(sampler, of_gradient, of_image, of_coordinates, needed, Operands(tensors=of_fields))
     return WarpGradients(record, ARCHITECTURE).run(
         functools.partial(execute, backwards=backwards),
         lambda shape, dtype: empty(shape, dense_strides(shape, False), dtype),
@@ -164,6 +166,7 @@ def gradients(
         gradient,
         image,
         coordinates,
+        *fields,
     )
 
 

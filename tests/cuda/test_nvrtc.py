@@ -19,6 +19,7 @@ from polyphase.kernels import store
 from polyphase.kernels.plans import MapsPlan, WarpPlan
 from polyphase.kernels.records import GradientRecord
 from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.formulas import displacement
 from polyphase.sampling.programs import Axes, maps_program, warp_program
 from polyphase.sampling.steps import Pad
 from polyphase.sampling.warps import Warp
@@ -129,19 +130,26 @@ def test_kernels_compile(case: str, architecture: str, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("mode", "source", "architecture"),
     [
-        pytest.param(mode, source, architecture, marks=() if a % 3 == i else pytest.mark.full)
-        for i, (mode, source) in enumerate([("bicubic", "affine"), ("bilinear", "grid"), ("nearest", "grid")])
+        pytest.param(mode, source, architecture, marks=() if a % 4 == i else pytest.mark.full)
+        for i, (mode, source) in enumerate(
+            [("bicubic", "affine"), ("bilinear", "grid"), ("nearest", "grid"), ("bilinear", "formula")]
+        )
         for a, architecture in enumerate(ARCHITECTURES)
     ],
 )
 def test_warps_compile(mode: str, source: str, architecture: str) -> None:
     """And their gradients."""
     x, out = image(torch.float32, 2, 3, 40, 60), (20, 30)
-    coordinates = torch.zeros(2, 2, 3) if source == "affine" else torch.zeros(2, *out, 2)
-    sampler = Warp(source, mode, size=out if source == "affine" else ())
-    record = host.record_for(warp_program(x.dtype, sampler), [x, coordinates])
+    given = {
+        "grid": [torch.zeros(2, *out, 2)],
+        "affine": [torch.zeros(2, 2, 3)],
+        "formula": [torch.zeros(2, 0), *[torch.zeros(2, 1, *out)] * 2],
+    }[source]
+    formula = displacement((40, 60), False) if source == "formula" else None
+    sampler = Warp(source, mode, size=() if source == "grid" else out, formula=formula)
+    record = host.record_for(warp_program(x.dtype, sampler), [x, *given])
     assert record.coordinates is not None
-    of_gradients = GradientRecord(sampler, record.out, record.image, record.coordinates, (True, True))
+    of_gradients = GradientRecord(sampler, record.out, record.image, record.coordinates, (True, True), record.operands)
     kernels = [launch.prepared(record, True, architecture)]
     if mode != "nearest":
         kernels += WarpGradients(of_gradients, architecture).kernels(deterministic=mode == "bilinear")

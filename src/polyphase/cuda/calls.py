@@ -23,7 +23,8 @@ MOST_OUTER = 6
 
 @dataclass(frozen=True)
 class CallShape:
-    """How many operands, and outer axes, the calls of a kernel have. A subclass says what fields their struct has.
+    """How many operands, outer axes, and numbers of a formula the calls of a kernel have. A subclass says what fields
+    their struct has.
 
     struct: its name in C++. coordinates: addresses that a launch fills in behind target and source, before vectors'.
     """
@@ -31,6 +32,7 @@ class CallShape:
     vectors: int
     tensors: int
     outer: int = 1
+    numbers: int = 0
     struct: ClassVar[str]
     coordinates: ClassVar[int] = 0
 
@@ -40,8 +42,8 @@ class CallShape:
 
     def definitions(self) -> str:
         """What `call.h` is compiled with."""
-        numbers = {"OUTER": self.outer, "VECTORS": self.vectors, "TENSORS": self.tensors}
-        return "".join(f"#define POLYPHASE_{name} {number}\n" for name, number in numbers.items())
+        counts = {"OUTER": self.outer, "VECTORS": self.vectors, "TENSORS": self.tensors, "NUMBERS": self.numbers}
+        return "".join(f"#define POLYPHASE_{name} {count}\n" for name, count in counts.items())
 
     @functools.cache  # noqa: B019 there are few shapes
     def places(self) -> dict[str, int]:
@@ -108,6 +110,7 @@ class WarpShape(CallShape):
             **dict.fromkeys(("base_first", "base_step"), 3),
             **dict.fromkeys(("padding", "align_corners", "tiles", "strips", "chunks", "chunk", "steps", "sum_bits"), 1),
             "tensor_strides": 5 * max(self.tensors, 1),
+            "numbers": max(self.numbers, 1),
         }
 
 

@@ -9,6 +9,7 @@ from polyphase.cuda.calls import CallShape, MapsShape, WarpShape
 from polyphase.cuda.cases import Way
 from polyphase.cuda.tables import RECIPE_BYTES
 from polyphase.kernels.expressions import CPP_FILTERS, CPP_TYPES, ROUNDED, cpp_expression
+from polyphase.kernels.formulas import formula_reads, formula_type
 from polyphase.kernels.operands import leaves, slots
 from polyphase.kernels.plans import MapsPlan, Plan, WarpPlan
 from polyphase.sampling.pointwise import Channel, Expression, Operand, Value
@@ -72,10 +73,13 @@ _MOVED = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "Bytes1
 
 
 def call_shape(plan: MapsPlan | WarpPlan, way: Way) -> CallShape:
-    if isinstance(plan, WarpPlan) and plan.gradients:
-        return WarpShape(vectors=2, tensors=1)  # as warp_gradients.h says
     vectors, tensors = (len(slots(kind, plan.prologue, plan.epilogue)) for kind in (Channel, Operand))
-    return WarpShape(vectors, tensors) if isinstance(plan, WarpPlan) else MapsShape(vectors, tensors, way.outer)
+    if isinstance(plan, MapsPlan):
+        return MapsShape(vectors, tensors, way.outer)
+    reads = formula_reads(plan.formula)
+    if plan.gradients:
+        vectors, tensors = 2, 1  # as warp_gradients.h says
+    return WarpShape(vectors, tensors + reads.fields, numbers=reads.numbers)
 
 
 def kernel_source(plan: MapsPlan | WarpPlan, way: Way) -> str:
@@ -85,7 +89,7 @@ def kernel_source(plan: MapsPlan | WarpPlan, way: Way) -> str:
     return _KERNEL.format(
         definitions=shape.definitions() + ("#define POLYPHASE_BATCHED\n" if way.batched else ""),
         includes=_includes(way.header, "batch") if way.batched else _includes(way.header),
-        functions=_load(plan, way) + "\n" + _store(plan, way),
+        functions=_load(plan, way) + "\n" + _store(plan, way) + _formula(plan),
         run=f"{way.template}<{template}>",
         threads=way.threads,
         blocks=way.resident,
@@ -117,7 +121,15 @@ def _includes(*headers: str) -> str:
 
 
 def _warp_types(plan: WarpPlan) -> list[str]:
-    return [CPP_FILTERS[plan.mode], CPP_TYPES[plan.coordinates], CPP_TYPES[plan.positions], str(plan.axes)]
+    formula = "Formula" if plan.formula else "NoFormula"
+    return [CPP_FILTERS[plan.mode], CPP_TYPES[plan.coordinates], CPP_TYPES[plan.positions], str(plan.axes), formula]
+
+
+def _formula(plan: MapsPlan | WarpPlan) -> str:
+    if isinstance(plan, MapsPlan) or not plan.formula:
+        return ""
+    first_field = 1 if plan.gradients else len(slots(Operand, plan.prologue, plan.epilogue))
+    return formula_type(plan.formula, first_field, gradients=plan.gradients)
 
 
 def _sum(plan: MapsPlan, way: Way) -> list[str]:

@@ -8,7 +8,7 @@ matters.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import torch
@@ -21,13 +21,13 @@ from polyphase.cuda.warps import PreparedWarp, Tiles
 from polyphase.kernels.binding import Gradients
 from polyphase.kernels.facts import elements
 from polyphase.kernels.layout import dense_strides
-from polyphase.kernels.plans import plan_warp_gradients
+from polyphase.kernels.plans import expressions_of, plan_warp_gradients
 from polyphase.kernels.records import GradientRecord
 
 #: What is added to the image's gradient: `Adding` of warp_gradients.h.
 NOTHING, FLOATS, INTEGERS, NOT_FINITE = range(4)
-#: A kernel and its six tensors: what it takes for its target and its source, coordinates, their gradient, the largest
-#: values of all planes, the image's gradient. None for what it does not read.
+#: A kernel and its tensors: what it takes for its target and its source, coordinates, their gradient, the largest
+#: values of all planes, the image's gradient, and a formula's fields. None for what it does not read.
 Execute: TypeAlias = "Callable[[PreparedWarp, list[Tensor | None]], None]"
 #: A new tensor of a shape and dtype, dense and not filled.
 New: TypeAlias = "Callable[[tuple[int, ...], torch.dtype], Tensor]"
@@ -44,13 +44,21 @@ class WarpGradients:
         image, sampler = record.image, record.sampler
         axes = len(image.shape) - 2
         self._record = record
-        self._plan = plan_warp_gradients(image.dtype, record.coordinates.dtype, sampler.mode, axes, architecture)
+        formula = expressions_of(sampler)
+        self._plan = plan_warp_gradients(
+            image.dtype, record.coordinates.dtype, sampler.mode, axes, architecture, formula
+        )
         self._strides = dense_strides(image.shape, False)
         self._given = warps.described(sampler, image, record.gradient, record.coordinates, [])
         pixels = elements(record.gradient.shape[2:])
-        own = {"tensor_strides": warps.image_strides(self._strides), "sum_bits": [max(pixels - 1, 0).bit_length()]}
+        strides = [self._strides, *(one.strides for one in record.fields.tensors)]
+        own = {
+            "tensor_strides": [n for one in strides for n in warps.image_strides(one)],
+            "sum_bits": [max(pixels - 1, 0).bit_length()],
+        }
         self._given = {**self._given, **own}
         self._affine = sampler.source == "affine"
+        self._sums = axes * (axes + 1) if self._affine else sampler.formula.entries if sampler.formula else 0
         self._slopes = record.needed[1] and sampler.mode != "nearest"
         self._largest, self._to_floats = self._find_largest(), self._convert()
         self._passes = {adding: self._pass(adding) for adding in (NOTHING, FLOATS, INTEGERS, NOT_FINITE)}
@@ -64,53 +72,82 @@ class WarpGradients:
         return [self._largest, self._passes[INTEGERS], self._to_floats, self._passes[NOT_FINITE]]
 
     def run(
-        self, execute: Execute, new: New, deterministic: bool, gradient: Tensor, image: Tensor, coordinates: Tensor
+        self,
+        execute: Execute,
+        new: New,
+        deterministic: bool,
+        gradient: Tensor,
+        image: Tensor,
+        coordinates: Tensor,
+        *fields: Tensor,
     ) -> Gradients:
         record, work = self._record, self._plan.work
         if 0 in record.gradient.shape:
             return tuple(
                 torch.zeros_like(one, memory_format=torch.contiguous_format) if need else None
-                for one, need in zip((image, coordinates), record.needed, strict=True)
+                for one, need in zip(
+                    (image, coordinates, *fields),
+                    (record.needed[0], *[record.needed[1]] * (1 + len(fields))),
+                    strict=True,
+                )
             )
         of_coordinates = self._new_shares(new) if self._slopes else None
         of_image = new(tuple(image.shape), work) if record.needed[0] else None
         given: list[Tensor | None] = [gradient, image, coordinates, of_coordinates]
         if of_image is None:
             if self._slopes:
-                execute(self._passes[NOTHING], [*given, None, None])
+                execute(self._passes[NOTHING], [*given, None, None, *fields])
         elif not deterministic:
-            execute(self._passes[FLOATS], [*given, None, of_image.zero_()])
+            execute(self._passes[FLOATS], [*given, None, of_image.zero_(), *fields])
         else:
             planes = image.shape[0] * image.shape[1]
             largest = new((planes, 2), torch.int64).zero_()
             sums = new((work.itemsize // 4, *image.shape), torch.int64).zero_()
-            execute(self._largest, [gradient, image, coordinates, None, largest, None])
-            execute(self._passes[INTEGERS], [*given, largest, sums])
-            execute(self._to_floats, [of_image, image, coordinates, None, largest, sums])
-            execute(self._passes[NOT_FINITE], [gradient, image, coordinates, None, largest, of_image])
-        return (
-            None if of_image is None else of_image.to(image.dtype),
-            self._coordinate_gradient(of_coordinates, coordinates) if record.needed[1] else None,
-        )
+            execute(self._largest, [gradient, image, coordinates, None, largest, None, *fields])
+            execute(self._passes[INTEGERS], [*given, largest, sums, *fields])
+            execute(self._to_floats, [of_image, image, coordinates, None, largest, sums, *fields])
+            execute(self._passes[NOT_FINITE], [gradient, image, coordinates, None, largest, of_image, *fields])
+        found = None if of_image is None else of_image.to(image.dtype)
+        if not record.needed[1]:
+            return found, *[None for _ in (coordinates, *fields)]
+        return found, *self._coordinate_gradients(of_coordinates, coordinates, fields)
 
-    def _coordinate_gradient(self, shares: Tensor | None, coordinates: Tensor) -> Tensor:
+    def _coordinate_gradients(
+        self, shares: Tensor | None, coordinates: Tensor, fields: Sequence[Tensor]
+    ) -> Sequence[Tensor]:
         if shares is None:
-            return torch.zeros_like(coordinates, memory_format=torch.contiguous_format)
-        found = shares.sum(1).view(coordinates.shape) if self._affine else shares
-        return found.to(coordinates.dtype)
+            contiguous = torch.contiguous_format
+            return [torch.zeros_like(one, memory_format=contiguous) for one in (coordinates, *fields)]
+        if not self._affine and not self._record.sampler.formula:
+            return [shares.to(coordinates.dtype)]
+        by_blocks = (coordinates.shape[0], self._blocks(), self._sums)
+        of_entries = shares[: math.prod(by_blocks)].view(by_blocks).sum(1).view(coordinates.shape)
+        batch, _, *size = self._record.gradient.shape
+        dense = (len(fields), batch, 1, *size)
+        of_fields = shares[math.prod(by_blocks) :].view(self._plan.positions)[: math.prod(dense)].view(dense)
+        summed = [of.sum_to_size(one.shape) for of, one in zip(of_fields, fields, strict=True)]
+        return [of_entries.to(coordinates.dtype), *summed]
+
+    def _blocks(self) -> int:
+        """Of an image."""
+        call = self._passes[FLOATS].given
+        return int(math.prod(call[name][0] for name in ("chunks", "strips", "tiles")))
 
     def _new_shares(self, new: New) -> Tensor:
-        """Of a grid, its gradient; of matrices (batch, blocks of an image, elements), to be summed over the blocks."""
-        if not self._affine:
-            return new(tuple(self._record.coordinates.shape), self._plan.positions)
-        call = self._passes[FLOATS].given
-        blocks = math.prod(call[name][0] for name in ("chunks", "strips", "tiles"))
-        return new((call["batch"][0], blocks, self._plan.axes * (self._plan.axes + 1)), torch.float64)
+        """Of a grid, its gradient; of matrices and entries (batch, blocks of an image, elements), to be summed over the
+        blocks, and behind them those of fields, in the dtype of positions."""
+        record, positions = self._record, self._plan.positions
+        if not self._affine and not record.sampler.formula:
+            return new(tuple(record.coordinates.shape), positions)
+        shares = record.coordinates.shape[0] * self._blocks() * self._sums
+        fields = len(record.fields.tensors) * elements(record.gradient.shape) // max(record.gradient.shape[1], 1)
+        return new((shares + math.ceil(fields * positions.itemsize / 8),), torch.float64)
 
     def _pass(self, adding: int) -> PreparedWarp:
         """The kernel that adds; the one of what is not finite leaves the coordinates alone."""
         record, image, plan = self._record, self._record.image, self._plan
         planes = [(one.shape, one.strides) for one in (image, record.gradient)]
+        planes += [(record.gradient.shape, one.strides) for one in record.fields.tensors]
         far = warps.is_far(record.coordinates, *planes, (image.shape, self._strides))
         slopes = self._slopes and adding != NOT_FINITE
         together = warps.divisor(image.shape[1], 1 if plan.mode == "bicubic" else TOGETHER)
@@ -119,9 +156,10 @@ class WarpGradients:
         constants = (self._affine, far, together, dense, adding, slopes, wide, across, threads)
         resident = warps.resident_blocks(plan, 96 if plan.mode == "bicubic" else REGISTERS, threads)
         way = Way("warp_gradients", "WarpGradients", constants, threads, resident, sums=False)
-        shared = warps.TILE_BYTES + (8 * plan.axes * (plan.axes + 1) * threads if slopes and self._affine else 0)
+        shared = warps.TILE_BYTES + (8 * self._sums * threads if slopes else 0)
         tiles = Tiles(together, 1, wide, across, threads)
-        return warps.cut_into_tiles(plan, way, self._given, tiles, slopes and not self._affine, shared)
+        per_pixel = slopes and (not self._sums or bool(record.fields.tensors))  # what all its channels add up to
+        return warps.cut_into_tiles(plan, way, self._given, tiles, per_pixel, shared)
 
     def _find_largest(self) -> PreparedWarp:
         threads = 128

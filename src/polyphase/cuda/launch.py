@@ -31,7 +31,6 @@ from polyphase.kernels.facts import Sizes
 from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose
 from polyphase.kernels.records import CallRecord, GradientRecord
-from polyphase.sampling.warps import Warp
 
 #: The kernels in use.
 loaded: set[tuple[MapsPlan | WarpPlan, Way]] = set()
@@ -59,8 +58,6 @@ def architecture(device: int | None = None) -> str:
 def bind(record: CallRecord) -> BoundCall:
     if 0 in record.image.shape:
         raise NoKernelError("an image without pixels, of which only borders are seen; kernels read where borders are")
-    if isinstance(record.program.sampler, Warp) and record.program.sampler.formula:
-        raise NoKernelError("a warp by a formula has no CUDA kernel")
     device = record.image.device.index
     aligned, unaligned = (_Lazy(functools.partial(_launch_of, record, whether)) for whether in (True, False))
     dtype, shape, strides, _ = record.out
@@ -214,8 +211,6 @@ def stats() -> dict[str, int]:
 
 
 def bind_gradients(record: GradientRecord) -> BoundGradients:
-    if record.sampler.formula:
-        raise NoKernelError("a warp by a formula has no CUDA kernel")
     device = record.image.device.index
     kinds = WarpGradients(record, architecture(device))
     launches: dict[int, Launch] = {}
@@ -230,10 +225,10 @@ def bind_gradients(record: GradientRecord) -> BoundGradients:
     def new(shape: Sizes, dtype: torch.dtype) -> Tensor:
         return torch_private.empty_strided_cuda(shape, dense_strides(shape, False), dtype)
 
-    def run(gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:
+    def run(gradient: Tensor, image: Tensor, coordinates: Tensor, *fields: Tensor) -> Gradients:
         with torch.cuda.device(device):
             deterministic = torch.are_deterministic_algorithms_enabled()
-            return kinds.run(execute, new, deterministic, gradient, image, coordinates)
+            return kinds.run(execute, new, deterministic, gradient, image, coordinates, *fields)
 
     for call in kinds.kernels(deterministic=False) if 0 not in record.gradient.shape else ():
         launches[id(call)] = launch_of(device, call)  # what cannot be built says so now

@@ -219,6 +219,7 @@ def described(sampler: Warp, image: Facts, out: Facts, coordinates: Facts, tenso
         "padding": [PADDINGS.index(sampler.padding)],
         "align_corners": [int(sampler.align_corners)],
         "tensor_strides": [one for strides in tensors for one in image_strides(strides)],
+        "numbers": [float(one) for one in sampler.formula.numbers] if sampler.formula else [],
     }
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from polyphase.sampling.formulas import ZERO, nodes_of, slope
 from polyphase.sampling.pointwise import (
@@ -46,15 +47,30 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _FUNCTIONS = {"round": "round_half_even", "neg": "-"}
 
 
+class Reads(NamedTuple):
+    """How many of each a formula reads."""
+
+    entries: int
+    numbers: int
+    fields: int
+
+
+def formula_reads(axes: tuple[Expression, ...]) -> Reads:
+    leaves = _leaves(axes)
+    return Reads(
+        _count(node.number for node in leaves if isinstance(node, Entry)),
+        _count(node.slot for node in leaves if isinstance(node, Constant)),
+        _count(node.slot for node in leaves if isinstance(node, Field)),
+    )
+
+
 def formula_type(axes: tuple[Expression, ...], first_field: int, *, gradients: bool = False) -> str:
     """The definition of `Formula`. `first_field`: the place of its first field among a call's tensors."""
-    leaves = _leaves(axes)
-    entries = _count(node.number for node in leaves if isinstance(node, Entry))
-    fields = _count(node.slot for node in leaves if isinstance(node, Field))
+    entries, numbers, fields = formula_reads(axes)
     return _FORMULA.format(
         axes=len(axes),
         entries=entries,
-        numbers=_count(node.slot for node in leaves if isinstance(node, Constant)),
+        numbers=numbers,
         fields=fields,
         first_field=first_field,
         given=_lines(_given(axes)),

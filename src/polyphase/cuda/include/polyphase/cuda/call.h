@@ -11,6 +11,7 @@ namespace polyphase {
 
 constexpr int kOuter = POLYPHASE_OUTER;  // at least 1
 constexpr int kVectors = POLYPHASE_VECTORS, kTensors = POLYPHASE_TENSORS;
+constexpr int kNumbers = POLYPHASE_NUMBERS;  // of the formula of a warp
 
 // A pointer into the device's memory. Of parameters a compiler knows that; of a batch's calls, which lie in shared memory, it
 // is told, or every access could be one of shared memory.

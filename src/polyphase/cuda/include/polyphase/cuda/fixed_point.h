@@ -44,7 +44,7 @@ struct FixedPoint {
 };
 
 // The largest magnitude of every plane: a block goes over some rows of one.
-template <class Load, class Store, class Filter, class G, class P, int kAxes, int kRows, int kThreads>
+template <class Load, class Store, class Filter, class G, class P, int kAxes, class Formula, int kRows, int kThreads>
 struct FindLargest {
   using From = typename Load::From;
 
@@ -88,7 +88,7 @@ struct FindLargest {
 };
 
 // From sums of integers to those of floats: dense planes of the image's gradient.
-template <class Load, class Store, class Filter, class G, class P, int kAxes, int kThreads>
+template <class Load, class Store, class Filter, class G, class P, int kAxes, class Formula, int kThreads>
 struct ToFloats {
   static void run(const WarpCall& call, const Block& block) {
     const int64_t size = call.in_size[0] * call.in_size[1] * call.in_size[2], planes = call.batch * call.channels;

@@ -20,8 +20,8 @@ enum Channels { kInPlanes, kInPixels, kInVectors };
 // are made one by one. kStep: elements from a pixel to the next along x, 0 where the call says it. kTogether: channels that are
 // fetched together, of which every chunk has a multiple. kPixels: a thread's, one below the other, as many rows apart as a
 // block has threads. kPitch and kBoxRows: of an `ImageBox`, 0 where there is none.
-template <class Load, class Store, class Filter, class G, class P, int kAxes, bool kAffine, bool kFar, bool kByRules, int kStep,
-          int kTogether, int kChannels, int kPixels, int kWide, int kAcross, int kPitch, int kBoxRows,
+template <class Load, class Store, class Filter, class G, class P, int kAxes, class Formula, bool kAffine, bool kFar,
+          bool kByRules, int kStep, int kTogether, int kChannels, int kPixels, int kWide, int kAcross, int kPitch, int kBoxRows,
           int kThreads>
 struct Warp {
   using From = typename Load::From;
@@ -34,7 +34,7 @@ struct Warp {
   using Taps = PixelTaps<Filter, P, kAxes, Offset, false>;
   static constexpr int kTaps = Taps::kPerAxis, kDeep = Taps::kDeep, kCount = Taps::kCount;
   static constexpr bool kWeighted = Filter::kTaps > 1;
-  using Positions = PixelPositions<G, P, kAxes, Offset, kAffine, kWeighted>;
+  using Positions = PixelPositions<G, P, kAxes, Offset, kAffine, kWeighted, Formula>;
 
   static void run(const WarpCall& call, const Block& block) {
     auto& tile = *reinterpret_cast<Tile*>(block.shared());

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "polyphase/cuda/call.h"
-#include "polyphase/warp/rules.h"
+#include "polyphase/warp/formula.h"
 
 namespace polyphase {
 
@@ -12,7 +12,7 @@ struct WarpCall {
   // Filled in by a launch.
   Global<void> target;
   Global<const void> source;
-  Global<const void> coordinates;  // a grid, or matrices
+  Global<const void> coordinates;  // a grid, matrices, or the entries of a formula, whose fields are the last tensors
   Global<const void> vectors[at_least_one(kVectors)];
   Global<const void> tensors[at_least_one(kTensors)];
 
@@ -38,6 +38,7 @@ struct WarpCall {
   int64_t sum_bits;  // of gradients: 2^sum_bits is no less than the output's pixels in a plane
 
   ImageStrides tensor_strides[at_least_one(kTensors)];
+  double numbers[at_least_one(kNumbers)];
 };
 
 }  // namespace polyphase

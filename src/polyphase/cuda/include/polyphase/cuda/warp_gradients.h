@@ -2,8 +2,8 @@
 // of the weights. A thread has a pixel of the output, and goes over its channels.
 //
 // A call's target is the output's gradient, its source the image. vectors[0]: the gradient of a grid, or a block's share of
-// that of a matrix, of which all are added up in their order afterwards; vectors[1]: the `Largest` of every plane;
-// tensors[0]: the image's gradient.
+// that of a matrix or of a formula's entries, of which all are added up in their order afterwards, and behind them those of
+// fields; vectors[1]: the `Largest` of every plane; tensors[0]: the image's gradient, and then fields.
 #pragma once
 
 #include "polyphase/cuda/fixed_point.h"
@@ -16,7 +16,7 @@ enum Adding { kAddNothing, kAddFloats, kAddIntegers, kAddWhatIsNotFinite };
 
 // kDense: image and gradient have the same strides. kTogether: channels that are fetched together, of which every chunk has a
 // multiple.
-template <class Load, class Store, class Filter, class G, class P, int kAxes, bool kAffine, bool kFar,
+template <class Load, class Store, class Filter, class G, class P, int kAxes, class Formula, bool kAffine, bool kFar,
           int kTogether, bool kDense, int kAdding, bool kOfCoordinates, int kWide, int kAcross, int kThreads>
 struct WarpGradients {
   using From = typename Load::From;
@@ -25,8 +25,9 @@ struct WarpGradients {
   using Tile = WarpTile<P, kAxes>;
   using Row = RowNumber<kAxes>;
   using Taps = PixelTaps<Filter, P, kAxes, Offset, kOfCoordinates>;
-  using Positions = PixelPositions<G, P, kAxes, Offset, kAffine, false>;
-  static constexpr int kCount = Taps::kCount, kPerAxis = Taps::kPerAxis, kMatrix = kAxes * (kAxes + 1);
+  using Positions = PixelPositions<G, P, kAxes, Offset, kAffine, false, Formula>;
+  static constexpr int kCount = Taps::kCount, kPerAxis = Taps::kPerAxis;
+  static constexpr int kSums = Formula::kExists ? Formula::kEntries : kAffine ? kAxes * (kAxes + 1) : 0;
 
   static void run(const WarpCall& call, const Block& block) {
     auto& tile = *reinterpret_cast<Tile*>(block.shared());
@@ -48,11 +49,16 @@ struct WarpGradients {
         if (column < call.out_size[2] && own < row_count<kAxes>(call)) {
           pixel = output_pixel<kAxes>(call, own, column);
           add_pixel(call, tile, n, c, pixel, by_axis);
-          if (kOfCoordinates && !kAffine) store(call, n, pixel, by_axis);
+          if (kOfCoordinates && !kAffine && !Formula::kExists) store(call, n, pixel, by_axis);
         }
-        if (kOfCoordinates && kAffine) keep(call, pixel, by_axis, sums + thread);
+        const bool exists = column < call.out_size[2] && own < row_count<kAxes>(call);
+        if constexpr (kOfCoordinates && Formula::kExists) {
+          through_formula(call, tile, n, pixel, exists, by_axis, sums + thread);
+        } else if (kOfCoordinates && kAffine) {
+          keep(call, pixel, by_axis, sums + thread);
+        }
       });
-      if (kOfCoordinates && kAffine) add_up(call, block, sums, (part * call.strips + strip) * call.tiles + block.place().x);
+      if (kOfCoordinates && kSums > 0) add_up(call, block, sums, (part * call.strips + strip) * call.tiles + block.place().x);
     });
   }
 
@@ -222,15 +228,31 @@ struct WarpGradients {
     }
   }
 
+  // A thread's share of the gradients of entries; and those of fields, dense, one field after the other.
+  static void through_formula(const WarpCall& call, const Tile& tile, int64_t n, const OutputPixel& pixel, bool exists,
+                              const P (&by_axis)[kAxes], double* sums) {
+    P shares[at_least_one(kSums + Formula::kFields)] = {};
+    if (exists) Formula::gradients(Positions(call, tile, n).read(pixel), by_axis, shares);
+#pragma unroll
+    for (int e = 0; e < kSums; ++e) sums[e * kThreads] = static_cast<double>(shares[e]);
+    if (!exists || Formula::kFields == 0) return;
+    auto* const first = static_cast<double*>(const_cast<void*>(call.vectors[0].known()));
+    P* const fields = reinterpret_cast<P*>(first + call.batch * call.chunks * call.strips * call.tiles * kSums);
+    const int64_t pixels = call.out_size[0] * call.out_size[1] * call.out_size[2];
+    const int64_t at = n * pixels + (pixel.z * call.out_size[1] + pixel.y) * call.out_size[2] + pixel.x;
+#pragma unroll
+    for (int f = 0; f < Formula::kFields; ++f) fields[f * call.batch * pixels + at] = shares[kSums + f];
+  }
+
   static void add_up(const WarpCall& call, const Block& block, double* sums, int64_t share) {
     for (int half = kThreads / 2; half > 0; half /= 2) {
       block.each_thread([&](int thread) {
-        for (int m = 0; thread < half && m < kMatrix; ++m) sums[m * kThreads + thread] += sums[m * kThreads + thread + half];
+        for (int m = 0; thread < half && m < kSums; ++m) sums[m * kThreads + thread] += sums[m * kThreads + thread + half];
       });
     }
     block.each_thread([&](int thread) {
       auto* shares = static_cast<double*>(const_cast<void*>(call.vectors[0].known()));
-      if (thread < kMatrix) shares[share * kMatrix + thread] = sums[thread * kThreads];
+      if (thread < kSums) shares[share * kSums + thread] = sums[thread * kThreads];
     });
   }
 };

@@ -130,17 +130,53 @@ struct WarpTile {
 };
 
 // The positions of output pixels in image n, unpadded. kSettled: as the CPU's kernels have it (warp/positions.h).
-template <class G, class P, int kAxes, class Offset, bool kAffine, bool kSettled>
+template <class G, class P, int kAxes, class Offset, bool kAffine, bool kSettled, class Formula>
 struct PixelPositions {
   const WarpCall& call;
   const WarpTile<P, kAxes>& tile;
   const G* coordinates;
+  int64_t n;
+  P entries[at_least_one(Formula::kEntries)], numbers[at_least_one(Formula::kNumbers)];
 
-  PixelPositions(const WarpCall& of, const WarpTile<P, kAxes>& entered, int64_t n)
-      : call(of), tile(entered), coordinates(static_cast<const G*>(of.coordinates) + n * of.coordinate_strides.batch) {}
+  PixelPositions(const WarpCall& of, const WarpTile<P, kAxes>& entered, int64_t image)
+      : call(of),
+        tile(entered),
+        coordinates(static_cast<const G*>(of.coordinates) + image * of.coordinate_strides.batch),
+        n(image) {
+#pragma unroll
+    for (int i = 0; i < Formula::kEntries; ++i) {
+      entries[i] = static_cast<P>(fetched(coordinates + i * call.coordinate_strides.component));
+    }
+#pragma unroll
+    for (int i = 0; i < Formula::kNumbers; ++i) numbers[i] = static_cast<P>(call.numbers[i]);
+  }
+
+  // What a formula reads.
+  FormulaPixel<P, Formula> read(const OutputPixel& pixel) const {
+    FormulaPixel<P, Formula> at = {entries, numbers, {}, {}, {}};
+    const int32_t place[3] = {pixel.z, pixel.y, pixel.x};
+#pragma unroll
+    for (int a = 0; a < kAxes; ++a) {
+      const int along = 3 - kAxes + a;
+      const int64_t size = call.out_size[along];
+      at.place[a] = static_cast<P>(place[along]);
+      at.base[a] = static_cast<P>(2 * place[along] + 1 - size) / static_cast<P>(call.align_corners ? max<int64_t>(size - 1, 1) : size);
+    }
+#pragma unroll
+    for (int f = 0; f < Formula::kFields; ++f) {
+      const ImageStrides& s = call.tensor_strides[Formula::kFirstField + f];
+      const P* field = static_cast<const P*>(call.tensors[Formula::kFirstField + f].known()) + n * s.batch;
+      at.fields[f] = fetched(field + offset_in<kAxes, Offset>(s, pixel));
+    }
+    return at;
+  }
 
   void find(const OutputPixel& pixel, P (&out)[kAxes]) const {
-    if (kAffine) {
+    if constexpr (Formula::kExists) {
+      Formula::coordinates(read(pixel), out);
+#pragma unroll
+      for (int a = 0; a < kAxes; ++a) out[a] = multiply_add(out[a] + 1, tile.axes[a].half, tile.axes[a].offset);
+    } else if (kAffine) {
       const auto x = static_cast<P>(pixel.x - tile.first.x), y = static_cast<P>(pixel.y - tile.first.y);
 #pragma unroll
       for (int a = 0; a < kAxes; ++a) {
