@@ -19,7 +19,7 @@ ORDER = [
     ("arguments", "plain", "decompositions"),
     ("again",),
     ("ops",),
-    ("short_way",),
+    ("short_way", "shrinking"),
     ("functional",),
     ("pipelines",),
     ("transforms",),

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 
-from polyphase import arguments
+from polyphase import arguments, shrinking
 from polyphase.errors import NotATensorError, NotSupportedError, WrongArgumentError
 from polyphase.kernels.facts import Facts
 from polyphase.ops import whole_calls
@@ -202,13 +202,22 @@ def affine_sample(
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
+    *,
+    antialias: bool = False,
+    scale: float | Sequence[float] | None = None,
 ) -> Images:
     """`grid_sample(input, affine_grid(theta, size))`, with no grid in memory.
 
     `size` is as `affine_grid` has it: (batch, channels, spatial...) of the output. The channels are the input's,
     whatever `size` says, as they are in that composition. Of a list of images, a list; `theta` is for all of them, or
     a list of as many.
+
+    `antialias`: where the matrix shrinks the image, it is made smaller by an antialiased resize first, to one and a
+    half pixels for each of the output's. How much it shrinks, `scale` says, in pixels of the image for each of the
+    output's: a number, or one for each axis in the image's order. Without it each matrix does, if it is on the CPU.
     """
+    if antialias:
+        return _antialiased(input, theta, size, (mode, padding_mode, align_corners, scale))
     if not is_dynamo_compiling():
         result: Images | None = _AFFINE_SAMPLE.again(input, theta, size, mode, padding_mode, align_corners)
         if result is not None:
@@ -218,6 +227,18 @@ def affine_sample(
         pairs = list(zip(input, _one_each(theta, len(input), "theta"), strict=True))
         return _of_each("affine_sample", _AFFINE_SAMPLE, pairs, given)
     return _called("affine_sample", _AFFINE_SAMPLE, (input, theta), given)
+
+
+def _antialiased(input: Images, theta: Any, size: Sequence[int], given: tuple[Any, ...]) -> Images:
+    def one(image: Tensor, matrix: Tensor) -> Tensor:
+        for tensor, what in ((image, "image"), (matrix, "theta")):
+            _check_tensor("affine_sample", tensor, what)
+        return shrinking.affine_sample(interpolate, affine_sample, image, matrix, size, *given)
+
+    if isinstance(input, list):
+        pairs = list(zip(input, _one_each(theta, len(input), "theta"), strict=True))
+        return _one_by_one(one, pairs)
+    return one(input, theta)
 
 
 def perspective_sample(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -153,6 +154,27 @@ def image_size(size: Any, name: str) -> tuple[Size, Size]:
             f"{name} {found}; it must be (height, width), each at least 1, or the shape of images that ends with them"
         )
     return found[-2], found[-1]
+
+
+def check_shrinking(mode: str, padding: str, align_corners: bool) -> None:
+    """Of an antialiased warp."""
+    if mode == "nearest":
+        raise WrongArgumentError("affine_sample with mode 'nearest' and antialias; use 'bilinear' or 'bicubic'")
+    if padding == "reflection" and align_corners:
+        raise NotSupportedError(
+            "affine_sample with antialias, padding_mode 'reflection' and align_corners: a smaller image would fold "
+            "elsewhere, for it has other corners; leave align_corners out, or use 'border'"
+        )
+
+
+def map_scales(scale: Any, axes: int) -> tuple[float, ...]:
+    found = tuple(scale) if isinstance(scale, list | tuple) else (scale,) * axes
+    if len(found) != axes or not all(isinstance(one, int | float) and 0 < one < math.inf for one in found):
+        raise WrongArgumentError(
+            f"scale {scale!r}; it is how many pixels of the image there are for each of the output's: a number above "
+            f"0, or {axes} in the order of the image's axes"
+        )
+    return tuple(float(one) for one in found)
 
 
 def _check_output(size: tuple[Size, ...]) -> None:
