@@ -8,7 +8,7 @@ kernel of ours goes to PyTorch's own function.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -39,6 +39,8 @@ __all__ = [
 
 #: An image, or a list of images, of any sizes: then the result is a list.
 Images = TypeVar("Images", Tensor, list[Tensor])
+#: What lies outside a warped image: one number, one for each channel, or nothing said.
+Fill: TypeAlias = float | Sequence[float] | None
 
 # What a call's arguments ask for.
 
@@ -60,16 +62,18 @@ def _padded(image: Facts, pad: Any, mode: Any, value: Any) -> Program | None:
 
 
 def _sampled_at(image: Facts, grid: Facts, *given: Any) -> Program:
-    options = arguments.warp_options(*given)
-    return warp_program(image.dtype, arguments.grid_warp(image.shape, image.dtype, grid.shape, grid.dtype, *options))
+    *rules, fill, fill_rule = given
+    options = arguments.warp_options(*rules)
+    sampler = arguments.grid_warp(image.shape, image.dtype, grid.shape, grid.dtype, *options)
+    return warp_program(image.dtype, arguments.filled(sampler, image.shape, fill, fill_rule))
 
 
 def _sampled_by(image: Facts, theta: Facts, size: Any, *given: Any) -> Program:
-    options = arguments.warp_options(*given)
+    *rules, fill, fill_rule = given
+    options = arguments.warp_options(*rules)
     size = arguments.affine_size(size)
-    return warp_program(
-        image.dtype, arguments.affine_warp(image.shape, image.dtype, theta.shape, theta.dtype, size, *options)
-    )
+    sampler = arguments.affine_warp(image.shape, image.dtype, theta.shape, theta.dtype, size, *options)
+    return warp_program(image.dtype, arguments.filled(sampler, image.shape, fill, fill_rule))
 
 
 def _always(given: tuple[Any, ...]) -> bool:
@@ -170,6 +174,8 @@ def grid_sample(
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
+    fill: Fill = None,
+    fill_rule: str = "blend",
 ) -> Tensor:
     """Sample a (batch, channels, spatial...) image or volume where a grid says; as `torch.nn.functional.grid_sample`.
 
@@ -177,13 +183,24 @@ def grid_sample(
 
     * uint8 images in every mode, rounded to the nearest (ties to even) and saturated, and `nearest` of every dtype,
       both with a float32 or float64 grid;
-    * float32 grids for float16 and bfloat16 images. Coordinates of half precision are computed in float32 too.
+    * float32 grids for float16 and bfloat16 images. Coordinates of half precision are computed in float32 too;
+    * `fill`: what lies outside the image, with padding mode `zeros`: a number, or one for each channel. A pixel half
+      over the edge, of an image of 100 and a fill of 200, is by `fill_rule`
+
+      * `"blend"`: 125, as torchvision's transforms have it: (s - fill) * m + fill, where s is the sum of the pixel's
+        taps inside the image and m that of their weights;
+      * `"constant"`: 150, as OpenCV and kornia have it: s + (1 - m) * fill, as if all around the image were the fill;
+      * `"edge"`: 100, as Pillow has it: all of a pixel whose position lies within the image is inside.
+
+      Integer images are rounded after that. Mode `nearest` takes a pixel or the fill, whatever the rule.
     """
     if not is_dynamo_compiling():
-        result: Tensor | None = _GRID_SAMPLE.again(input, grid, mode, padding_mode, align_corners)
+        result: Tensor | None = _GRID_SAMPLE.again(input, grid, mode, padding_mode, align_corners, fill, fill_rule)
         if result is not None:
             return result
-    return _called("grid_sample", _GRID_SAMPLE, (input, grid), (mode, padding_mode, align_corners))
+    else:
+        fill = arguments.fill_numbers(fill)
+    return _called("grid_sample", _GRID_SAMPLE, (input, grid), (mode, padding_mode, align_corners, fill, fill_rule))
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
@@ -202,6 +219,8 @@ def affine_sample(
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
+    fill: Fill = None,
+    fill_rule: str = "blend",
     *,
     antialias: bool = False,
     scale: float | Sequence[float] | None = None,
@@ -210,7 +229,7 @@ def affine_sample(
 
     `size` is as `affine_grid` has it: (batch, channels, spatial...) of the output. The channels are the input's,
     whatever `size` says, as they are in that composition. Of a list of images, a list; `theta` is for all of them, or
-    a list of as many.
+    a list of as many. `fill` and `fill_rule` are as `grid_sample` has them.
 
     `antialias`: where the matrix shrinks the image, it is made smaller by an antialiased resize first, to one and a
     half pixels for each of the output's. How much it shrinks, `scale` says, in pixels of the image for each of the
@@ -219,10 +238,14 @@ def affine_sample(
     if antialias:
         return _antialiased(input, theta, size, (mode, padding_mode, align_corners, scale))
     if not is_dynamo_compiling():
-        result: Images | None = _AFFINE_SAMPLE.again(input, theta, size, mode, padding_mode, align_corners)
+        result: Images | None = _AFFINE_SAMPLE.again(
+            input, theta, size, mode, padding_mode, align_corners, fill, fill_rule
+        )
         if result is not None:
             return result
-    given = (size, mode, padding_mode, align_corners)
+    else:
+        fill = arguments.fill_numbers(fill)
+    given = (size, mode, padding_mode, align_corners, fill, fill_rule)
     if isinstance(input, list):
         pairs = list(zip(input, _one_each(theta, len(input), "theta"), strict=True))
         return _of_each("affine_sample", _AFFINE_SAMPLE, pairs, given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import runpy
 from pathlib import Path
@@ -138,7 +139,7 @@ def test_kernels_compile(case: str, architecture: str, monkeypatch: pytest.Monke
     ],
 )
 def test_warps_compile(mode: str, source: str, architecture: str) -> None:
-    """And their gradients."""
+    """With a fill too, and their gradients."""
     x, out = image(torch.float32, 2, 3, 40, 60), (20, 30)
     given = {
         "grid": [torch.zeros(2, *out, 2)],
@@ -151,6 +152,9 @@ def test_warps_compile(mode: str, source: str, architecture: str) -> None:
     assert record.coordinates is not None
     of_gradients = GradientRecord(sampler, record.out, record.image, record.coordinates, (True, True), record.operands)
     kernels = [launch.prepared(record, True, architecture)]
+    rule = {"bilinear": "blend", "nearest": "constant", "bicubic": "edge"}[mode]
+    filled = dataclasses.replace(sampler, fill=(1.0, 2.0, 3.0), fill_rule=rule)
+    kernels += [launch.prepared(host.record_for(warp_program(x.dtype, filled), [x, coordinates]), True, architecture)]
     if mode != "nearest":
         kernels += WarpGradients(of_gradients, architecture).kernels(deterministic=mode == "bilinear")
     for call in kernels:

@@ -4,6 +4,7 @@ Pure functions of shapes, dtypes and numbers. A mistake raises the exception tha
 message that names what was seen, what is allowed and the fix.
 """
 
+from polyphase.arguments.filling import fill_numbers, filled
 from polyphase.arguments.integers import are_known
 from polyphase.arguments.resampling import (
     FILTERS,
@@ -41,6 +42,8 @@ __all__ = [
     "check_theta",
     "corners_are_aligned",
     "displacement_warp",
+    "fill_numbers",
+    "filled",
     "flip_maps",
     "grid_warp",
     "image_size",

@@ -23,11 +23,11 @@ from polyphase.compile.reasons import NotFused, Why
 from polyphase.compile.recognise import call_of, sampling_of, slice_of
 from polyphase.kernels.devices import has_kernels
 from polyphase.ops.program import program as program_op
-from polyphase.ops.warp import warp_backward
+from polyphase.ops.warp import options, warp_backward
 from polyphase.sampling.steps import Size, size_slot
 from polyphase.sampling.templates import with_slots_in_order
 from polyphase.sampling.text import to_text
-from polyphase.sampling.warps import MODES, PADDINGS
+from polyphase.sampling.warps import MODES, PADDINGS, Warp
 from polyphase.torch_private import is_erased
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -323,7 +323,8 @@ def _replace_warp_backward(graph: Graph, node: Node) -> None:
         return
     tensors = [call.given(name) for name in ("grad_output", "input", "grid")]
     mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]
-    args = (*tensors, None, mode, padding, bool(call["align_corners"]), call["output_mask"])
+    sampler = Warp("grid", mode, padding, bool(call["align_corners"]))
+    args = (*tensors, *options(sampler), call["output_mask"])
     with graph.inserting_before(node):
         node.replace_all_uses_with(_call(graph, warp_backward, args, tensors[1], node))
     graph.erase_node(node)

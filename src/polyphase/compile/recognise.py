@@ -255,7 +255,8 @@ def _grid_sampler(call: AtenCall, new_slot: NewSlot) -> WarpOf:
 
 def _warp(call: AtenCall, new_slot: NewSlot) -> WarpOf:
     size = tuple(map(new_slot, call["size"] or ()))
-    sampler = Warp("affine" if size else "grid", call["mode"], call["padding"], call["align_corners"], size)
+    rules = call["mode"], call["padding"], call["align_corners"]
+    sampler = Warp("affine" if size else "grid", *rules, size, tuple(call["fill"] or ()), call["fill_rule"])
     return WarpOf(call.given("image"), call.given("coordinates"), sampler)
 
 

@@ -103,7 +103,8 @@ def _maps_part(program: Program) -> bytes:
 def _warp_part(program: Program, coordinates: torch.dtype, rank: int) -> bytes:
     assert isinstance(program.sampler, Warp), "maps have no coordinates"
     plan = plan_warp(program, coordinates, program.axes(rank), isa.chosen())
-    return records.warp_part(program.sampler, kernel=libraries.addresses(plan).kernel)
+    fill = records.fill_of(program.sampler, program.sampled, program.source if program.moves_only else plan.work)
+    return records.warp_part(program.sampler, kernel=libraries.addresses(plan).kernel, fill=fill)
 
 
 def forget() -> None:

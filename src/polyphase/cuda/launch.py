@@ -31,6 +31,7 @@ from polyphase.kernels.facts import Sizes
 from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose
 from polyphase.kernels.records import CallRecord, GradientRecord
+from polyphase.sampling.warps import Warp
 
 #: The kernels in use.
 loaded: set[tuple[MapsPlan | WarpPlan, Way]] = set()
@@ -62,6 +63,7 @@ def bind(record: CallRecord) -> BoundCall:
     aligned, unaligned = (_Lazy(functools.partial(_launch_of, record, whether)) for whether in (True, False))
     dtype, shape, strides, _ = record.out
     operands, launch = record.operands, aligned.made()  # what cannot be built says so now
+    sampler = record.program.sampler
     sampled = 1 if record.coordinates is None else 2  # inputs before the operands
     current_raw_stream, empty_strided_cuda = torch_private.current_raw_stream, torch_private.empty_strided_cuda
 
@@ -87,8 +89,8 @@ def bind(record: CallRecord) -> BoundCall:
 
     made: Callable[..., Tensor] = fresh
     if not operands.vectors and not operands.tensors:  # the shortest way: most calls are such
-        if sampled == 2:
-            made = fresh_of_warp
+        if sampled == 2:  # but for a fill, which is to be kept while a graph is captured
+            made = fresh if isinstance(sampler, Warp) and sampler.fill else fresh_of_warp
         else:
             parts = (launch.part, empty_strided_cuda, (shape, strides, dtype), current_raw_stream, device)
             made = launcher.fresh(FreshCall(*parts, launch.keep, fresh))

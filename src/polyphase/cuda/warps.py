@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
+
+import torch
 
 from polyphase.cuda import emit
 from polyphase.cuda.calls import ALIGNMENT, CallShape, Fields
 from polyphase.cuda.cases import Way
 from polyphase.cuda.cuts import Cut
+from polyphase.cuda.maps import Upload
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.plans import WarpPlan, plan_warp
-from polyphase.kernels.records import CallRecord
+from polyphase.kernels.records import NO_FILL, Borders, CallRecord, fill_of, rule_number
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import PADDINGS, Warp
 
@@ -87,6 +90,11 @@ class Case:
     def channels(self) -> int:
         return self.record.image.shape[1]
 
+    @property
+    def sampler(self) -> Warp:
+        assert isinstance(self.record.program.sampler, Warp), "axis maps have cases of their own"
+        return self.record.program.sampler
+
 
 Choose: TypeAlias = "Callable[[Case], Way]"
 #: Fields of a call.
@@ -99,14 +107,18 @@ class PreparedWarp:
     way: Way
     cut: Cut
     given: Given
+    fill: Borders = NO_FILL
 
     @property
     def shape(self) -> CallShape:
         return emit.call_shape(self.plan, self.way)
 
-    def fields(self, upload: object, make: object = None) -> tuple[Fields, list[object]]:
-        """There are no tables."""
-        return self.given, []
+    def fields(self, upload: Upload, make: object = None) -> tuple[Fields, list[object]]:
+        """There are no tables but that of a fill."""
+        if not self.fill.data:
+            return self.given, []
+        (fill_at,), memory = upload(torch.frombuffer(bytearray(self.fill.data), dtype=torch.uint8))
+        return {**self.given, "fill": [fill_at], "fill_step": [int(self.fill.stride > 0)]}, [memory]
 
 
 def choose(case: Case) -> Way:
@@ -123,7 +135,8 @@ def choose(case: Case) -> Way:
     channels = IN_PLANES if in_planes or together == 1 else IN_PIXELS if box.rows else _channels(case, together)
     layout = (_step(case), together, channels)
     pitch = box.width * (together if channels == IN_PIXELS else 1)
-    constants = (_is_affine(record.program), far, False, *layout, pixels, wide, across, pitch, box.rows, threads)
+    fill = rule_number(case.sampler)
+    constants = (_is_affine(record.program), far, False, fill, *layout, pixels, wide, across, pitch, box.rows, threads)
     resident = resident_blocks(case.plan, registers, threads)
     return Way("warp", "Warp", constants, threads, resident, sums=False, moved_bytes=case.plan.element_bytes)
 
@@ -197,7 +210,8 @@ def prepared(record: CallRecord, aligned: bool, architecture: str, choose: Choos
     tiles = Tiles(together, pixels, wide, across, threads, most_steps if rows else 1, most_steps)
     planes = together if channels == IN_PLANES else 1
     shared_bytes = TILE_BYTES + planes * rows * pitch * record.image.dtype.itemsize
-    return cut_into_tiles(plan, way, given, tiles, shared_bytes=shared_bytes)
+    fill = fill_of(sampler, record.program.sampled, record.image.dtype if record.program.moves_only else plan.work)
+    return replace(cut_into_tiles(plan, way, given, tiles, shared_bytes=shared_bytes), fill=fill)
 
 
 def described(sampler: Warp, image: Facts, out: Facts, coordinates: Facts, tensors: Sequence[Sizes]) -> Given:
@@ -216,7 +230,7 @@ def described(sampler: Warp, image: Facts, out: Facts, coordinates: Facts, tenso
         "coordinate_strides": along,
         "base_first": [(1 - n) / step for n, step in zip(out_size, steps, strict=True)],
         "base_step": [2 / step for step in steps],
-        "padding": [PADDINGS.index(sampler.padding)],
+        "padding": [PADDINGS.index(sampler.taps_padding)],
         "align_corners": [int(sampler.align_corners)],
         "tensor_strides": [one for strides in tensors for one in image_strides(strides)],
         "numbers": [float(one) for one in sampler.formula.numbers] if sampler.formula else [],

@@ -31,9 +31,17 @@ def table() -> dict[OpOverload, Callable[..., Any]]:
 
 
 def warp(
-    image: Tensor, coordinates: Tensor, size: Sequence[Size] | None, mode: str, padding: str, align_corners: bool
+    image: Tensor,
+    coordinates: Tensor,
+    size: Sequence[Size] | None,
+    mode: str,
+    padding: str,
+    align_corners: bool,
+    fill: Sequence[float] | None,
+    fill_rule: str,
 ) -> Tensor:
-    sampler = Warp("affine" if size else "grid", mode, padding, align_corners, tuple(size or ()))
+    source, numbers = "affine" if size else "grid", tuple(fill or ())
+    sampler = Warp(source, mode, padding, align_corners, tuple(size or ()), numbers, fill_rule)
     return plain_torch.warp(image, coordinates, sampler)
 
 

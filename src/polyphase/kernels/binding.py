@@ -25,7 +25,7 @@ from polyphase.errors import (
     WrongSizeError,
     warn,
 )
-from polyphase.kernels import devices, operands, plain_torch
+from polyphase.kernels import devices, filled, operands, plain_torch
 from polyphase.kernels.facts import Facts, Sizes, elements, facts
 from polyphase.kernels.layout import keeps_strides, output_strides
 from polyphase.kernels.patchwork import Patchwork
@@ -141,6 +141,8 @@ def bound_gradients(
         )
     _check_coordinates(image.dtype, coordinates.dtype, sampler.mode)
     _check_fields(coordinates, fields)
+    if sampler.fill:
+        return functools.partial(filled.gradients, sampler, needed, warp, warp_gradients)
     wing = devices.wing_of(image.device)
     dense = elements(image.shape[1:])  # as the image's gradient is
 
@@ -248,6 +250,10 @@ def _warp_record(
     _check_devices(image, [coordinates, *given], out)
     _check_coordinates(program.sampled, coordinates.dtype, sampler.mode)
     _check_fields(coordinates, given[len(given) - operands.fields_of(sampler) :])
+    if len(sampler.fill) > 1 and len(sampler.fill) != out_shape[1]:
+        raise WrongInputError(
+            f"a fill of {len(sampler.fill)} numbers for {out_shape[1]} channels; give one, or as many"
+        )
     out = _output(program, image, out_shape, out)
     return CallRecord(program, image, out, coordinates, operands.describe(program, out_shape, 1, given))
 

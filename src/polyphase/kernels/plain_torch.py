@@ -95,7 +95,8 @@ def warp(image: Tensor, coordinates: Tensor, sampler: Warp, *fields: Tensor, set
         wide = warps.affine_grid(wide, sampler.size, sampler.align_corners)
     elif sampler.formula is not None:
         wide = formulas.coordinates(sampler.formula, sampler.size, wide, fields, sampler.align_corners)
-    result = warps.sample(image, wide, sampler.mode, sampler.padding, sampler.align_corners, settled=settled)
+    rules = sampler.mode, sampler.taps_padding, sampler.align_corners
+    result = warps.sample(image, wide, *rules, settled=settled, fill=sampler.fill, fill_rule=sampler.fill_rule)
     if image.dtype == torch.uint8 and sampler.mode != "nearest":
         result = where(result.isnan(), 0.0, torch.clamp(torch.round(result), 0, 255))
     return result.to(image.dtype).contiguous()

@@ -7,6 +7,7 @@ it: `assertions` is compiled with the launcher.
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -21,7 +22,7 @@ from polyphase.kernels.patchwork import Patchwork
 from polyphase.kernels.recipes import encode
 from polyphase.sampling.pointwise import scalar_tensor
 from polyphase.sampling.programs import Axes, Program
-from polyphase.sampling.warps import PADDINGS, Warp
+from polyphase.sampling.warps import FILL_RULES, PADDINGS, Warp, fill_values
 
 MOST_DIMENSIONS = 16
 MOST_OPERANDS = 8
@@ -136,6 +137,7 @@ _PROGRAM = {
     "number_count": 1,
     "padding": 1,
     "align_corners": 1,
+    "fill_rule": 1,
 }
 FIELDS = _TENSORS | _PATCHWORK | _COORDINATES | _OPERANDS | _PROGRAM
 
@@ -222,20 +224,43 @@ def maps_part(program: Program, axes: Axes, work: torch.dtype, *, kernel: int, s
     return MapsPart(fields, borders.data)
 
 
-def warp_part(sampler: Warp, kind: int = WARP, *, kernel: int) -> bytes:
+NO_FILL = Borders()
+
+
+def fill_of(sampler: Warp, sampled: torch.dtype, work: torch.dtype) -> Borders:
+    """What lies outside a warped image, as constant borders are told: one number for all channels from place 0 on
+    (`stride` 0), or one for each. `sampled`: the dtype of pixels, `work`: that they are in while they are sampled."""
+    if sampler.mode == "nearest":
+        values = [_bytes(one, sampled, work) for one in fill_values(sampler.fill, sampled)]
+    else:
+        values = [_bytes(one, work) for one in sampler.fill]
+    data = b"".join(values)
+    return Borders(data.ljust(8 * math.ceil(len(data) / 8), b"\0"), stride=work.itemsize if len(values) > 1 else 0)
+
+
+def warp_part(sampler: Warp, kind: int = WARP, *, kernel: int, fill: Borders = NO_FILL) -> bytes:
     numbers = sampler.formula.numbers if sampler.formula else ()
     if sampler.formula and (sampler.formula.entries > MOST_ENTRIES or len(numbers) > MOST_NUMBERS):
         raise NoKernelError(f"a formula of {sampler.formula.entries} entries and {len(numbers)} numbers: too long")
-    return _packed(
+    fields = _packed(
         _PROGRAM,
         kernel=kernel,
         kind=kind,
+        border_size=len(fill.data),
+        border_stride=fill.stride,
         affine=sampler.source == "affine",
         formula=sampler.source == "formula",
         number_count=len(numbers),
-        padding=PADDINGS.index(sampler.padding),
+        padding=PADDINGS.index(sampler.taps_padding),
         align_corners=sampler.align_corners,
-    ) + struct.pack(f"={len(numbers)}d", *numbers)
+        fill_rule=rule_number(sampler),
+    )
+    return fields + fill.data + struct.pack(f"={len(numbers)}d", *numbers)
+
+
+def rule_number(sampler: Warp) -> int:
+    """`FillRule` of rules.h; 0 for none."""
+    return 1 + FILL_RULES.index(sampler.fill_rule) if sampler.fill else 0
 
 
 def pack(record: CallRecord, part: bytes) -> bytes:

@@ -25,7 +25,7 @@ Pair: TypeAlias = tuple[Tensor, Tensor]
 # coordinates: a grid (N, out..., axes), or matrices (N, axes, axes + 1) and in `size` the output's, which is spatial.
 # needed: which gradients, of the image and of the coordinates; an empty tensor stands for the other. The tag makes
 # Inductor keep the tensors' strides as they are: kernels take any.
-_SAMPLER = "SymInt[]? size, str mode, str padding, bool align_corners"
+_SAMPLER = "SymInt[]? size, str mode, str padding, bool align_corners, float[]? fill, str fill_rule"
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
 LIBRARY.define(f"warp(Tensor image, Tensor coordinates, {_SAMPLER}) -> Tensor", tags=_TAGS)
 LIBRARY.define(
@@ -36,28 +36,29 @@ warp = torch.ops.polyphase.warp.default
 warp_backward = torch.ops.polyphase.warp_backward.default
 
 
-def options(sampler: Warp) -> tuple[tuple[Size, ...] | None, str, str, bool]:
+def options(sampler: Warp) -> tuple[Any, ...]:
     """A sampler as the operators take it. A grid has no size: AOTInductor loses empty lists."""
-    return sampler.size or None, sampler.mode, sampler.padding, sampler.align_corners
+    rules = sampler.mode, sampler.padding, sampler.align_corners
+    return sampler.size or None, *rules, sampler.fill or None, sampler.fill_rule
 
 
-def _sampler(size: Sequence[Size] | None, mode: str, padding: str, align_corners: bool) -> Warp:
-    return Warp("affine" if size else "grid", mode, padding, align_corners, tuple(size or ()))
+def sampler_of(size: Sequence[Size] | None, *given: Any) -> Warp:
+    mode, padding, align_corners, fill, fill_rule = given
+    source = "affine" if size else "grid"
+    return Warp(source, mode, padding, align_corners, tuple(size or ()), tuple(fill or ()), fill_rule)
 
 
 def _on_device(image: Tensor, coordinates: Tensor, *given: Any) -> Tensor:
-    return binding.warp(image, coordinates, _sampler(*given))
+    return binding.warp(image, coordinates, sampler_of(*given))
 
 
-def _without_data(
-    image: Tensor, coordinates: Tensor, size: Sequence[Size] | None, mode: str, padding: str, align_corners: bool
-) -> Tensor:
+def _without_data(image: Tensor, coordinates: Tensor, size: Sequence[Size] | None, *given: Any) -> Tensor:
     return image.new_empty((*image.shape[:2], *(size or coordinates.shape[1:-1])))
 
 
 def _backward_on_device(gradient: Tensor, image: Tensor, coordinates: Tensor, *given: Any) -> Pair:
     *of_sampler, needed = given
-    sampler = _sampler(*of_sampler)
+    sampler = sampler_of(*of_sampler)
     moves = sampler.mode == "nearest"  # to where coordinates nearby do: their gradient is 0
     of_image, of_coordinates = _empty_gradients(image, coordinates, needed)
     launched = (needed[0], needed[1] and not moves)
@@ -147,7 +148,7 @@ class _BackwardDifferentiable(SingleLevelFunction):
 
 def _gradients_by_torch(gradient: Tensor, image: Tensor, coordinates: Tensor, *given: Any) -> Pair:
     def by_torch(image: Tensor, coordinates: Tensor) -> Tensor:
-        return plain_torch.warp(image, coordinates, _sampler(*given))
+        return plain_torch.warp(image, coordinates, sampler_of(*given))
 
     _, of_both = torch.func.vjp(by_torch, image, coordinates)
     found: Pair = of_both(gradient)
@@ -158,7 +159,7 @@ def _with_derivatives(image: Tensor, coordinates: Tensor, *given: Any) -> Tensor
     """Integers have none, nor has what they are sampled at."""
     differentiable = image.is_floating_point() or image.is_complex()
     if differentiable and forward_mode_is_on():
-        sampler = _sampler(*given)
+        sampler = sampler_of(*given)
         found = plain_torch.warp(image, coordinates, sampler)
         return _with_a_gradient_of_0(found, coordinates) if sampler.mode == "nearest" else found
     if differentiable and (image.requires_grad or coordinates.requires_grad):
@@ -187,7 +188,8 @@ def _batched(
 ) -> tuple[Tensor, int]:
     """Images alone become channels of one, and grids alone rows of one: nothing is repeated. Else all is one batch."""
     of_image, of_coordinates = in_dims[:2]
-    if of_image is not None and of_coordinates is None:
+    *_, fill, _ = given
+    if of_image is not None and of_coordinates is None and len(fill or ()) < 2:  # channels keep their numbers
         channels = image.movedim(of_image, 1)
         result: Tensor = warp(channels.flatten(1, 2), coordinates, size, *given)
         return result.unflatten(1, channels.shape[1:3]), 1

@@ -77,12 +77,23 @@ def pad(image: Tensor, pad: Any, mode: str, value: Any) -> Tensor:
     return _resample(_as_under_autocast(image, mode, len(maps)), maps, border)
 
 
-def grid_sample(image: Tensor, grid: Tensor, mode: Any, padding_mode: Any, align_corners: Any) -> Tensor:
+def grid_sample(
+    image: Tensor,
+    grid: Tensor,
+    mode: Any,
+    padding_mode: Any,
+    align_corners: Any,
+    fill: Any = None,
+    fill_rule: Any = "blend",
+) -> Tensor:
     given = arguments.warp_options(mode, padding_mode, align_corners)
-    if not _all_have_kernels(image, grid):
+    have_kernels = _all_have_kernels(image, grid)
+    if not have_kernels and fill is None:
         return F.grid_sample(image, grid, *given)
     image, grid = _as_warped_under_autocast(image, grid)
-    return _warp(image, grid, arguments.grid_warp(image.shape, image.dtype, grid.shape, grid.dtype, *given))
+    sampler = arguments.grid_warp(image.shape, image.dtype, grid.shape, grid.dtype, *given)
+    sampler = arguments.filled(sampler, image.shape, fill, fill_rule)
+    return _warp(image, grid, sampler) if have_kernels else plain_torch.warp(image, grid, sampler)
 
 
 def affine_grid(theta: Tensor, size: Any, align_corners: Any) -> Tensor:
@@ -94,14 +105,25 @@ def affine_grid(theta: Tensor, size: Any, align_corners: Any) -> Tensor:
     return affine_grid_generator(theta, size, aligned).contiguous()
 
 
-def affine_sample(image: Tensor, theta: Tensor, size: Any, mode: Any, padding_mode: Any, align_corners: Any) -> Tensor:
+def affine_sample(
+    image: Tensor,
+    theta: Tensor,
+    size: Any,
+    mode: Any,
+    padding_mode: Any,
+    align_corners: Any,
+    fill: Any = None,
+    fill_rule: Any = "blend",
+) -> Tensor:
     given = arguments.warp_options(mode, padding_mode, align_corners)
-    if not _all_have_kernels(image, theta):
+    have_kernels = _all_have_kernels(image, theta)
+    if not have_kernels and fill is None:
         return F.grid_sample(image, F.affine_grid(theta, size, given[-1]), *given)
     image, theta = _as_warped_under_autocast(image, theta)
     size = arguments.affine_size(size)
     sampler = arguments.affine_warp(image.shape, image.dtype, theta.shape, theta.dtype, size, *given)
-    return _warp(image, theta, sampler)
+    sampler = arguments.filled(sampler, image.shape, fill, fill_rule)
+    return _warp(image, theta, sampler) if have_kernels else plain_torch.warp(image, theta, sampler)
 
 
 def perspective_sample(
@@ -205,6 +227,7 @@ def _float32_under_autocast(tensor: Tensor) -> Tensor:
     return tensor.float() if cast else tensor
 
 
+_WARPED = 'str mode, str padding_mode, bool? align_corners, float[]? fill=None, str fill_rule="blend"'
 LIBRARY.define(
     "interpolate(Tensor input, SymInt[]? size, float[]? scale_factor, str mode, bool? align_corners, "
     "bool? recompute_scale_factor, bool antialias) -> Tensor",
@@ -213,15 +236,14 @@ LIBRARY.define(
 LIBRARY.define("flip(Tensor input, int[] dims) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
 LIBRARY.define("pad(Tensor input, SymInt[] pad, str mode, float? value) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
 LIBRARY.define(
-    "grid_sample(Tensor input, Tensor grid, str mode, str padding_mode, bool? align_corners) -> Tensor",
+    f"grid_sample(Tensor input, Tensor grid, {_WARPED}) -> Tensor",
     tags=torch.Tag.pt2_compliant_tag,
 )
 LIBRARY.define(
     "affine_grid(Tensor theta, SymInt[] size, bool? align_corners) -> Tensor", tags=torch.Tag.pt2_compliant_tag
 )
 LIBRARY.define(
-    "affine_sample(Tensor input, Tensor theta, SymInt[] size, str mode, str padding_mode, bool? align_corners) "
-    "-> Tensor",
+    f"affine_sample(Tensor input, Tensor theta, SymInt[] size, {_WARPED}) -> Tensor",
     tags=torch.Tag.pt2_compliant_tag,
 )
 LIBRARY.define(

@@ -98,7 +98,8 @@ def _sample_warp(
         grid = warps.affine_grid(theta.double(), warp.size, warp.align_corners)
     elif grid is None or grid.dim() != axes + 2 or grid.shape[0] != batch or grid.shape[-1] != axes:
         raise WrongInputError(f"the program warps by a grid; it is {_shape(grid)}, needed is ({batch}, *out, {axes})")
-    result = warps.sample(image, grid.double(), warp.mode, warp.padding, warp.align_corners)
+    rules = warp.mode, warp.taps_padding, warp.align_corners
+    result = warps.sample(image, grid.double(), *rules, fill=warp.fill, fill_rule=warp.fill_rule)
     if image.dtype.is_floating_point or warp.mode == "nearest":
         return result
     return torch.clamp(torch.round(result), 0, 255).to(image.dtype)

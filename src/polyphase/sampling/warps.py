@@ -8,9 +8,11 @@ may be symbolic, shared by the reference (in float64) and the decompositions.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -25,24 +27,42 @@ from polyphase.sampling.steps import Size
 MODES = ("bilinear", "nearest", "bicubic")
 PADDINGS = ("zeros", "border", "reflection")
 SOURCES = ("grid", "affine", "formula")
+#: How what lies outside the image goes with what was sampled: torchvision's, OpenCV's and kornia's, Pillow's.
+FILL_RULES = ("blend", "constant", "edge")
+
+#: (pixel, weight, inside); no weight means 1.
+Tap: TypeAlias = "tuple[Tensor, Tensor | None, Tensor]"
 
 
 @dataclass(frozen=True)
 class Warp:
-    """`size`: the output's spatial size, where coordinates are computed; a grid has its own."""
+    """`size`: the output's spatial size, where coordinates are computed; a grid has its own.
+
+    fill: what lies outside, one number for all channels or one for each; none where padding alone says it. Let s be the
+    sum of a pixel's taps inside the image and m that of their weights. fill_rule: `blend` is (s - fill) * m + fill;
+    `constant` is s + (1 - m) * fill, as if pixels around the image had that value; `edge` is the fill where a position
+    lies in no pixel of the image, and elsewhere sampled from the nearest pixels inside. The nearest pixel is itself or
+    the fill.
+    """
 
     source: str
     mode: str = "bilinear"
     padding: str = "zeros"
     align_corners: bool = False
     size: tuple[Size, ...] = ()
+    fill: tuple[float, ...] = ()
+    fill_rule: str = "blend"
     formula: Formula | None = None
 
     def __post_init__(self) -> None:
+        # 0.0 and -0.0 are one, with one text; NaN is equal to itself.
+        one_of_each = [math.nan if math.isnan(one) else float(one) + 0.0 for one in self.fill]
+        object.__setattr__(self, "fill", tuple(one_of_each))
         for kind, seen, allowed in (
             ("warp source", self.source, SOURCES),
             ("warp mode", self.mode, MODES),
             ("padding mode", self.padding, PADDINGS),
+            ("fill rule", self.fill_rule, FILL_RULES),
         ):
             if seen not in allowed:
                 raise UnknownNameError(kind, seen, allowed)
@@ -60,6 +80,30 @@ class Warp:
             )
         if self.mode == "bicubic" and len(self.size) == 3:
             raise InvalidProgramError("a bicubic warp of a volume; bicubic is for images: use bilinear or nearest")
+        if self.fill and self.padding != "zeros":
+            raise InvalidProgramError(f"a fill with {self.padding} padding, which leaves nothing to fill; use zeros")
+        spoils = self.fill_rule == "blend" and self.mode != "nearest"
+        if spoils and not all(map(math.isfinite, self.fill)):
+            raise InvalidProgramError(f"a blend with {self.fill}, which would spoil all pixels; use constant or edge")
+
+    @property
+    def taps_padding(self) -> str:
+        """How taps outside the image are padded: those of a hard edge are the nearest pixels inside."""
+        has_hard_edge = self.fill and self.fill_rule == "edge" and self.mode != "nearest"
+        return "border" if has_hard_edge else self.padding
+
+    def without_fill(self) -> Warp:
+        return replace(self, padding=self.taps_padding, fill=(), fill_rule="blend")
+
+
+def fill_values(fill: Sequence[float], dtype: torch.dtype) -> tuple[float, ...]:
+    """As pixels of a dtype that are only moved have them: integers rounded, ties to even, and saturated."""
+    if dtype == torch.bool:
+        return tuple(float(one != 0) for one in fill)
+    if dtype.is_floating_point or dtype.is_complex:
+        return tuple(fill)
+    limits = torch.iinfo(dtype)
+    return tuple(0 if math.isnan(one) else round(min(max(one, limits.min), limits.max)) for one in fill)
 
 
 def affine_grid(theta: Tensor, size: Sequence[Size], align_corners: bool) -> Tensor:
@@ -99,7 +143,15 @@ def _pixels_to_coordinates(size: Sequence[Size], align_corners: bool, like: Tens
 
 
 def sample(
-    image: Tensor, grid: Tensor, mode: str, padding: str, align_corners: bool, *, settled: bool = False
+    image: Tensor,
+    grid: Tensor,
+    mode: str,
+    padding: str,
+    align_corners: bool,
+    *,
+    settled: bool = False,
+    fill: Sequence[float] = (),
+    fill_rule: str = "blend",
 ) -> Tensor:
     """`image` (N, C, *spatial) at `grid`'s coordinates (N, *out, d): (N, C, *out), in the grid's dtype if weighted.
 
@@ -108,6 +160,8 @@ def sample(
 
     `settled`: weighted modes take a position that is, in all axes, as near to a whole or half pixel as rounding may
     have moved it to lie there. Has no gradient with respect to the grid.
+
+    fill, fill_rule: as `Warp` has them; `padding` is its `taps_padding`.
     """
     spatial = image.shape[2:]
     positions = [
@@ -134,13 +188,43 @@ def sample(
         term = values if mode == "nearest" else values * weight[:, None]
         total = term if total is None else total + term
     assert total is not None
-    return total
+    if not fill:
+        return total
+    if mode != "nearest" and fill_rule == "edge":
+        return _filled(total, _lie_in_pixels(positions, spatial), fill, "edge")
+    share = reduce(torch.mul, [_share_inside(taps, mode) for taps in axes])
+    return _filled(total, share, fill, "edge" if mode == "nearest" else fill_rule)
 
 
-def _axis_taps(
-    position: Tensor, size: Size, mode: str, padding: str, align_corners: bool
-) -> list[tuple[Tensor, Tensor | None, Tensor]]:
-    """(pixel, weight, inside) of each tap along one axis; no weight means 1."""
+def _share_inside(taps: Sequence[Tap], mode: str) -> Tensor:
+    """Along an axis: of a weighted mode, how much of each pixel; exactly 1 where all of it lies inside, not the sum of
+    rounded weights. Of the nearest, whether it does."""
+    if mode == "nearest":
+        return taps[0][2]
+    whole = reduce(torch.logical_and, [inside for _, _, inside in taps])
+    return where(whole, 1.0, reduce(torch.add, [weight * inside for _, weight, inside in taps]))  # type: ignore[operator]
+
+
+def _lie_in_pixels(positions: Sequence[Tensor], sizes: Sequence[Size]) -> Tensor:
+    pairs = zip(positions, sizes, strict=True)
+    return reduce(torch.logical_and, [torch.logical_and(p >= -0.5, p < size - 0.5) for p, size in pairs])
+
+
+def _filled(sampled: Tensor, share: Tensor, values: Sequence[float], rule: str) -> Tensor:
+    """`share`: how much of each pixel lies inside; by the rule `edge`, whether it does."""
+    share, shape = share[:, None], [-1] + [1] * (sampled.dim() - 2)
+    fill = torch.tensor(fill_values(values, sampled.dtype), dtype=sampled.dtype, device=sampled.device).reshape(shape)
+    if rule == "edge":
+        return torch.where(share, sampled, fill)
+    if rule == "blend":
+        return (sampled - fill) * share + fill
+    outside = 1 - share
+    seen = torch.logical_or(outside != 0, fill.abs() < float("inf"))  # 0 of what is not finite is nothing of it
+    return sampled + outside * where(seen, fill, 0)
+
+
+def _axis_taps(position: Tensor, size: Size, mode: str, padding: str, align_corners: bool) -> list[Tap]:
+    """Of each position, along one axis."""
     if mode == "bicubic":  # padding applies to each tap, not to the coordinate
         first, offsets = torch.floor(position), range(-1, 3)
         places = [_pad_position(first + offset, size, padding, align_corners) for offset in offsets]

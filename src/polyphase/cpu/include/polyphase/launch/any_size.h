@@ -87,6 +87,7 @@ class Refit {
     if (!has_elements(along) || along.rank != (request_.affine ? 3 : rank)) return false;
     if (along.size[0] != request_.in_size[0] || along.size[along.rank - 1] != axes + request_.affine) return false;
     if (request_.affine && along.size[1] != axes) return false;
+    if (request_.border_stride != 0 && request_.in_size[1] * request_.border_stride != request_.border_size) return false;
     request_.out_size[0] = request_.in_size[0];
     int64_t reach = request_.out_size[1] = request_.in_size[1];
     for (int64_t d = 2; d < rank; ++d) {

@@ -239,6 +239,14 @@ inline void bind_warp(const Request& request, const Tail& tail, Bound& bound) {
   }
   call.padding = request.padding;
   call.align_corners = request.align_corners;
+  call.fill_rule = request.fill_rule;
+  if (call.fill_rule != kFillNone) {
+    const int64_t needed = request.border_stride == 0 ? bound.kernel->element_bytes : call.channels * request.border_stride;
+    if (request.border_size < needed) throw BadCall{"a fill of fewer numbers than the image has channels"};
+    bound.borders.assign(tail.borders, request.border_size);
+    call.fill = bound.borders.data();
+    call.fill_stride = request.border_stride;
+  }
   for (int64_t t = 0; t < call.tensor_count; ++t) {
     const ImageStrides of_tensor = image_strides(tail.tensor_strides + t * kMaxDimensions, rank);
     Operand& tensor = call.tensors[t];

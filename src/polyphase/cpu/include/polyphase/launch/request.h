@@ -56,6 +56,7 @@ struct Request {
   int64_t number_count;
   int64_t padding;
   int64_t align_corners;
+  int64_t fill_rule;  // a FillRule; the fill is told as borders are, its stride 0 where one is for all channels
 };
 
 // What a request for tensors of other sizes follows from, besides one that was made (`any_size.h`). As above.

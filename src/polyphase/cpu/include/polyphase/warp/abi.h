@@ -25,6 +25,10 @@ struct WarpCall : KernelCall {
   const double* numbers;  // of the formula
   int64_t padding;
   int64_t align_corners;
+
+  int64_t fill_rule;    // a FillRule
+  const uint8_t* fill;  // of channel c: a value as it is sampled, from c * fill_stride bytes on
+  int64_t fill_stride;
 };
 
 }  // namespace polyphase

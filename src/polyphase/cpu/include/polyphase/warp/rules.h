@@ -7,6 +7,9 @@ namespace polyphase {
 
 enum WarpPadding : int64_t { kZeros, kBorder, kReflection };
 
+// How what lies outside the image goes with what was sampled: as torchvision, as OpenCV and kornia, and as Pillow have it.
+enum FillRule : int64_t { kFillNone, kFillBlend, kFillConstant, kFillEdge };
+
 // In elements.
 struct ImageStrides {
   int64_t batch, channel, z, y, x;
@@ -97,6 +100,22 @@ inline P reflected_slope(P position, const PixelAxis<P>& axis) {
   const P back = 2 * axis.span - rest;
   const P forth = position < axis.low ? P(-1) : P(1);
   return clamped_slope((rest < back ? rest : back) + axis.low, axis) * (rest < axis.span ? forth : -forth);
+}
+
+// ---- fill: what lies outside the image
+
+// `sum`: of a pixel's taps inside; `share`: of their weights, or by the rule of a hard edge whether the pixel lies inside.
+template <class P>
+inline P filled(P sum, P share, P fill, int64_t rule) {
+  if (rule == kFillBlend) return (sum - fill) * share + fill;
+  if (rule == kFillConstant) return share == 1 ? sum : sum + (1 - share) * fill;
+  return share != 0 ? sum : fill;
+}
+
+// Whether a position lies in a pixel of the image. NaN does not.
+template <class P>
+inline bool lies_in_pixel(P position, const PixelAxis<P>& axis) {
+  return (position >= P(-0.5)) & (position < axis.last + P(0.5));
 }
 
 // ---- taps

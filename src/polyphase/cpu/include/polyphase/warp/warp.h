@@ -1,12 +1,13 @@
 // The driver of a warp: rows of the output, a tile of pixels at a time.
 //
-//     positions -> padding -> taps -> values, weighted and summed -> epilogue -> target
+//     positions -> padding -> taps -> values, weighted and summed -> fill -> epilogue -> target
 #pragma once
 
 #include <cstring>
 
 #include "polyphase/core/standard.h"
 #include "polyphase/warp/cubic.h"
+#include "polyphase/warp/fill.h"
 #include "polyphase/warp/inner.h"
 #include "polyphase/warp/sample.h"
 
@@ -24,6 +25,7 @@ class WarpWorker {
       : call_(call),
         positions_(call),
         sampler_(call),
+        fill_(call),
         inner_(call, positions_.axis(0), positions_.axis(1)),
         count_(static_cast<int>(min<int64_t>(kTile, call.out_size[2]))),
         in_place_(Epilogue::kIdentity && call.target_strides.x == 1 && count_ == kTile),
@@ -69,10 +71,13 @@ class WarpWorker {
   POLYPHASE_ROW_LOOP void tile_by_arrays() {
     TileOf<P> positions[kAxes];
     positions_.tile(z_, y_, x_, count_, positions);
-    if (!sampler_.taps().make(positions, positions_, call_.padding, call_.image_strides, false)) {
+    const bool reached = fill_.enter(positions, positions_) &&
+                         sampler_.taps().make(positions, positions_, call_.padding, call_.image_strides, false);
+    if (reached && fill_.exists()) fill_.weigh(sampler_.taps());
+    if (!reached) {
       for (int64_t c = 0; c < call_.channels; ++c) {
         V* row = row_of(c);
-        for (int i = 0; i < kTile; ++i) row[i] = V{};
+        fill_.apply_outside(c, row);
         if (!in_place_) store(c, row);
       }
     } else if (sampler_.by_quads()) {
@@ -103,6 +108,7 @@ class WarpWorker {
     const auto positions = [&](int i, Vec<float>& out_x, Vec<float>& out_y) __attribute__((always_inline)) {
       positions_.block(start, i, out_x, out_y);
     };
+    if (fill_.exists() && !tile_lies_inside<Filter>(positions, positions_)) return false;
     if constexpr (Epilogue::kIdentity && !Sampler::kWeighted) {
       // A nearest pixel takes so little that what follows would be noticed.
       if (in_place_) return inner_.sample(positions, sampler_.image(), call_.channels, target_, call_.target_strides.channel);
@@ -112,6 +118,7 @@ class WarpWorker {
       const int64_t count = min(at_once, call_.channels - from);
       const auto* image = sampler_.image() + from * call_.image_strides.channel;
       if (!inner_.sample(positions, image, count, row_of(from), stride)) return false;
+      for (int64_t c = 0; fill_.changes_inner() && c < count; ++c) fill_.apply_inner(from + c, row_of(from + c));
       for (int64_t c = 0; !in_place_ && c < count; ++c) store(from + c, rows_[c]);
     }
     return true;
@@ -148,6 +155,7 @@ class WarpWorker {
       for (int i = 0; i < kTile; i += Vec<V>::kLanes) nan |= Vec<V>::load(row + i).has_nan();
       if (__builtin_expect(nan, 0)) sampler_.sample_carefully(c, row);
     }
+    if (fill_.exists()) fill_.apply(c, row);
     if (!in_place_) store(c, row);
   }
 
@@ -192,6 +200,7 @@ class WarpWorker {
   const WarpCall& call_;
   Positions<G, P, kAxes, Sampler::kWeighted, Formula> positions_;
   Sampler sampler_;
+  TileFill<V, Filter, P, kAxes> fill_;
   Conditional<kInner, Inner, Unused> inner_;
   const int count_;                        // pixels of a tile
   const bool in_place_;                    // channels are made in the target

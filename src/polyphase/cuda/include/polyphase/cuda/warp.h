@@ -17,12 +17,12 @@ namespace polyphase {
 enum Channels { kInPlanes, kInPixels, kInVectors };
 
 // kAffine: coordinates are matrices, else a grid. kFar: the elements of a plane are counted in 64 bits. kByRules: all pixels
-// are made one by one. kStep: elements from a pixel to the next along x, 0 where the call says it. kTogether: channels that are
-// fetched together, of which every chunk has a multiple. kPixels: a thread's, one below the other, as many rows apart as a
-// block has threads. kPitch and kBoxRows: of an `ImageBox`, 0 where there is none.
+// are made one by one. kFill: a FillRule. kStep: elements from a pixel to the next along x, 0 where the call says it.
+// kTogether: channels that are fetched together, of which every chunk has a multiple. kPixels: a thread's, one below the
+// other, as many rows apart as a block has threads. kPitch and kBoxRows: of an `ImageBox`, 0 where there is none.
 template <class Load, class Store, class Filter, class G, class P, int kAxes, class Formula, bool kAffine, bool kFar,
-          bool kByRules, int kStep, int kTogether, int kChannels, int kPixels, int kWide, int kAcross, int kPitch, int kBoxRows,
-          int kThreads>
+          bool kByRules, int kFill, int kStep, int kTogether, int kChannels, int kPixels, int kWide, int kAcross, int kPitch,
+          int kBoxRows, int kThreads>
 struct Warp {
   using From = typename Load::From;
   using Offset = Conditional<kFar, int64_t, int32_t>;
@@ -70,8 +70,11 @@ struct Warp {
   static constexpr int kPlanes = kChannels == kInPlanes ? kTogether : 1;
   using Box = ImageBox<From, kPlanes, kTogether / kPlanes, kPitch, kBoxRows, kThreads>;
 
-  // Whether padding makes taps of those outside the image, and leaves positions as they are.
-  static bool pads_taps(const WarpCall& call) { return Filter::kTaps > 2 || call.padding == kZeros; }
+  // Whether padding makes taps of those outside the image, and leaves positions as they are. With a fill, they are made by
+  // its rules.
+  static bool pads_taps(const WarpCall& call) {
+    return kFill == kFillNone && (Filter::kTaps > 2 || call.padding == kZeros);
+  }
 
   // The tile of a block, of image n.
   struct Place {
@@ -221,7 +224,7 @@ struct Warp {
           for (int t = 0; t < kGroup; ++t) {
             const Value value = sum(taps[p], [&](int k) { return Load::apply(read[p][t][k], call, c + t); });
             if constexpr (kWeighted) spoilt = multiply_add(value, P(0), spoilt);
-            target.store(call, c + t, value);
+            target.store(call, c + t, inner_filled(value, c + t));
             target.next(call);
           }
         }
@@ -244,6 +247,7 @@ struct Warp {
       Taps taps;
       taps.make(positions, pixel, call.image_strides);
       const From* from = place.image(first);
+      const auto share = kFill == kFillNone ? P(1) : share_of(taps, pixel);
 #pragma unroll 1
       for (int64_t c = first; c < end; ++c, from += call.image_strides.channel) {
         From read[kCount] = {};
@@ -252,8 +256,36 @@ struct Warp {
           if (taps.weight(k) != 0) read[k] = fetched(from + taps.offset(k));
         }
         const auto value_of = [&](int k) { return taps.weight(k) != 0 ? Load::apply(read[k], call, c) : Value{}; };
-        target.store(call, c, sum(taps.axes, value_of));
+        target.store(call, c, outer_filled(sum(taps.axes, value_of), share, c));
         target.next(call);
+      }
+    }
+
+    // How much of a pixel lies inside the image; of the nearest and with a hard edge 0 or 1.
+    P share_of(const Taps& taps, const OutputPixel& pixel) const {
+      if constexpr (!kWeighted || kFill != kFillEdge) return taps.share();
+      P at[kAxes];
+      positions.find(pixel, at);
+      bool inside = true;
+#pragma unroll
+      for (int a = 0; a < kAxes; ++a) inside = inside & lies_in_pixel(at[a], tile.axes[a]);
+      return static_cast<P>(inside);
+    }
+
+    Value fill_of(int64_t c) const { return fetched(static_cast<const Value*>(call.fill) + c * call.fill_step); }
+
+    // What lies inside, with all its taps.
+    Value inner_filled(const Value& value, int64_t c) const {
+      if constexpr (kWeighted && kFill == kFillBlend) return filled(value, P(1), fill_of(c), kFill);
+      return value;
+    }
+    Value outer_filled(const Value& value, P share, int64_t c) const {
+      if constexpr (kFill == kFillNone) {
+        return value;
+      } else if constexpr (kWeighted) {
+        return filled(value, share, fill_of(c), kFill);
+      } else {
+        return share != 0 ? value : fill_of(c);
       }
     }
   };

@@ -28,6 +28,9 @@ struct WarpCall {
   int64_t padding;
   int64_t align_corners;
 
+  Global<const void> fill;  // what lies outside, as values are sampled; of channel c at c * fill_step
+  int64_t fill_step;        // 0 where one is for all
+
   // How the work is cut: a block makes a tile of outputs, of `chunk` channels.
   int64_t tiles;   // along a row
   int64_t strips;  // of tiles, down all rows of an image

@@ -273,9 +273,11 @@ struct LineTaps {
   Offset offset[kTaps];  // in elements
   P weight[kTaps];
   P slope[kSlopes ? kTaps : 1];
+  int32_t whole = 1;  // all taps lie inside
 
   void place(int k, P at, const PixelAxis<P>& axis, Offset stride) {
     const int32_t inside = lies_inside(at, axis);
+    whole &= inside;
     offset[k] = offset_of(at, inside, stride);
     weight[k] *= static_cast<P>(inside);
     if (kSlopes) slope[k] *= static_cast<P>(inside);
@@ -342,6 +344,18 @@ struct PixelTaps {
   P weight(int k) const {
     const P across = axes[1].weight[k / kPerAxis % kPerAxis] * axes[0].weight[k % kPerAxis];
     return kAxes == 3 ? axes[kAxes - 1].weight[k / (kPerAxis * kPerAxis)] * across : across;
+  }
+  // How much of the pixel lies inside the image: 1 where all taps do, whatever the sum of rounded weights is.
+  P share() const {
+    P product = 1;
+#pragma unroll
+    for (int a = 0; a < kAxes; ++a) {
+      P sum = 0;
+#pragma unroll
+      for (int k = 0; k < kPerAxis; ++k) sum += axes[a].weight[k];
+      product *= axes[a].whole ? P(1) : sum;
+    }
+    return product;
   }
   // Of the weight, for a step along axis a.
   P slope(int k, int a) const {

@@ -1,0 +1,49 @@
+"""From the arguments `fill` and `fill_rule` to a warp that has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+from polyphase.errors import WrongArgumentError, WrongArgumentTypeError, WrongSizeError
+from polyphase.sampling.steps import Size
+from polyphase.sampling.warps import FILL_RULES, Warp
+
+
+def filled(warp: Warp, shape: Sequence[Size], fill: Any, rule: Any) -> Warp:
+    """`shape`: the image's."""
+    if not isinstance(rule, str) or rule not in FILL_RULES:
+        raise WrongArgumentError(f"unknown fill_rule {rule!r}; choose one of: {', '.join(FILL_RULES)}")
+    numbers = fill_numbers(fill)
+    if numbers is None:
+        return warp
+    if warp.padding != "zeros":
+        raise WrongArgumentError(
+            f"fill={fill!r} with padding_mode {warp.padding!r}, which leaves nothing to fill; use padding_mode 'zeros'"
+        )
+    if len(numbers) not in (1, shape[1]):
+        raise WrongSizeError(
+            f"fill has {len(numbers)} numbers for an image of shape {tuple(shape)}; give one, or one for each of its "
+            f"{shape[1]} channels"
+        )
+    if rule == "blend" and warp.mode != "nearest" and not all(map(math.isfinite, numbers)):
+        raise WrongArgumentError(
+            f"fill={fill!r} with fill_rule 'blend', which would spoil every pixel; give finite numbers, or use "
+            "'constant' or 'edge'"
+        )
+    return replace(warp, fill=tuple(numbers), fill_rule=rule)
+
+
+def fill_numbers(fill: Any) -> list[float] | None:
+    """As operators take it."""
+    if fill is None:
+        return None
+    given = fill if isinstance(fill, (tuple, list)) else [fill]
+    if not given or not all(isinstance(one, Real) for one in given):
+        raise WrongArgumentTypeError(
+            f"fill={fill!r} of type {type(fill).__name__}; give a number, or a tuple with one for each channel"
+        )
+    return [float(one) for one in given]
