@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -96,6 +97,8 @@ def why_not_warped(picture: Picture, mode: str, fill: Any) -> str | None:
     colour = colour_of(fill, picture.kind)
     if colour is not None and len(colour) not in (1, picture.channels):
         return f"there are {len(colour)} values to fill {picture.channels} channels with"
+    if colour is not None and not all(map(math.isfinite, colour)):
+        return f"the picture would be blended with {colour}: give finite numbers"
     return None
 
 

@@ -32,8 +32,6 @@ from polyphase.sampling.pointwise import (
     Cast,
     Channel,
     Expression,
-    Number,
-    Operand,
     Unary,
     chain,
     clamp,
@@ -170,26 +168,15 @@ class Picture:
         lies = strides.resized(self.shape, self.strides, size, keeps_channels_last=not in_floats)
         self._resized_to(height, width, lies)
 
-    def warp(
-        self,
-        grid: AffineGrid | PerspectiveGrid,
-        mode: str,
-        fill: Sequence[float] | None,
-        blend: Callable[[Expression, Expression, Expression], Expression],
-    ) -> None:
-        """`fill`: what lies outside, one for all channels or one for each; None is black, and mixes with the edge.
-        `blend`: a value, how much of it lies inside, and what lies outside, as one."""
+    def warp(self, grid: AffineGrid | PerspectiveGrid, mode: str, fill: Sequence[float] | None) -> None:
+        """`fill`: what lies outside, one for all channels or one for each; None is black, and mixes with the edge."""
         self._make_ready_for_a_warp()
-        blends = fill is not None and (mode != "nearest" or any(fill))
-        dtype = self.dtype
-        casts = not dtype.is_floating_point and (blends or (mode != "nearest" and dtype != torch.uint8))
+        dtype, fills = self.dtype, fill is not None and (mode != "nearest" or any(fill))
+        casts = not dtype.is_floating_point and dtype != torch.uint8 and (fills or mode != "nearest")
         if casts:
             self._prologue = Cast(self._prologue, torch.float32)
-        self._warp = Warp("grid", mode)
-        self._positions = Positions(grid, has_mask=blends)
-        if blends:
-            assert fill is not None, "only a fill blends"
-            self._epilogue = self._blended(fill, mode, blend)
+        self._warp = Warp("grid", mode, fill=tuple(fill) if fill is not None and fills else ())
+        self._positions = Positions(grid)
         if casts:
             self._epilogue = Cast(Unary("round", self._epilogue), dtype)
         shape = (*self.shape[:-2], *grid.size)
@@ -346,22 +333,6 @@ class Picture:
 
     def _moves(self) -> bool:
         return bool(self._steps[0] or self._steps[1])
-
-    def _blended(
-        self,
-        fill: Sequence[float],
-        mode: str,
-        blend: Callable[[Expression, Expression, Expression], Expression],
-    ) -> Expression:
-        dtype = torch.float64 if self.dtype == torch.float64 else torch.float32
-        inside = Operand(0, dtype)
-        colour = Channel(len(self._vectors), dtype)  # not a number of the program's: one kernel for all
-        fill = tuple(map(float, fill)) * (self.channels if len(fill) == 1 else 1)
-        self._vectors = (*self._vectors, vector(fill, dtype, self._source.facts.device))
-        if mode == "nearest":  # all or nothing, and nothing is 0
-            outside = Binary("sub", Number(1.0), inside)
-            return Binary("add", VALUE, Binary("mul", outside, colour))
-        return blend(VALUE, inside, colour)
 
     def store(self) -> None:
         """The program is done; its result is the next one's image."""

@@ -176,8 +176,6 @@ def why_not(step: Step, picture: Any) -> str | None:
         return ours.why_not(picture)
     if picture.plain:
         return "something is to be recorded"
-    if isinstance(ours, warps.Warped) and ours.blends(picture):
-        return "torchvision is as quick at blending a picture with what lies outside"
     if step.version == V1:
         name = type(ours).__name__
         if picture.kind == IMAGE or (name in ("ToTensor", "PILToTensor") and not picture.is_pixels):

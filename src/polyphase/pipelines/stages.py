@@ -14,8 +14,7 @@ from polyphase.kernels.facts import Facts, facts
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
 from polyphase.pipelines.patched import Patched
 from polyphase.pipelines.sources import Memory, Source, of_tensor
-from polyphase.sampling.programs import Program, warp_program
-from polyphase.sampling.warps import Warp
+from polyphase.sampling.programs import Program
 
 CROP, FLIP = "crop", "flip"
 
@@ -24,12 +23,10 @@ CROP, FLIP = "crop", "flip"
 class Positions:
     """Where a warp reads: a grid, and what is done to the warped image afterwards, which is done to the grid instead.
 
-    edits: (CROP, top, left, height, width) or (FLIP, dimension). has_mask: the program's first tensor is the share of
-    each pixel that lies within the image.
+    edits: (CROP, top, left, height, width) or (FLIP, dimension).
     """
 
     grid: AffineGrid | PerspectiveGrid
-    has_mask: bool = False
     edits: tuple[tuple[Any, ...], ...] = ()
 
     def then(self, *edit: Any) -> Positions:
@@ -85,14 +82,8 @@ class Stage:
 
     def _warp_inputs(self, image: Facts) -> tuple[Tensor, ...]:
         assert self.positions is not None, "maps read no grid"
-        assert isinstance(self.program.sampler, Warp), "positions are of a warp"
         dtype = torch.float64 if self.program.sampled == torch.float64 else torch.float32
-        grid = self.positions.made(dtype, image.device, image.shape[0])
-        if not self.positions.has_mask:
-            return (grid, *self.vectors)
-        one = torch.ones((), dtype=dtype, device=image.device).expand(1, 1, *image.shape[2:])
-        mask = bound(warp_program(dtype, self.program.sampler), (facts(one), facts(grid[:1]))).fresh(one, grid[:1])
-        return (grid, *self.vectors, mask)
+        return (self.positions.made(dtype, image.device, image.shape[0]), *self.vectors)
 
     def _by_torch(self, image: Tensor, out: Tensor | None) -> Tensor:
         if self.positions is None:

@@ -27,36 +27,21 @@ from polyphase.pipelines.grids import (
 )
 from polyphase.pipelines.picture import Picture
 from polyphase.pipelines.vocabulary import Params, Transform
-from polyphase.sampling.pointwise import Binary, Expression, Number
 
 
 @dataclass(frozen=True)
 class Warped(Transform):
     """What is sampled by a grid."""
 
-    # How v1 blends a picture with what lies outside; and it turns by right angles as by others.
+    # It turns by right angles as by others.
     as_v1: bool = field(default=False, repr=False, kw_only=True)
 
     def why_not(self, picture: Picture) -> str | None:
         return why_not_warped(picture, self.interpolation, self.fill)  # type: ignore[attr-defined]
 
-    def blends(self, picture: Picture) -> bool:
-        """Whether pixels at the edge are mixed with what lies outside."""
-        mode, fill = self.interpolation, self.fill  # type: ignore[attr-defined]
-        return mode != "nearest" and colour_of(fill, picture.kind) is not None
-
     def warp(self, picture: Picture, grid: AffineGrid | PerspectiveGrid) -> None:
         mode, fill = self.interpolation, self.fill  # type: ignore[attr-defined]
-        picture.warp(grid, mode, colour_of(fill, picture.kind), _blend_v1 if self.as_v1 else _blend)
-
-
-def _blend(value: Expression, inside: Expression, fill: Expression) -> Expression:
-    return Binary("add", Binary("mul", Binary("sub", value, fill), inside), fill)
-
-
-def _blend_v1(value: Expression, inside: Expression, fill: Expression) -> Expression:
-    outside = Binary("sub", Number(1.0), inside)
-    return Binary("add", Binary("mul", value, inside), Binary("mul", outside, fill))
+        picture.warp(grid, mode, colour_of(fill, picture.kind))
 
 
 @dataclass(frozen=True)
