@@ -21,7 +21,7 @@ def fused(function: Callable[..., Any], *args: Any, fusion: bool = True, dynamic
     reports: list[Report] = []
 
     def run_fused(graph: GraphModule, inputs: Any) -> Any:
-        before = copy.deepcopy(graph)
+        before = copy.deepcopy(graph) if dynamic else graph
         reports.append(fuse(graph.graph, fusion))
         graph.recompile()
         return make_boxed_func(before.forward if dynamic else graph.forward)  # symbolic sizes are Inductor's to print

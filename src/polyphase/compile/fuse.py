@@ -15,7 +15,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from polyphase.arguments.warping import COORDINATES
-from polyphase.compile import drafts
+from polyphase.compile import drafts, fills
 from polyphase.compile.arithmetic import is_pointwise
 from polyphase.compile.costs import better_left_to_inductor
 from polyphase.compile.drafts import Draft, Refusal, value
@@ -23,7 +23,7 @@ from polyphase.compile.reasons import NotFused, Why
 from polyphase.compile.recognise import call_of, sampling_of, slice_of
 from polyphase.kernels.devices import has_kernels
 from polyphase.ops.program import program as program_op
-from polyphase.ops.warp import options, warp_backward
+from polyphase.ops.warp import options, warp, warp_backward
 from polyphase.sampling.steps import Size, size_slot
 from polyphase.sampling.templates import with_slots_in_order
 from polyphase.sampling.text import to_text
@@ -71,6 +71,7 @@ class Report:
 def fuse(graph: Graph, fusion: bool = True) -> Report:
     """Replaces what samples by calls of `polyphase::program`. Without fusion each operator stays one of its own."""
     done, left = [], []
+    not_filled = _fill_warps(graph) if fusion else {}
     for node in list(graph.nodes):
         if is_erased(node):
             continue
@@ -85,6 +86,8 @@ def fuse(graph: Graph, fusion: bool = True) -> Report:
         draft = drafts.start(node, sampling) if ours else Why.ANOTHER_DEVICE
         if isinstance(draft, Draft) and fusion:
             draft = _grown(draft, sizes)
+            if node in not_filled:
+                draft = replace(draft, not_fused=(*draft.not_fused, (node, not_filled[node])))
             draft = better_left_to_inductor(draft) or draft
         if isinstance(draft, Draft):
             done.append(_emit(graph, draft, sizes))
@@ -308,6 +311,38 @@ def _sources(nodes: Sequence[Node]) -> Iterator[str]:
         outside = [frame for frame in frames if not frame[0].startswith(_TORCH)]
         for file, number, code in (outside or frames)[-1:]:
             yield f"{file}:{number}: {code}"
+
+
+# ---- warps with a fill
+
+
+def _fill_warps(graph: Graph) -> dict[Node, Why]:
+    """Makes one warp of each that libraries spell by ones beside the image; and why not, of others with such ones."""
+    not_filled = {}
+    for node in list(graph.nodes):
+        image = None if is_erased(node) else fills.mixed_with_ones(node)
+        if image is None or not has_kernels(value(image).device.type):
+            continue
+        found = fills.replaced(graph, node, image)
+        if isinstance(found, Why):
+            not_filled[node] = found
+            continue
+        args, last = found
+        with graph.inserting_before(last):
+            last.replace_all_uses_with(_call(graph, warp, args, image, last))
+        _erase_unread(graph, last)
+    return not_filled
+
+
+def _erase_unread(graph: Graph, node: Node) -> None:
+    """And what it was made of, where nobody else reads that."""
+    if node.users or node.op not in ("call_function", "get_attr"):
+        return
+    inputs = node.all_input_nodes
+    graph.erase_node(node)
+    for one in inputs:
+        if not is_erased(one):
+            _erase_unread(graph, one)
 
 
 # ---- gradients of warps have an operator of their own

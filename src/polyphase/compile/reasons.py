@@ -27,6 +27,8 @@ class Why(Enum):
     ANOTHER_RESULT_DTYPE = "torch's result has another dtype than the program would have"
     WARP_AND_MAPS = "a warp and axis maps have kernels of their own"
     ADJOINT_AND_MAPS = "a gradient's maps are transposed, and do not merge with others"
+    NOT_A_FILL = "ones are sampled beside the image, and what is made of both is no fill that a warp has"
+    FILL_IS_COMPUTED = "what lies outside is filled with numbers that are known only when it runs"
     TOO_LONG = "the program is long enough"
     MUTATION_BETWEEN = "something is written in between"
 

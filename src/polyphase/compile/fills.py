@@ -1,0 +1,241 @@
+"""Warps with a fill, as libraries spell them: ones beside the image as one more channel, all of it warped, and what
+came of the ones used to mix the image with a colour.
+
+    cat([image, ones]) -> grid_sampler -> s, m = slices -> (s - fill) * m + fill
+
+Such a chain becomes one `polyphase::warp` in the functional graph, before programs are made of it. What is written in
+place there are slices that are scattered back and sliced again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from polyphase.compile.drafts import same, value
+from polyphase.compile.reasons import Why
+from polyphase.compile.recognise import call_of
+from polyphase.sampling.warps import MODES, PADDINGS
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+_SAMPLERS = (aten.grid_sampler_2d.default, aten.grid_sampler_3d.default)
+_BINARY = {
+    aten.add.Tensor: "add",
+    aten.sub.Tensor: "sub",
+    aten.mul.Tensor: "mul",
+    aten.add.Scalar: "add",
+    aten.sub.Scalar: "sub",
+    aten.mul.Scalar: "mul",
+}
+#: What changes no number of a constant: at most how it lies.
+_SAME_NUMBERS = (
+    aten.lift_fresh_copy.default,
+    aten.clone.default,
+    aten.alias.default,
+    aten.view.default,
+    aten.reshape.default,
+    aten.unsqueeze.default,
+    aten.expand.default,
+)
+#: Of a colour. What is longer is no colour.
+MOST_NUMBERS = 4096
+
+#: What is sampled, the share of it that lies inside, and where that is less than a half; then nested tuples of them, of
+#: numbers and of operations.
+SAMPLED, SHARE, OUTSIDE = "s", "m", "outside"
+
+
+def mixed_with_ones(node: Node) -> Node | None:
+    """The image of a warp that ones were put beside: (batch, channels, spatial...)."""
+    if node.target not in _SAMPLERS:
+        return None
+    call = call_of(node)
+    beside: Node = call.given("input")
+    if beside.target is not aten.cat.default or PADDINGS[call["padding_mode"]] != "zeros":
+        return None
+    together = call_of(beside)
+    if together["dim"] % value(beside).dim() != 1 or len(together.given("tensors")) != 2:
+        return None
+    image, ones = together.given("tensors")
+    has_one_channel = statically_known_true(value(ones).shape[1] == 1)
+    return image if has_one_channel and _numbers(ones) == (1.0,) else None
+
+
+def replaced(graph: Graph, node: Node, image: Node) -> tuple[tuple[Any, ...], Node] | Why:
+    """Of a warp with ones beside its image: the arguments of `polyphase::warp`, and the node whose value that is."""
+    call = call_of(node)
+    if len(call.given("input").users) > 1:
+        return Why.NOT_ALONE
+    _without_scatters(graph, node)
+    found = _find(node, value(image).shape[1])
+    if isinstance(found, Why):
+        return found
+    last, fill, rule = found
+    mode, aligned = MODES[call["interpolation_mode"]], bool(call["align_corners"])
+    return (image, call.given("grid"), None, mode, "zeros", aligned, list(fill), rule), last
+
+
+# ---- what is written in place
+
+
+def _without_scatters(graph: Graph, node: Node) -> None:
+    """Of slices along the channels of what was scattered: what was scattered, or a slice of what it went to."""
+    for user in list(node.users):
+        if user.target is not aten.slice_scatter.default or user.args[0] is not node:
+            continue
+        source: Any = user.args[1]
+        place = list(user.args[2:])
+        for one in list(user.users):
+            if one.target is not aten.slice.Tensor:
+                continue
+            if list(one.args[1:]) == place:
+                one.replace_all_uses_with(source)
+                graph.erase_node(one)
+            elif _are_apart(one.args[1:], place, node):
+                one.args = (node, *one.args[1:])
+        _without_scatters(graph, user)
+        if not user.users:
+            graph.erase_node(user)
+
+
+def _are_apart(one: Sequence[Any], other: Sequence[Any], of: Node) -> bool:
+    """Whether one of two slices is of the channels before the last, and one of the last."""
+    channels = value(of).shape[1] - 1
+    return {_part(one, channels), _part(other, channels)} == {SAMPLED, SHARE}
+
+
+def _part(place: Sequence[Any], channels: Any) -> str | None:
+    """Of a slice: all channels but the last, or the last."""
+    whole: list[Any] = [0, 0, 2**63 - 1, 1]  # what is not said
+    given: list[Any] = [*place, *whole[len(place) :]]
+    dim, start, end, step = given
+    if dim != 1 or step != 1 or not isinstance(start, int) or not isinstance(end, int):
+        return None
+    from_first = start == 0
+    from_last = start == -1 or statically_known_true(start == channels)
+    to_last = end == -1 or statically_known_true(end == channels)
+    to_end = end > 0 and statically_known_true(end > channels)
+    return SAMPLED if from_first and to_last else SHARE if from_last and to_end else None
+
+
+# ---- what is made of both
+
+
+def _find(node: Node, channels: Any) -> tuple[Node, tuple[float, ...], str] | Why:
+    """The last node where a fill is complete, its numbers and its rule."""
+    meanings: dict[Node, Any] = {}
+    for user in node.users:
+        part = _part(user.args[1:], channels) if user.target is aten.slice.Tensor else None
+        if part is None:
+            return Why.NOT_A_FILL
+        meanings[user] = part
+    why, complete = Why.NOT_A_FILL, []
+    one = node.next
+    while one.op != "output":
+        if one not in meanings and any(of in meanings for of in one.all_input_nodes):
+            meaning = meanings[one] = _meaning(one, meanings)
+            why = meaning if meaning is Why.FILL_IS_COMPUTED else why
+            complete += [(one, *fill) for fill in [_rule_of(meaning)] if fill is not None]
+        one = one.next
+    alone = [found for found in complete if _is_all(found[0], node, meanings, channels)]
+    return alone[-1] if alone else Why.NOT_ALONE if complete else why
+
+
+def _meaning(node: Node, meanings: dict[Node, Any]) -> Any:
+    """Or why it has none."""
+
+    def of(argument: Any) -> Any:
+        if isinstance(argument, Node) and argument in meanings:
+            return meanings[argument]
+        if isinstance(argument, (int, float)):
+            return (float(argument),)
+        return _numbers(argument)
+
+    target, args = node.target, node.args
+    if target in (aten.expand.default, aten.clone.default, aten.alias.default):
+        return meanings[args[0]]  # type: ignore[index]
+    if target is aten.lt.Scalar and of(args[0]) == SHARE and args[1] == 0.5:
+        return OUTSIDE
+    if target is aten.where.self:
+        op, sides = "where", [of(one) for one in args]
+    elif target in _BINARY and len(args) == 2 and not node.kwargs:
+        op, sides = _BINARY[target], [of(one) for one in args]
+    else:
+        return Why.NOT_A_FILL
+    if any(isinstance(one, Why) for one in sides):
+        return Why.NOT_A_FILL
+    if None in sides:
+        return Why.FILL_IS_COMPUTED
+    return (op, *(sorted(sides, key=_rank) if op in ("add", "mul") else sides))
+
+
+def _rank(meaning: Any) -> int:
+    """Sides of a sum or a product in one order: what is sampled, its share, numbers."""
+    return 2 if _are_numbers(meaning) else 1 if meaning == SHARE else 0
+
+
+def _rule_of(meaning: Any) -> tuple[tuple[float, ...], str] | None:
+    match meaning:
+        case ("where", "outside", fill, "s"):
+            rule = "blend"
+        case ("add", ("mul", ("sub", "s", fill), "m"), again) if fill == again:
+            rule = "blend"
+        case ("add", ("mul", "s", "m"), ("mul", ("sub", (1.0,), "m"), fill)):
+            rule = "blend"
+        case ("mul", "s", "m"):  # less 0, and 0 more
+            rule, fill = "blend", (0.0,)
+        case ("add", "s", ("mul", ("sub", (1.0,), "m"), fill)) | ("add", ("mul", ("sub", (1.0,), "m"), fill), "s"):
+            rule = "constant"
+        case _:
+            return None
+    return (fill, rule) if _are_numbers(fill) else None
+
+
+def _are_numbers(meaning: Any) -> bool:
+    return isinstance(meaning, tuple) and all(isinstance(one, float) for one in meaning)
+
+
+def _is_all(last: Node, sampler: Node, meanings: dict[Node, Any], channels: Any) -> bool:
+    """Whether nobody else reads what the fill is made of; and it is made for each channel."""
+    made_of, new = set[Node](), [last]
+    while new:
+        one = new.pop()
+        made_of.add(one)
+        new += [of for of in one.all_input_nodes if of in meanings and of not in made_of]
+    read_by = {user for one in (made_of - {last}) | {sampler} for user in one.users}
+    return read_by <= made_of and same(value(last).shape[1:2], (channels,))
+
+
+# ---- constants
+
+
+def _numbers(node: Any) -> tuple[float, ...] | None:
+    """Of a constant that is the same for all pixels: one number, or one for each channel."""
+    if not isinstance(node, Node) or not isinstance(node.meta.get("val"), Tensor):
+        return None
+    if node.target is aten.full.default:
+        number = node.args[1]
+        return (float(number),) if isinstance(number, (int, float)) else None
+    if node.target in _SAME_NUMBERS:
+        found = _numbers(node.args[0])
+        return found if found is None or len(found) == 1 or _is_along_channels(node, len(found)) else None
+    if node.op == "get_attr":
+        constant = getattr(node.graph.owning_module, str(node.target), None)
+        if type(constant) is Tensor and constant.dim() == 1 and 0 < constant.numel() <= MOST_NUMBERS:
+            return tuple(map(float, constant.tolist()))
+    return None
+
+
+def _is_along_channels(node: Node, count: int) -> bool:
+    """Whether numbers stand one after the other, or are those of an image's channels."""
+    shape = value(node).shape
+    if len(shape) == 1:
+        return True
+    pixel = (1, count, *[1] * (len(shape) - 2)) if len(shape) > 3 else (count, *[1] * (len(shape) - 1))
+    return same(shape, pixel) or (node.target is aten.expand.default and statically_known_true(shape[-3] == count))
