@@ -13,6 +13,7 @@ from torch.autograd import forward_ad
 
 import polyphase.functional as P
 from polyphase import errors
+from polyphase.decompositions import own
 from polyphase.kernels import plain_torch
 from polyphase.sampling.warps import FILL_RULES, Warp
 from tests.support.samples import image
@@ -216,3 +217,18 @@ def test_without_data_and_without_kernels(monkeypatch: pytest.MonkeyPatch) -> No
     matrices, size = theta(torch.float32), (2, 3, 4, 4)
     found = whole_calls.affine_sample(x, matrices, size, "bilinear", "zeros", False, 1.0, "edge")
     torch.testing.assert_close(found, P.affine_sample(x, matrices, size, fill=1.0, fill_rule="edge"))
+
+
+def test_exported_without_us() -> None:
+    """To core ATen's operators."""
+
+    class Both(torch.nn.Module):
+        def forward(self, x: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+            return P.grid_sample(x, at, fill=(1, 2.0, 3)), P.grid_sample(x, at, "nearest", fill=4)
+
+    given = image(SIZE, torch.float32), grid(torch.float32)
+    table = {**torch.export.default_decompositions(), **own.table()}
+    exported = torch.export.export(Both(), given).run_decompositions(table)
+    assert not any("polyphase" in str(node.target) for node in exported.graph.nodes)
+    for got, want in zip(exported.module()(*given), Both()(*given), strict=True):
+        torch.testing.assert_close(got, want)

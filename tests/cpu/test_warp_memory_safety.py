@@ -20,6 +20,7 @@ from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import PADDINGS, Warp
 from tests.cpu.conftest import Tell, in_a_child
+from tests.cpu.test_fill_kernels import filled_cases
 from tests.cpu.test_kernels import dealt, parts
 from tests.cpu.test_launch import content
 from tests.cpu.test_memory_safety import Arena, protect
@@ -153,6 +154,19 @@ def test_nothing_beyond_the_tensors(instruction_set: str, axes: int, mode: str, 
     # Fifths, which come around at other cases than lists of two, three and four do: of two sets, all in three dtypes.
     all_cases = dealt(warp_cases(dtype, mode, axes, 2 if axes == 2 else 5), part, 2 * MOVED.index(dtype), of=5)
     in_a_child(partial(sweep, all_cases, Tensors(2, 1), read, warped))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "mode"), [*zip((torch.uint8, torch.float32, torch.float64), GRID_MODES[2], strict=True)]
+)
+def test_nothing_beyond_with_a_fill(instruction_set: str, dtype: torch.dtype, mode: str) -> None:
+    def read(case: Case) -> Sequence[Tensor]:
+        return case.picture(), case.coordinates()
+
+    def warped(case: Case, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        return [binding.warp(*tensors, case.sampler)]
+
+    in_a_child(partial(sweep, filled_cases(dtype, mode, 2, range(1, 71, 3)), Tensors(2, 1), read, warped))
 
 
 @pytest.mark.parametrize(("axes", "mode"), KINDS)

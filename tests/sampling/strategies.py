@@ -15,7 +15,7 @@ from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import Expression
 from polyphase.sampling.programs import ORDERS, Axes, Border, Program
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step, output_size
-from polyphase.sampling.warps import MODES, PADDINGS, Warp
+from polyphase.sampling.warps import FILL_RULES, MODES, PADDINGS, Warp
 
 quick = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """Exact properties: new examples in every run."""
@@ -196,7 +196,8 @@ def warps(draw: st.DrawFn) -> Warp:
     size = tuple(draw(st.lists(sizes(), min_size=2, max_size=3))) if source == "affine" else ()
     modes = MODES if len(size) < 3 else ("bilinear", "nearest")
     mode, padding = draw(st.sampled_from(modes)), draw(st.sampled_from(PADDINGS))
-    return Warp(source, mode, padding, draw(st.booleans()), size)
+    fill = tuple(draw(st.lists(numbers().map(float), max_size=3))) if padding == "zeros" else ()
+    return Warp(source, mode, padding, draw(st.booleans()), size, fill, draw(st.sampled_from(FILL_RULES)))
 
 
 @st.composite

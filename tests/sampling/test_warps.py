@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from polyphase.errors import InvalidProgramError, PolyphaseError, UnknownNameError
+from polyphase.sampling.text import to_text
 from polyphase.sampling.warps import MODES, PADDINGS, Warp, affine_grid, sample
 from tests.sampling.strategies import brief, quick, sizes
 
@@ -39,6 +40,13 @@ INVALID: list[tuple[dict[str, Any], type[PolyphaseError], str]] = [
     ({"source": "grid", "size": (3, 4)}, InvalidProgramError, r"grid source with size \(3, 4\).*a grid has its own"),
     ({"source": "affine"}, InvalidProgramError, r"affine source with size \(\); an affine source needs"),
     ({"source": "affine", "mode": "bicubic", "size": (3, 4, 5)}, InvalidProgramError, "bicubic warp of a volume"),
+    (
+        {"source": "grid", "fill_rule": "blur"},
+        UnknownNameError,
+        "fill rule 'blur'; choose one of: blend, constant, edge",
+    ),
+    ({"source": "grid", "padding": "border", "fill": (1.0,)}, InvalidProgramError, "leaves nothing to fill; use zeros"),
+    ({"source": "grid", "fill": (1.0, math.inf)}, InvalidProgramError, "use constant or edge"),
 ]
 
 
@@ -186,3 +194,48 @@ def test_nearest_moves_any_dtype_untouched(dtype: torch.dtype) -> None:
 def test_weighted_samples_have_the_dtype_of_the_grid() -> None:
     image, grid = torch.ones(1, 1, 2, 2, dtype=torch.uint8), torch.zeros(1, 1, 1, 2)
     assert sample(image, grid, "bilinear", "zeros", False).dtype == torch.float32
+
+
+# ---- fill
+
+PIXELS = torch.rand(1, 2, 5, 6, dtype=torch.float64)
+FILL = (3.0, -0.25)
+
+
+def at_pixels(positions: Tensor, height: int, width: int) -> Tensor:
+    """A grid, with aligned corners, of positions (x, y) in pixels."""
+    return 2 * positions / torch.tensor([width - 1.0, height - 1.0], dtype=torch.float64) - 1
+
+
+def everywhere() -> Tensor:
+    """Positions inside, across every edge, and outside."""
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand(1, 9, 40, 2, generator=generator, dtype=torch.float64) * 12 - 4
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_a_constant_fill_is_all_around_the_image(mode: str) -> None:
+    colour = torch.tensor(FILL, dtype=torch.float64).reshape(1, 2, 1, 1)
+    framed = functional.pad(PIXELS - colour, (7, 7, 7, 7)) + colour
+    expected = functional.grid_sample(framed, at_pixels(everywhere() + 7, 19, 20), mode, align_corners=True)
+    grid = at_pixels(everywhere(), 5, 6)
+    found = sample(PIXELS, grid, mode, "zeros", True, fill=FILL, fill_rule="constant")
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_a_hard_edge_is_where_pixels_end(mode: str) -> None:
+    positions, grid = everywhere(), at_pixels(everywhere(), 5, 6)
+    x, y = positions.unbind(-1)
+    inside = (x >= -0.5) & (x < 5.5) & (y >= -0.5) & (y < 4.5)
+    colour = torch.tensor(FILL, dtype=torch.float64).reshape(1, 2, 1, 1)
+    expected = torch.where(inside, functional.grid_sample(PIXELS, grid, mode, "border", align_corners=True), colour)
+    taps_padding = Warp("grid", mode, fill=FILL, fill_rule="edge").taps_padding
+    torch.testing.assert_close(sample(PIXELS, grid, mode, taps_padding, True, fill=FILL, fill_rule="edge"), expected)
+
+
+def test_fills_that_are_alike_are_one() -> None:
+    assert to_text(Warp("grid", fill=(-0.0,))) == to_text(Warp("grid", fill=(0,))) == "warp(grid, fill=[0.0])"
+    nans = [Warp("grid", fill=(float("nan"),), fill_rule="edge") for _ in range(2)]
+    assert nans[0] == nans[1]
+    assert hash(nans[0]) == hash(nans[1])

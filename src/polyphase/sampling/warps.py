@@ -213,7 +213,9 @@ def _lie_in_pixels(positions: Sequence[Tensor], sizes: Sequence[Size]) -> Tensor
 def _filled(sampled: Tensor, share: Tensor, values: Sequence[float], rule: str) -> Tensor:
     """`share`: how much of each pixel lies inside; by the rule `edge`, whether it does."""
     share, shape = share[:, None], [-1] + [1] * (sampled.dim() - 2)
-    fill = torch.tensor(fill_values(values, sampled.dtype), dtype=sampled.dtype, device=sampled.device).reshape(shape)
+    dtype, device = sampled.dtype, sampled.device
+    numbers = [torch.full((1,), one, dtype=dtype, device=device) for one in fill_values(values, dtype)]
+    fill = torch.cat(numbers).reshape(shape)
     if rule == "edge":
         return torch.where(share, sampled, fill)
     if rule == "blend":
