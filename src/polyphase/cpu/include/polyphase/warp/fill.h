@@ -28,7 +28,7 @@ POLYPHASE_BLOCK bool tile_lies_inside(const Positions& positions, const Axes& im
 
 #endif
 
-// V: the type of values while they are sampled. Where they are weighted, it is that of weights.
+// Asked only where the call has a fill. V: the type of values while they are sampled. Where they are weighted, it is that of weights.
 template <class V, class Filter, class P, int kAxes>
 class TileFill {
  public:
@@ -36,13 +36,12 @@ class TileFill {
 
   explicit TileFill(const WarpCall& call) : call_(call) {}
 
-  bool exists() const { return call_.fill_rule != kFillNone; }
   // Whether also pixels are rounded anew whose taps all lie inside.
   bool changes_inner() const { return kWeighted && call_.fill_rule == kFillBlend; }
 
   // Before taps are made, which may change positions. Says whether anything lies inside that a hard edge leaves.
   template <class Axes>
-  bool enter(const TileOf<P> (&positions)[kAxes], const Axes& image) {
+  POLYPHASE_ROW_LOOP bool enter(const TileOf<P> (&positions)[kAxes], const Axes& image) {
     if (!kWeighted || call_.fill_rule != kFillEdge) return true;
     bool any = false;
     for (int i = 0; i < kTile; ++i) {
@@ -56,7 +55,7 @@ class TileFill {
 
   // Once taps are made.
   template <class Taps>
-  void weigh(const Taps& taps) {
+  POLYPHASE_ROW_LOOP void weigh(const Taps& taps) {
     inner_ = taps.inner;
     if constexpr (kWeighted) {
       if (inner_ || call_.fill_rule == kFillEdge) return;
@@ -75,7 +74,7 @@ class TileFill {
   }
 
   // Channel c of the tile, which was sampled.
-  void apply(int64_t c, V* row) const {
+  POLYPHASE_ROW_LOOP void apply(int64_t c, V* row) const {
     if (inner_) return apply_inner(c, row);
     const V fill = of_channel(c);
     if constexpr (kWeighted) {
@@ -93,7 +92,7 @@ class TileFill {
   }
 
   // Where all taps lie inside.
-  void apply_inner(int64_t c, V* row) const {
+  POLYPHASE_ROW_LOOP void apply_inner(int64_t c, V* row) const {
     if constexpr (kWeighted) {
       if (!changes_inner()) return;
       const V fill = of_channel(c);
@@ -102,15 +101,15 @@ class TileFill {
   }
 
   // Channel c of a tile that nothing touches.
-  void apply_outside(int64_t c, V* row) const {
+  POLYPHASE_ROW_LOOP void apply_outside(int64_t c, V* row) const {
     const V fill = of_channel(c);
     for (int i = 0; i < kTile; ++i) row[i] = fill;
   }
 
  private:
   V of_channel(int64_t c) const {
-    V result = {};
-    if (exists()) std::memcpy(&result, call_.fill + c * call_.fill_stride, sizeof(V));
+    V result;
+    std::memcpy(&result, call_.fill + c * call_.fill_stride, sizeof(V));
     return result;
   }
 

@@ -25,11 +25,12 @@ class WarpWorker {
       : call_(call),
         positions_(call),
         sampler_(call),
-        fill_(call),
         inner_(call, positions_.axis(0), positions_.axis(1)),
         count_(static_cast<int>(min<int64_t>(kTile, call.out_size[2]))),
         in_place_(Epilogue::kIdentity && call.target_strides.x == 1 && count_ == kTile),
-        in_registers_(kInner && count_ == kTile && inner_.can()) {}
+        in_registers_(kInner && count_ == kTile && inner_.can()),
+        filled_(call.fill_rule != kFillNone),
+        fill_(call) {}
 
   // Output rows begin to end, counted over (batch, z, y). Tiles go down a band of rows before they go right: of an image
   // that is turned, neighbours in a row are far from each other, and the next row's are near.
@@ -65,35 +66,41 @@ class WarpWorker {
     if constexpr (kInner) {
       if (in_registers_ && tile_in_registers(y, x)) return;
     }
-    tile_by_arrays();
+    if (filled_) {
+      tile_by_arrays<true>();
+    } else {
+      tile_by_arrays<false>();
+    }
   }
 
+  template <bool kFilled>
   POLYPHASE_ROW_LOOP void tile_by_arrays() {
     TileOf<P> positions[kAxes];
     positions_.tile(z_, y_, x_, count_, positions);
-    const bool reached = fill_.enter(positions, positions_) &&
+    const bool reached = (!kFilled || fill_.enter(positions, positions_)) &&
                          sampler_.taps().make(positions, positions_, call_.padding, call_.image_strides, false);
-    if (reached && fill_.exists()) fill_.weigh(sampler_.taps());
+    if (kFilled && reached) fill_.weigh(sampler_.taps());
     if (!reached) {
       for (int64_t c = 0; c < call_.channels; ++c) {
         V* row = row_of(c);
-        fill_.apply_outside(c, row);
+        for (int i = 0; i < kTile; ++i) row[i] = V{};
+        if (kFilled) fill_.apply_outside(c, row);
         if (!in_place_) store(c, row);
       }
     } else if (sampler_.by_quads()) {
       V* rows[4] = {};
       for (int64_t c = 0; c < call_.channels; ++c) rows[c] = row_of(c);
       sampler_.sample_quads(rows);
-      for (int64_t c = 0; c < call_.channels; ++c) finish(c, rows[c]);
+      for (int64_t c = 0; c < call_.channels; ++c) finish<kFilled>(c, rows[c]);
     } else if (sampler_.by_pixels()) {
-      tile_of_pixels();
+      tile_of_pixels<kFilled>();
     } else {
       for (int64_t from = 0; from < call_.channels; from += kPlanes) {
         const int count = static_cast<int>(min<int64_t>(kPlanes, call_.channels - from));
         V* rows[4] = {};
         for (int p = 0; p < count; ++p) rows[p] = row_of(from + p);
         sampler_.sample_planes(from, count, rows);
-        for (int p = 0; p < count; ++p) finish(from + p, rows[p]);
+        for (int p = 0; p < count; ++p) finish<kFilled>(from + p, rows[p]);
       }
     }
   }
@@ -108,7 +115,7 @@ class WarpWorker {
     const auto positions = [&](int i, Vec<float>& out_x, Vec<float>& out_y) __attribute__((always_inline)) {
       positions_.block(start, i, out_x, out_y);
     };
-    if (fill_.exists() && !tile_lies_inside<Filter>(positions, positions_)) return false;
+    if (filled_ && !tile_lies_inside<Filter>(positions, positions_)) return false;
     if constexpr (Epilogue::kIdentity && !Sampler::kWeighted) {
       // A nearest pixel takes so little that what follows would be noticed.
       if (in_place_) return inner_.sample(positions, sampler_.image(), call_.channels, target_, call_.target_strides.channel);
@@ -129,6 +136,7 @@ class WarpWorker {
   bool tile_in_registers(int64_t, int64_t) { return false; }
 #endif
 
+  template <bool kFilled>
   void tile_of_pixels() {
     for (int64_t from = 0; from < call_.channels; from += Sampler::kChunk) {
       const int64_t count = min<int64_t>(Sampler::kChunk, call_.channels - from);
@@ -136,7 +144,7 @@ class WarpWorker {
       for (int64_t c = 0; c < count; ++c) {
         V* row = row_of(from + c);
         sampler_.take_channel(c, count_, row);
-        finish(from + c, row);
+        finish<kFilled>(from + c, row);
       }
     }
   }
@@ -149,13 +157,14 @@ class WarpWorker {
     return rows_[c % kRows];
   }
 
+  template <bool kFilled>
   void finish(int64_t c, V* row) {
     if constexpr (Sampler::kWeighted) {
       bool nan = false;
       for (int i = 0; i < kTile; i += Vec<V>::kLanes) nan |= Vec<V>::load(row + i).has_nan();
       if (__builtin_expect(nan, 0)) sampler_.sample_carefully(c, row);
     }
-    if (fill_.exists()) fill_.apply(c, row);
+    if (kFilled) fill_.apply(c, row);
     if (!in_place_) store(c, row);
   }
 
@@ -200,16 +209,17 @@ class WarpWorker {
   const WarpCall& call_;
   Positions<G, P, kAxes, Sampler::kWeighted, Formula> positions_;
   Sampler sampler_;
-  TileFill<V, Filter, P, kAxes> fill_;
   Conditional<kInner, Inner, Unused> inner_;
   const int count_;                        // pixels of a tile
   const bool in_place_;                    // channels are made in the target
   const bool in_registers_;                // tiles need no arrays, or most do not
+  const bool filled_;                      // what lies outside has a colour
   int64_t n_ = 0, z_ = 0, y_ = 0, x_ = 0;  // where the tile begins
   O* target_ = nullptr;                    // its first channel
   alignas(64) V rows_[kRows][kTile];       // channel c in row c % kRows, where not in place
   alignas(64) O stored_[kTile];
   alignas(64) uint8_t tensor_rows_[kMaxOperands * kTile * kMostBytes];
+  TileFill<V, Filter, P, kAxes> fill_;
 };
 
 template <class Prologue, class Filter, class G, class P, int kAxes, class Epilogue, class Formula = NoFormula>
