@@ -143,3 +143,10 @@ def test_a_matrix_that_cannot_be_read() -> None:
         torch.func.vmap(lambda at: P.affine_sample(torch.ones(1, 3, 8, 8), at, (1, 3, 2, 2), antialias=True))(
             torch.eye(2, 3).expand(2, 1, 2, 3)
         )
+
+
+def test_a_fill() -> None:
+    picture, far = torch.ones(1, 3, 40, 40), torch.tensor([[[4.0, 0.0, 0.0], [0.0, 4.0, 0.0]]])
+    found = P.affine_sample(picture, far, (1, 3, 8, 8), fill=(2.0, 3.0, 4.0), antialias=True)
+    assert found[0, :, 0, 0].tolist() == [2.0, 3.0, 4.0]
+    assert torch.allclose(found[0, :, 3:5, 3:5], torch.ones(3, 2, 2))

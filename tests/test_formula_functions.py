@@ -236,3 +236,29 @@ def test_numbers_that_are_none() -> None:
     matrix = torch.full((1, 3, 3), math.nan)
     assert P.perspective_sample(torch.rand(1, 3, 4, 5), matrix, (1, 3, 4, 5)).isnan().all()
     assert not P.perspective_sample(torch.rand(1, 3, 4, 5), matrix, (1, 3, 4, 5), "nearest").any()
+
+
+@pytest.mark.parametrize("rule", ["blend", "constant", "edge"])
+def test_fills(rule: str) -> None:
+    """As a grid in memory has them, gradients too."""
+    picture, matrix = image((2, 3, 7, 9), torch.float64).requires_grad_(), (homographies() * 1.3).requires_grad_()
+    field = image((2, 5, 6, 2), torch.float64, low=-4.0, high=4.0).requires_grad_()
+    options: dict[str, Any] = {"fill": (0.5, -1.0, 2.0), "fill_rule": rule}
+    for ours, at, grid in (
+        (P.perspective_sample(picture, matrix, SIZE, **options), matrix, perspective_grid(matrix, SIZE, False)),
+        (P.displacement_sample(picture, field, **options), field, displacement_grid(field, (2, 3, 7, 9), False)),
+    ):
+        theirs = P.grid_sample(picture, grid, **options)
+        assert torch.allclose(ours, theirs, atol=1e-12)
+        weights = image(SIZE, torch.float64, seed=3)
+        for one, other in zip(
+            torch.autograd.grad((ours * weights).sum(), (picture, at)),
+            torch.autograd.grad((theirs * weights).sum(), (picture, at)),
+            strict=True,
+        ):
+            assert torch.allclose(one, other, atol=1e-10)
+
+
+def test_a_fill_needs_zeros_around() -> None:
+    with pytest.raises(PolyphaseError, match="zeros"):
+        P.displacement_sample(torch.rand(1, 3, 4, 5), torch.zeros(1, 4, 5, 2), padding_mode="border", fill=1.0)

@@ -236,7 +236,7 @@ def affine_sample(
     output's: a number, or one for each axis in the image's order. Without it each matrix does, if it is on the CPU.
     """
     if antialias:
-        return _antialiased(input, theta, size, (mode, padding_mode, align_corners, scale))
+        return _antialiased(input, theta, size, (mode, padding_mode, align_corners, scale, fill, fill_rule))
     if not is_dynamo_compiling():
         result: Images | None = _AFFINE_SAMPLE.again(
             input, theta, size, mode, padding_mode, align_corners, fill, fill_rule
@@ -271,6 +271,8 @@ def perspective_sample(
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
+    fill: Fill = None,
+    fill_rule: str = "blend",
 ) -> Tensor:
     """Sample images where a homography leads, with no grid in memory, forward or backward.
 
@@ -278,7 +280,7 @@ def perspective_sample(
     rows: (x, y, 1) leads to (u, v, w), and there (u / w, v / w) is sampled. `pixel_matrix` makes it of OpenCV's and
     kornia's. `size` and the rest are as `affine_sample` has them.
     """
-    given = (size, mode, padding_mode, align_corners)
+    given = (size, mode, padding_mode, align_corners, arguments.fill_numbers(fill), fill_rule)
     return _through_operators("perspective_sample", (input, matrix), given)
 
 
@@ -288,15 +290,18 @@ def displacement_sample(
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
+    fill: Fill = None,
+    fill_rule: str = "blend",
 ) -> Tensor:
     """Sample an image or volume at every pixel moved by a field, with no grid in memory, forward or backward.
 
     `field`: (batch, out..., axes), in pixels of the image, x first, as a grid has its axes: output pixel (y, x) is the
     image at (y + field[..., 1], x + field[..., 0]). Of a flow (batch, axes, out...), `flow.movedim(1, -1)`: its strides
     are read as they are. The output is as large as the field. `align_corners` says where `reflection` folds: at the
-    outer pixels' centres, or at their edges.
+    outer pixels' centres, or at their edges. `fill` and `fill_rule` are as `grid_sample` has them.
     """
-    return _through_operators("displacement_sample", (input, field), (mode, padding_mode, align_corners))
+    given = (mode, padding_mode, align_corners, arguments.fill_numbers(fill), fill_rule)
+    return _through_operators("displacement_sample", (input, field), given)
 
 
 def pixel_matrix(

@@ -32,9 +32,10 @@ def affine_sample(
     padding_mode: str,
     align_corners: bool | None,
     scale: float | Sequence[float] | None,
+    *fill: object,
 ) -> Tensor:
     """`resize` and `sample`: `interpolate`, and the `affine_sample` that takes the image as it is. `scale`: pixels of
-    the image for each of the output's, one for each axis in the image's order, or one for all."""
+    the image for each of the output's, one for each axis in the image's order, or one for all. `fill`: and its rule."""
     mode, padding, aligned = arguments.warp_options(mode, padding_mode, align_corners)
     shape, size = tuple(input.shape), arguments.affine_size(size)
     arguments.affine_warp(shape, input.dtype, theta.shape, theta.dtype, size, mode, padding, aligned)
@@ -47,11 +48,11 @@ def affine_sample(
         smaller = [n if one <= LEFT else max(1, math.ceil(n * LEFT / one)) for n, one in zip(before, by, strict=True)]
         to = (image.shape[0], *size[1:])
         if list(before) == smaller:
-            return sample(image, matrix, to, mode, padding, aligned)
+            return sample(image, matrix, to, mode, padding, aligned, *fill)
         if aligned:
             matrix = _not_aligned(matrix, before, after)
         image = resize(image, size=smaller, mode=_RESIZES[mode, len(before)], antialias=True)
-        return sample(image, matrix, to, mode, padding, False)
+        return sample(image, matrix, to, mode, padding, False, *fill)
 
     if all(one == scales[0] for one in scales):
         return sampled(input, theta, scales[0])

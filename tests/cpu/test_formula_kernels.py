@@ -56,7 +56,7 @@ def cases(kind: str, dtype: torch.dtype, mode: str, widths: Sequence[int]) -> It
             if number % 3 == 0:
                 fields = [one.contiguous() for one in fields]
             formula = formulas.displacement(sizes, aligned)
-        yield Case(picture, entries, fields, Warp("formula", mode, padding, aligned, size, formula))
+        yield Case(picture, entries, fields, Warp("formula", mode, padding, aligned, size, formula=formula))
 
 
 #: Each is a kernel to be built, and one more for its gradients.

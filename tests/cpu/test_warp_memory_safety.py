@@ -164,7 +164,8 @@ def test_nothing_beyond_with_a_fill(instruction_set: str, dtype: torch.dtype, mo
         return case.picture(), case.coordinates()
 
     def warped(case: Case, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        return [binding.warp(*tensors, case.sampler)]
+        picture, coordinates = tensors
+        return [binding.warp(picture, coordinates, case.sampler)]
 
     in_a_child(partial(sweep, filled_cases(dtype, mode, 2, range(1, 71, 3)), Tensors(2, 1), read, warped))
 

@@ -154,7 +154,7 @@ def test_warps_compile(mode: str, source: str, architecture: str) -> None:
     kernels = [launch.prepared(record, True, architecture)]
     rule = {"bilinear": "blend", "nearest": "constant", "bicubic": "edge"}[mode]
     filled = dataclasses.replace(sampler, fill=(1.0, 2.0, 3.0), fill_rule=rule)
-    kernels += [launch.prepared(host.record_for(warp_program(x.dtype, filled), [x, coordinates]), True, architecture)]
+    kernels += [launch.prepared(host.record_for(warp_program(x.dtype, filled), [x, *given]), True, architecture)]
     if mode != "nearest":
         kernels += WarpGradients(of_gradients, architecture).kernels(deterministic=mode == "bilinear")
     for call in kernels:

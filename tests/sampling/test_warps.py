@@ -34,7 +34,7 @@ def random(seed: int, *shape: int, low: float = 0.0, high: float = 1.0) -> Tenso
 
 
 INVALID: list[tuple[dict[str, Any], type[PolyphaseError], str]] = [
-    ({"source": "flow"}, UnknownNameError, "unknown warp source 'flow'; choose one of: affine, grid"),
+    ({"source": "flow"}, UnknownNameError, "unknown warp source 'flow'; choose one of: affine, formula, grid"),
     ({"source": "grid", "mode": "linear"}, UnknownNameError, "warp mode 'linear'.*bicubic, bilinear, nearest"),
     ({"source": "grid", "padding": "zero"}, UnknownNameError, "padding mode 'zero'.*border, reflection, zeros"),
     ({"source": "grid", "size": (3, 4)}, InvalidProgramError, r"grid source with size \(3, 4\).*a grid has its own"),

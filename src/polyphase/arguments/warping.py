@@ -117,7 +117,7 @@ def perspective_warp(
     _check_output(size)
     _check_image(shape, mode)
     _check_dtypes(dtype, "matrix", matrix_dtype, mode)
-    return Warp("formula", mode, padding, align_corners, size[2:], homography())
+    return Warp("formula", mode, padding, align_corners, size[2:], formula=homography())
 
 
 def displacement_warp(
@@ -134,7 +134,7 @@ def displacement_warp(
     _check_dtypes(dtype, "field", field_dtype, mode)
     _check_output(tuple(field_shape[1:-1]))
     formula = displacement(tuple(shape[2:]), align_corners)
-    return Warp("formula", mode, padding, align_corners, tuple(field_shape[1:-1]), formula)
+    return Warp("formula", mode, padding, align_corners, tuple(field_shape[1:-1]), formula=formula)
 
 
 def pixel_matrix_rows(shape: Sizes, dtype: torch.dtype) -> int:

@@ -24,7 +24,6 @@ from polyphase.ops.library import LIBRARY
 from polyphase.ops.resample import resample
 from polyphase.ops.warp import options, warp
 from polyphase.plain import forward_mode_is_on
-from polyphase.sampling.formulas import coordinates
 from polyphase.sampling.programs import maps_program
 from polyphase.sampling.templates import symbolic_to_slots
 from polyphase.sampling.text import maps_to_text
@@ -127,19 +126,35 @@ def affine_sample(
 
 
 def perspective_sample(
-    image: Tensor, matrix: Tensor, size: Any, mode: Any, padding_mode: Any, align_corners: Any
+    image: Tensor,
+    matrix: Tensor,
+    size: Any,
+    mode: Any,
+    padding_mode: Any,
+    align_corners: Any,
+    fill: Any = None,
+    fill_rule: Any = "blend",
 ) -> Tensor:
     given = arguments.warp_options(mode, padding_mode, align_corners)
     image, matrix = _as_warped_under_autocast(image, matrix)
     size = arguments.affine_size(size)
     sampler = arguments.perspective_warp(image.shape, image.dtype, matrix.shape, matrix.dtype, size, *given)
-    return _by_formula(image, matrix.flatten(1), [], sampler)
+    return _by_formula(image, matrix.flatten(1), [], arguments.filled(sampler, image.shape, fill, fill_rule))
 
 
-def displacement_sample(image: Tensor, field: Tensor, mode: Any, padding_mode: Any, align_corners: Any) -> Tensor:
+def displacement_sample(
+    image: Tensor,
+    field: Tensor,
+    mode: Any,
+    padding_mode: Any,
+    align_corners: Any,
+    fill: Any = None,
+    fill_rule: Any = "blend",
+) -> Tensor:
     given = arguments.warp_options(mode, padding_mode, align_corners)
     image, field = _as_warped_under_autocast(image, field)
     sampler = arguments.displacement_warp(image.shape, image.dtype, field.shape, field.dtype, *given)
+    sampler = arguments.filled(sampler, image.shape, fill, fill_rule)
     return _by_formula(image, field.new_empty((image.shape[0], 0)), field.unsqueeze(1).unbind(-1), sampler)
 
 
@@ -148,9 +163,7 @@ def _by_formula(image: Tensor, entries: Tensor, fields: Sequence[Tensor], sample
     entries, *fields = (one.float() if one.dtype in HALF else one for one in (entries, *fields))
     if _all_have_kernels(image, entries, *fields):
         return formulas.sample(image, entries, fields, sampler)
-    assert sampler.formula is not None
-    grid = coordinates(sampler.formula, sampler.size, entries, fields, sampler.align_corners)
-    return F.grid_sample(image, grid.to(image.dtype), sampler.mode, sampler.padding, sampler.align_corners)
+    return plain_torch.warp(image, entries, sampler, *fields)
 
 
 def _warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
@@ -247,13 +260,11 @@ LIBRARY.define(
     tags=torch.Tag.pt2_compliant_tag,
 )
 LIBRARY.define(
-    "perspective_sample(Tensor input, Tensor matrix, SymInt[] size, str mode, str padding_mode, bool? align_corners) "
-    "-> Tensor",
+    f"perspective_sample(Tensor input, Tensor matrix, SymInt[] size, {_WARPED}) -> Tensor",
     tags=torch.Tag.pt2_compliant_tag,
 )
 LIBRARY.define(
-    "displacement_sample(Tensor input, Tensor field, str mode, str padding_mode, bool? align_corners) -> Tensor",
-    tags=torch.Tag.pt2_compliant_tag,
+    f"displacement_sample(Tensor input, Tensor field, {_WARPED}) -> Tensor", tags=torch.Tag.pt2_compliant_tag
 )
 for _call in (
     *(interpolate, flip, pad, grid_sample, affine_grid, affine_sample),
