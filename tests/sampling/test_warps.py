@@ -38,7 +38,7 @@ INVALID: list[tuple[dict[str, Any], type[PolyphaseError], str]] = [
     ({"source": "grid", "mode": "linear"}, UnknownNameError, "warp mode 'linear'.*bicubic, bilinear, nearest"),
     ({"source": "grid", "padding": "zero"}, UnknownNameError, "padding mode 'zero'.*border, reflection, zeros"),
     ({"source": "grid", "size": (3, 4)}, InvalidProgramError, r"grid source with size \(3, 4\).*a grid has its own"),
-    ({"source": "affine"}, InvalidProgramError, r"affine source with size \(\); an affine source needs"),
+    ({"source": "affine"}, InvalidProgramError, r"affine source with size \(\); computed coordinates need"),
     ({"source": "affine", "mode": "bicubic", "size": (3, 4, 5)}, InvalidProgramError, "bicubic warp of a volume"),
     (
         {"source": "grid", "fill_rule": "blur"},
