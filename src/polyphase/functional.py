@@ -7,7 +7,9 @@ kernel of ours goes to PyTorch's own function.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, TypeAlias, TypeVar
 
 import torch
@@ -93,6 +95,7 @@ def interpolate(
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
+    box: Any = None,
 ) -> Images:
     """Resize a (batch, channels, spatial...) image of 1 to 3 spatial dimensions; as `torch.nn.functional.interpolate`.
 
@@ -101,20 +104,33 @@ def interpolate(
     * `antialias=True` also with `linear` and `trilinear`, and in float16 and bfloat16;
     * the antialias filters `lanczos` (also in 1-D and 3-D), `hamming` and `box`, which are Pillow's;
     * `nearest` and `nearest-exact` of every dtype; uint8 in every mode, rounded;
-    * a list of images, of any sizes: a list of what becomes of each, threads going from one image to the next.
+    * `box=(left, top, right, bottom)`: the part of the image that becomes `size`, in pixels and fractions of them; of a
+      line `(left, right)`, of a volume `(left, top, front, right, bottom, back)`. Filters see pixels outside of it, as
+      with Pillow's `resize(box=...)`, so that tiles made by boxes side by side join without a seam. For all modes but
+      `area`, and inside the image. With `align_corners=True`, the output's corners are the centres of the box's first
+      and last pixels. So ONNX's crop-and-resize of the region from (x0, y0) to (x1, y1) is, to 2 pixels or more,
+      `box=(x0 * (W - 1), y0 * (H - 1), x1 * (W - 1) + 1, y1 * (H - 1) + 1)` with `align_corners=True`; and along an
+      axis that becomes 1 pixel, without it;
+    * a list of images, of any sizes: a list of what becomes of each, threads going from one image to the next. `box` is
+      for all of them, or a list of as many.
     """
     if not is_dynamo_compiling():
         result: Images | None = _INTERPOLATE.again(
-            input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
+            input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias, box
         )
         if result is not None:
             return result
     elif isinstance(input, Tensor):
         size, scale_factor = (whole_calls.one_per_axis(one, input) for one in (size, scale_factor))
-    given = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+    given: tuple[Any, ...] = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     if isinstance(input, list):
-        return _of_each("interpolate", _INTERPOLATE, [(one,) for one in input], given)
-    return _called("interpolate", _INTERPOLATE, (input,), given)
+        boxes = _one_each(tuple(box) if _is_one_box(box) else box, len(input), "box")
+        return _of_each("interpolate", _INTERPOLATE, [(one,) for one in input], [(*given, one) for one in boxes])
+    return _called("interpolate", _INTERPOLATE, (input,), (*given, box))
+
+
+def _is_one_box(box: Any) -> bool:
+    return isinstance(box, list) and all(isinstance(side, Real) for side in box)
 
 
 def flip(input: Tensor, dims: Sequence[int]) -> Tensor:
@@ -248,7 +264,7 @@ def affine_sample(
     given = (size, mode, padding_mode, align_corners, fill, fill_rule)
     if isinstance(input, list):
         pairs = list(zip(input, _one_each(theta, len(input), "theta"), strict=True))
-        return _of_each("affine_sample", _AFFINE_SAMPLE, pairs, given)
+        return _of_each("affine_sample", _AFFINE_SAMPLE, pairs, [given] * len(pairs))
     return _called("affine_sample", _AFFINE_SAMPLE, (input, theta), given)
 
 
@@ -325,10 +341,12 @@ def pixel_matrix(
     return from_pixels(matrix, before, after, inverse=inverse, align_corners=aligned)[..., :rows, :]
 
 
-def _of_each(name: str, way: ShortWay, images: list[tuple[Any, ...]], given: tuple[Any, ...]) -> list[Tensor]:
-    """Of the tensors of many calls, what each gives."""
+def _of_each(name: str, way: ShortWay, images: list[tuple[Any, ...]], given: Sequence[tuple[Any, ...]]) -> list[Tensor]:
+    """Of the tensors of many calls, and of what else each is given, what each gives."""
     found = None if is_dynamo_compiling() else way.each(given, images)
-    return _one_by_one(lambda *tensors: _called(name, way, tensors, given), images) if found is None else found
+    if found is not None:
+        return found
+    return _one_by_one(functools.partial(_called, name, way), list(zip(images, given, strict=True)))
 
 
 def _one_by_one(function: Callable[..., Tensor], images: list[tuple[Any, ...]]) -> list[Tensor]:

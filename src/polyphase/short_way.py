@@ -79,9 +79,9 @@ class ShortWay(Latest):
             self.follow(call, tensors, given if _cannot_change(given) else loads(key), any_size)
         return call
 
-    def each(self, given: tuple[Any, ...], images: Sequence[tuple[Any, ...]]) -> list[Tensor] | None:
-        """Of the tensors of many calls, what each gives: every thread takes the next one when it is done with one. None
-        where calls are to be made one by one."""
+    def each(self, given: Sequence[tuple[Any, ...]], images: Sequence[tuple[Any, ...]]) -> list[Tensor] | None:
+        """Of the tensors of many calls, and what else each is given, what each gives: every thread takes the next one
+        when it is done with one. None where calls are to be made one by one."""
         if torch.get_num_threads() == 1 or not images or not all(is_plain(one) for each in images for one in each):
             return None  # alone, a thread is quicker that way: it has no new size bound by Python
         device = images[0][0].device
@@ -89,10 +89,10 @@ class ShortWay(Latest):
         if launch_all is None or any(one.device != device for each in images for one in each):
             return None
         calls, results = list[tuple[Any, ...]](), list[Tensor]()
-        for number, tensors in enumerate(images):
+        for number, (tensors, others) in enumerate(zip(images, given, strict=True)):
             with of_image(number, len(images)):
                 inputs = tuple(map(facts, tensors))
-                program = self._program_of(*inputs, *given)
+                program = self._program_of(*inputs, *others)
                 call = None if program is None else bound(program, inputs)
             if call is None or call.handle is None:
                 results.append(torch.clone(tensors[0]) if call is None else call.fresh(*tensors))

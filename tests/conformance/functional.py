@@ -51,7 +51,11 @@ class Asked:
 def asked(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Asked:
     bound = _signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
-    return Asked(function, dict(bound.arguments))
+    return Asked(function, {name: value for name, value in bound.arguments.items() if name not in OURS_ALONE})
+
+
+#: Arguments that PyTorch's functions do not have.
+OURS_ALONE = ("box",)
 
 
 _signature = functools.cache(inspect.signature)

@@ -32,6 +32,7 @@ STEPS: dict[str, tuple[Step | None, ...]] = {
     "antialiased": (Resize(2, "bicubic", antialias=True), Resize(9, "bicubic", antialias=True)),
     "nearest, by a factor": (Nearest(6, scale=2.0), Nearest(4)),
     "area": (Area(3), Area(1)),
+    "boxes": (Resize(5, "bilinear", antialias=True, box=(0.5, 6)), Nearest(4, box=(1, 2.75))),
     "flip": (Flip(), None),
     "constant": (Pad(1, 2, border=1), Pad(-1, 0, border=1)),
     "crop": (Pad(-1, -2, border=1), Pad(0, -3, border=1)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -23,7 +23,16 @@ from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step, Weighted
 from polyphase.sampling.taps import transpose
 from polyphase.sampling.windows import backward_arithmetic, eager_arithmetic
-from tests.sampling.strategies import fitting_maps, index_steps, quick, scales, sizes, steady
+from tests.sampling.strategies import (
+    boxed_nearest,
+    boxed_resizes,
+    fitting_maps,
+    index_steps,
+    quick,
+    scales,
+    sizes,
+    steady,
+)
 
 DTYPES = [torch.float32, torch.float64, torch.uint8]
 BIG = [(1920, 224), (4096, 17), (64, 1024), (450, 340)]
@@ -186,6 +195,25 @@ def test_nearest(make: Make, exact: bool, dtype: torch.dtype, sizes: Sizes) -> N
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@given(data=st.data(), in_size=sizes(300))
+@settings(steady, max_examples=60)
+def test_boxes(make: Make, dtype: torch.dtype, data: st.DataObject, in_size: int) -> None:
+    assert_equal(make, AxisMap((data.draw(boxed_resizes(in_size, 300)),)), in_size, dtype)
+    assert_equal(make, AxisMap((data.draw(boxed_nearest(in_size, 300)),)), in_size, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(data=st.data(), in_size=sizes(300))
+@quick
+def test_a_box_of_the_whole_axis(make: Make, dtype: torch.dtype, data: st.DataObject, in_size: int) -> None:
+    steps: list[Resize | Nearest] = [data.draw(boxed_resizes(in_size)), data.draw(boxed_nearest(in_size))]
+    for step in steps:
+        whole, none = (make(AxisMap((replace(step, box=box),)), in_size, dtype, False) for box in ((0, in_size), None))
+        assert (whole.begin, whole.index) == (none.begin, none.index)
+        assert torch.equal(whole.weight, none.weight)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("before", "after"), BIG)
 def test_big(make: Make, before: int, after: int, dtype: torch.dtype) -> None:
     steps: list[Step] = [Area(after)]
@@ -246,13 +274,15 @@ def test_edges(make: Make, in_size: int, steps: tuple[Step, ...], dtype: torch.d
 @quick
 def test_encode(fitting: tuple[AxisMap, int]) -> None:
     axis_map, _ = fitting
-    assert len(encode(axis_map)) == 48 * len(axis_map.steps)
+    assert len(encode(axis_map)) == 64 * len(axis_map.steps)
     assert encode(AxisMap(axis_map.steps)) == encode(axis_map)
 
 
 def test_encode_numbers_names_in_order() -> None:
-    records = encode(AxisMap((Resize(7, "lanczos", antialias=True, scale=0.5), Pad(1, -2, "circular"))))
-    resize, pad = struct.iter_unpack("=5qd", records)
-    assert resize == (0, 7, 4, 1, 0, 0.5)
+    steps = Resize(7, "lanczos", antialias=True, scale=0.5), Nearest(7, box=(1, 4.5)), Pad(1, -2, "circular")
+    resize, nearest, pad = struct.iter_unpack("=5q3d", b"".join(encode(AxisMap((step,))) for step in steps))
+    assert resize[:7] == (0, 7, 4, 1, 0, 0.5, 0.0)
+    assert nearest[:5] == (2, 7, 0, 0, 0)
+    assert nearest[6:] == (1.0, 4.5)
     assert pad[:5] == (5, 1, -2, 3, 0)
-    assert math.isnan(pad[5])
+    assert all(map(math.isnan, (resize[7], nearest[5], pad[5], pad[7])))

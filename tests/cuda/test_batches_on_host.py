@@ -233,6 +233,7 @@ def test_what_has_no_table_on_the_device() -> None:
         [Resize(20, "bilinear")],
         [Resize(20, "lanczos", True)],
         [Resize(20, "bilinear", True), Pad(1, 1, "reflect")],
+        [Resize(20, "bilinear", True, box=(1.5, 40))],
     ]
     for steps in others:
         assert tables.made_table(tuple(steps), 50, torch.uint8) is None

@@ -82,6 +82,18 @@ def test_large_images(dtype: torch.dtype, last: bool) -> None:
 
 
 @pytest.mark.usefixtures("large")
+@pytest.mark.parametrize(("dtype", "last"), [(torch.float32, False), (torch.uint8, True)])
+def test_boxes(dtype: torch.dtype, last: bool) -> None:
+    x = image(dtype, 2, 3, 40, 68, last=last)
+    for mode, antialias in (("bilinear", True), ("bicubic", False), ("lanczos", True), ("nearest-exact", False)):
+        box = (3.25, 1.5, 60.75, 39)
+        maps = arguments.resize_maps(x.shape, dtype, (23, 17), None, mode, None, None, antialias, box)
+        check(maps_program(dtype, maps), x)
+        if dtype == torch.float32 and mode == "bilinear":
+            check(maps_program(dtype, maps, (40, 68)), image(dtype, 2, 3, 23, 17))
+
+
+@pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("channels", [1, 3, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 4))])
 def test_bytes(channels: int) -> None:
     """Windows begin anywhere in a word, and end where rows end."""

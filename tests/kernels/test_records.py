@@ -64,7 +64,7 @@ def test_maps() -> None:
     assert found["out_stride"][:5] == [120, 40, 5, 1, 0]
     assert (found["map_count"], found["last_step"][:3]) == ([2], [2, 3, 0])
     assert found["moved_bytes"] == [0]
-    assert len(packed) == SIZE + 3 * 48
+    assert len(packed) == SIZE + 3 * 64
 
 
 def test_a_warp_and_its_coordinates() -> None:

@@ -26,6 +26,8 @@ from polyphase.sampling.windows import eager_arithmetic
 KINDS: dict[str, tuple[tuple[Step, ...], tuple[Step, ...]]] = {
     "bilinear": ((Resize(3, "bilinear"),), (Resize(7, "bilinear", align_corners=True),)),
     "antialiased": ((Resize(3, "bicubic", antialias=True),), (Resize(6, "lanczos", antialias=True),)),
+    "box": ((Resize(3, "bicubic", antialias=True, box=(0.25, 4.5)),), (Resize(6, "bilinear", box=(1, 3.75)),)),
+    "box of nearest": ((Nearest(7, box=(1.5, 4.0)),), (Nearest(3, exact=True, box=(0, 3.25)),)),
     "area": ((Area(2),), (Area(4),)),
     "nearest": ((Nearest(8),), (Nearest(3, exact=True),)),
     "flip": ((Flip(),), ()),
@@ -40,7 +42,7 @@ KINDS: dict[str, tuple[tuple[Step, ...], tuple[Step, ...]]] = {
         (Resize(3, "bicubic"), Pad(1, 1, "reflect")),
     ),
 }
-SUMMING = [kind for kind in KINDS if kind not in ("bilinear", "antialiased", "area", "a chain")]
+SUMMING = [kind for kind in KINDS if kind not in ("bilinear", "antialiased", "box", "area", "a chain")]
 BORDER = 0.5
 
 
@@ -221,7 +223,12 @@ def scaled(image: Tensor) -> Tensor:
     return P.interpolate(image, scale_factor=1.5, mode="bilinear")
 
 
-@pytest.mark.parametrize("function", [chain, scaled])
+def boxed(image: Tensor) -> Tensor:
+    half = P.interpolate(image, (6, 5), mode="bilinear", antialias=True, box=(0.5, 1, 6.25, 7))
+    return P.interpolate(half, 7, mode="nearest-exact", box=(1, 1.5, 4, 5.5)) * 2
+
+
+@pytest.mark.parametrize("function", [chain, scaled, boxed])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled(function: Callable[[Tensor], Tensor], dynamic: bool) -> None:
     torch._dynamo.reset()

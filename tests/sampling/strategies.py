@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -14,7 +15,7 @@ from polyphase.sampling import filters, pointwise
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import Expression
 from polyphase.sampling.programs import ORDERS, Axes, Border, Program
-from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step, output_size
+from polyphase.sampling.steps import Area, Box, Flip, Nearest, Pad, Resize, Slice, Step, output_size
 from polyphase.sampling.warps import FILL_RULES, MODES, PADDINGS, Warp
 
 quick = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -67,6 +68,25 @@ def nearest_steps(most: int = 24) -> st.SearchStrategy[Nearest]:
 
 
 @st.composite
+def boxes(draw: st.DrawFn, in_size: int, least: float = 0.0) -> Box:
+    """Of an axis of `in_size` pixels, `least` pixels or more; the whole axis and whole pixels among them."""
+    places = st.integers(0, in_size).map(float) | st.floats(0, in_size)
+    begin, end = sorted((draw(places), draw(places)))
+    return (begin, end) if begin < end and end - begin >= least else (0.0, float(in_size))
+
+
+@st.composite
+def boxed_resizes(draw: st.DrawFn, in_size: int, most: int = 24) -> Resize:
+    step = draw(plain_resizes(most, st.none()) | antialiased_resizes(most, st.none()))
+    return replace(step, box=draw(boxes(in_size, least=1.0 if step.align_corners else 0.0)))
+
+
+@st.composite
+def boxed_nearest(draw: st.DrawFn, in_size: int, most: int = 24) -> Nearest:
+    return Nearest(draw(sizes(most)), draw(st.booleans()), box=draw(boxes(in_size)))
+
+
+@st.composite
 def slices(draw: st.DrawFn, in_size: int, max_step: int = 3) -> Slice:
     """At least one pixel is left."""
     start = draw(st.integers(0, in_size - 1))
@@ -89,7 +109,7 @@ def crops_and_flips(in_size: int) -> st.SearchStrategy[Step]:
 
 
 def index_steps(in_size: int, border: int = 0) -> st.SearchStrategy[Step]:
-    return st.one_of(st.builds(Flip), slices(in_size), nearest_steps(), pads(in_size, border))
+    return st.one_of(st.builds(Flip), slices(in_size), nearest_steps(), boxed_nearest(in_size), pads(in_size, border))
 
 
 @st.composite
@@ -106,7 +126,7 @@ def axis_maps(draw: st.DrawFn, in_size: int, *, weighted: bool = True, first_bor
     if weighted and draw(st.booleans()):
         for _ in range(draw(st.integers(0, 2))):
             grow(crops_and_flips)
-        grow(lambda _: weighted_steps())
+        grow(lambda size: weighted_steps() | boxed_resizes(size))
     for _ in range(draw(st.integers(0, 3))):
         grow(partial(index_steps, border=border))
         last = steps[-1]
@@ -124,7 +144,7 @@ def fitting_maps(draw: st.DrawFn, *, weighted: bool = True, first_border: int = 
 
 def steps() -> st.SearchStrategy[Step]:
     """Any step, for axes of 30 pixels and more."""
-    return st.one_of(weighted_steps(), index_steps(30, border=2))
+    return st.one_of(weighted_steps(), boxed_resizes(30), index_steps(30, border=2))
 
 
 def numbers() -> st.SearchStrategy[float | int | bool]:

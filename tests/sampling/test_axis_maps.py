@@ -8,7 +8,7 @@ from torch import Tensor
 
 from polyphase.errors import InvalidStepError, NotNormalFormError
 from polyphase.sampling.apply import apply_taps
-from polyphase.sampling.axis_maps import AxisMap, NotMerged, Reason, compose, drop_identities
+from polyphase.sampling.axis_maps import AxisMap, AxisPath, NotMerged, Reason, compose, drop_identities
 from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step, Weighted
 from polyphase.sampling.windows import TapArithmetic, eager_arithmetic
@@ -208,6 +208,7 @@ def test_lanczos_at_the_same_size_is_the_identity() -> None:
         Slice(0, 6),
         Nearest(6),
         Nearest(6, exact=True),
+        Nearest(6, box=(0, 6)),
         Area(6),
         Resize(6, "bilinear"),
         Resize(6, "bicubic", align_corners=True),
@@ -236,3 +237,9 @@ def test_weighted(step: Step, data: st.DataObject) -> None:
 @quick
 def test_maps_are_hashable_data(step: Step) -> None:
     assert len({AxisMap((step,)), AxisMap((step,))}) == 1
+
+
+def test_a_box_is_no_identity() -> None:
+    step = Resize(6, "bilinear", box=(0.5, 6.5))
+    assert drop_identities(AxisMap((step,)), 7) == AxisMap((step,))
+    assert AxisPath.of((step,), 7) is None

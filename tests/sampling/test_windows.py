@@ -33,6 +33,8 @@ from tests.sampling.eager import TRUTH, dense
 from tests.sampling.strategies import (
     EXTREME_SCALES,
     antialiased_resizes,
+    boxed_nearest,
+    boxed_resizes,
     brief,
     nearest_steps,
     plain_resizes,
@@ -173,6 +175,19 @@ def test_transposed_taps_with_any_scale(
 ) -> None:
     in_size, out_size = pair
     assert_twins(resized(step, out_size, scale), in_size, arithmetic)
+
+
+@pytest.mark.parametrize("arithmetic", [FLOAT32, TRUTH], ids=["float32", "float64"])
+@given(data=st.data(), in_size=sizes(60))
+@quick
+def test_transposed_taps_of_a_box(arithmetic: TapArithmetic, data: st.DataObject, in_size: int) -> None:
+    assert_twins(data.draw(boxed_resizes(in_size, 100) | boxed_nearest(in_size, 100)), in_size, arithmetic)
+
+
+@given(data=st.data(), in_size=sizes(60))
+@quick
+def test_rows_of_a_box_sum_to_one(data: st.DataObject, in_size: int) -> None:
+    assert (dense(data.draw(boxed_resizes(in_size, 100)), in_size).sum(1) - 1).abs().max() <= 1e-12
 
 
 EVERY_STEP: list[Resize | Area | Nearest] = [

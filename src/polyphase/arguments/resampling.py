@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from polyphase.arguments.boxes import SIDES, boxes_of
 from polyphase.arguments.integers import are_known, integers, switch
 from polyphase.arguments.integers import sizes as sizes_of
 from polyphase.errors import (
@@ -22,7 +23,7 @@ from polyphase.errors import (
     WrongSizeError,
 )
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.steps import PAD_MODES, Area, Flip, Nearest, Pad, Resize, Size, Slice, Step
+from polyphase.sampling.steps import PAD_MODES, Area, Box, Flip, Nearest, Pad, Resize, Size, Slice, Step
 
 Maps: TypeAlias = tuple[AxisMap, ...]
 
@@ -68,6 +69,7 @@ def resize_maps(
     align_corners: bool | None,
     recompute_scale_factor: bool | None,
     antialias: bool,
+    box: Any = None,
 ) -> Maps:
     """The maps of `interpolate`, one per spatial axis.
 
@@ -80,6 +82,8 @@ def resize_maps(
     if not isinstance(mode, str):
         raise _unknown_mode(mode, antialias)
     scales = None
+    if box is not None and (scale_factor is not None or recompute_scale_factor):
+        raise WrongArgumentError(f"interpolate with box={box} and a scale_factor; give the size that the box becomes")
     if scale_factor is None and not recompute_scale_factor:
         sizes = (size,) * axes if type(size) is int else _sizes(size, shape)
     else:
@@ -88,7 +92,8 @@ def resize_maps(
         if recompute_scale_factor or mode == "area":
             scales = None
     maps_of = _remembered_resize_maps if are_known(*sizes) else _resize_maps
-    maps = maps_of(mode, axes, dtype, sizes, scales, align_corners, antialias)
+    boxes = None if box is None or axes not in SIDES else boxes_of(box, shape, mode, align_corners)
+    maps = maps_of(mode, axes, dtype, sizes, scales, align_corners, antialias, boxes)
     if 0 in shape:
         _check_not_empty(shape, mode)
     return maps
@@ -106,6 +111,7 @@ def _resize_maps(
     scales: tuple[float, ...] | None,
     align_corners: bool | None,
     antialias: bool,
+    boxes: tuple[Box, ...] | None,
 ) -> Maps:
     _check_mode(mode, axes, align_corners, antialias)
     least = 0 if mode == "area" else 1
@@ -119,19 +125,21 @@ def _resize_maps(
             f"interpolate with mode {mode!r} of a {dtype} image; it mixes pixels, which can be "
             f"{', '.join(map(str, WEIGHTED_DTYPES))}: cast the image, or use mode 'nearest'"
         )
-    given = zip(sizes, scales or (None,) * axes, strict=True)
+    given = zip(sizes, scales or (None,) * axes, boxes or (None,) * axes, strict=True)
     map_of = _remembered_resize_map if are_known(*sizes) else _resize_map
-    return tuple([map_of(size, scale, mode, bool(align_corners), bool(antialias)) for size, scale in given])
+    return tuple([map_of(size, scale, box, mode, bool(align_corners), bool(antialias)) for size, scale, box in given])
 
 
-def _resize_map(size: Size, scale: float | None, mode: str, align_corners: bool, antialias: bool) -> AxisMap:
+def _resize_map(
+    size: Size, scale: float | None, box: Box | None, mode: str, align_corners: bool, antialias: bool
+) -> AxisMap:
     step: Step
     if mode == "area":
         step = Area(size) if size > 0 else Slice(0, 0)  # eager has a mean of nothing, an empty image
     elif mode in FILTERS:
-        step = Resize(size, FILTERS[mode], antialias, align_corners, scale)
+        step = Resize(size, FILTERS[mode], antialias, align_corners, scale, box)
     else:
-        step = Nearest(size, mode == "nearest-exact", scale)
+        step = Nearest(size, mode == "nearest-exact", scale, box)
     return AxisMap((step,))
 
 

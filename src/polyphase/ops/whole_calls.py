@@ -52,12 +52,13 @@ def interpolate(
     align_corners: bool | None,
     recompute_scale_factor: bool | None,
     antialias: bool,
+    box: Any = None,
 ) -> Tensor:
     options = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     if not _have_kernels(image):
-        _check_eager_has(image, mode, antialias)
+        _check_eager_has(image, mode, antialias, box)
         return F.interpolate(image, *options)
-    maps = arguments.resize_maps(image.shape, image.dtype, *options)
+    maps = arguments.resize_maps(image.shape, image.dtype, *options, box)
     return _resample(_as_under_autocast(image, mode, len(maps)), maps)
 
 
@@ -207,13 +208,14 @@ def _all_have_kernels(*tensors: Tensor) -> bool:
     return all(map(_have_kernels, tensors))
 
 
-def _check_eager_has(image: Tensor, mode: str, antialias: bool) -> None:
+def _check_eager_has(image: Tensor, mode: str, antialias: bool, box: Any) -> None:
     ours_alone = mode in ("hamming", "box") or (antialias and mode in arguments.FILTERS and image.dim() != 4)
-    if ours_alone:
+    if ours_alone or box is not None:
         kind = "quantised" if image.is_quantized else f"{image.layout}"
+        boxed = "" if box is None else f" and box={box}"
         raise NotSupportedError(
-            f"interpolate mode {mode!r} with antialias={antialias} of a {image.dim()}-dimensional {kind} image on "
-            f"{image.device}; PyTorch has no such mode, and ours is for dense images on {_named_devices()}: move it "
+            f"interpolate mode {mode!r} with antialias={antialias}{boxed} of a {image.dim()}-dimensional {kind} image "
+            f"on {image.device}; PyTorch has no such mode, and ours is for dense images on {_named_devices()}: move it "
             "there"
         )
 
@@ -243,7 +245,7 @@ def _float32_under_autocast(tensor: Tensor) -> Tensor:
 _WARPED = 'str mode, str padding_mode, bool? align_corners, float[]? fill=None, str fill_rule="blend"'
 LIBRARY.define(
     "interpolate(Tensor input, SymInt[]? size, float[]? scale_factor, str mode, bool? align_corners, "
-    "bool? recompute_scale_factor, bool antialias) -> Tensor",
+    "bool? recompute_scale_factor, bool antialias, float[]? box=None) -> Tensor",
     tags=torch.Tag.pt2_compliant_tag,
 )
 LIBRARY.define("flip(Tensor input, int[] dims) -> Tensor", tags=torch.Tag.pt2_compliant_tag)

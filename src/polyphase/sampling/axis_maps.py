@@ -154,7 +154,9 @@ def _is_identity(step: Step, in_size: int) -> bool:
     match step:
         case Slice(0, stop, 1):
             return stop == in_size
-        case Resize(size, scale=None) | Nearest(size, scale=None) | Area(size):
+        case Resize(size, scale=None, box=box) | Nearest(size, scale=None, box=box):
+            return size == in_size and box in (None, (0, in_size))
+        case Area(size):
             return size == in_size
     return False
 
@@ -177,14 +179,14 @@ class AxisPath(NamedTuple):
 
     @staticmethod
     def of(steps: tuple[Step, ...], size: int) -> AxisPath | None:
-        """None of other steps, of two resizes, or where nothing is left."""
+        """None of other steps, of two resizes or one of a box, or where nothing is left."""
         path = AxisPath.whole(size)
         for step in steps:
             if isinstance(step, Slice) and step.step == 1:
                 path = path.crop(step.start, step.stop - step.start)
             elif isinstance(step, Flip):
                 path = path.flip()
-            elif isinstance(step, Resize) and not path.resized:
+            elif isinstance(step, Resize) and step.box is None and not path.resized:
                 path = path.resize(step.size)
             else:
                 return None

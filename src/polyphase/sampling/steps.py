@@ -17,6 +17,10 @@ from polyphase.sampling import filters
 #: SizeSlot in a program for any size.
 Size: TypeAlias = int
 
+#: The part of an axis that is resized, in pixels and fractions of them: where it begins and where it ends. Pixels
+#: outside of it are there all the same, for a filter that reaches them.
+Box: TypeAlias = tuple[float, float]
+
 PAD_MODES = ("constant", "reflect", "replicate", "circular", "symmetric")
 
 
@@ -36,7 +40,8 @@ class Resize:
     """Resample to `size` pixels with a filter.
 
     `scale` is the user's scale_factor (output over input), used instead of the ratio of the sizes; like PyTorch,
-    align_corners ignores it.
+    align_corners ignores it. `box`: what becomes `size` pixels, if not the whole axis; aligned corners are the centres
+    of its first and its last pixel.
     """
 
     size: Size
@@ -44,9 +49,11 @@ class Resize:
     antialias: bool = False
     align_corners: bool = False
     scale: float | None = None
+    box: Box | None = None
 
     def __post_init__(self) -> None:
         _scale_as_float(self)
+        _check_box(self, least=1.0 if self.align_corners else 0.0)
         allowed = filters.ANTIALIAS if self.antialias else filters.PLAIN
         if self.filter not in allowed:
             kind = "antialias filter" if self.antialias else "filter without antialias"
@@ -71,9 +78,11 @@ class Nearest:
     size: Size
     exact: bool = False
     scale: float | None = None
+    box: Box | None = None
 
     def __post_init__(self) -> None:
         _scale_as_float(self)
+        _check_box(self)
         _check_positive(self.size, self.scale)
 
 
@@ -130,6 +139,8 @@ def output_size(step: Step, in_size: Size) -> Size:
         case Resize() | Area() | Nearest():
             if isinstance(in_size, int) and in_size < 1:
                 raise InvalidStepError(f"cannot resize an axis of {in_size} pixels; give it at least one")
+            if not isinstance(step, Area) and step.box is not None and _known(in_size) and step.box[1] > in_size:
+                raise InvalidStepError(f"a box of {step.box} of an axis of {in_size} pixels; it ends beyond the axis")
             return step.size
         case Flip():
             return in_size
@@ -172,6 +183,20 @@ def _scale_as_float(step: Resize | Nearest) -> None:
     """2 and 2.0 are one scale, with one text."""
     if isinstance(step.scale, int):
         object.__setattr__(step, "scale", float(step.scale))
+
+
+def _check_box(step: Resize | Nearest, least: float = 0.0) -> None:
+    """Makes one of two floats, neither of them -0.0: equal boxes have one text."""
+    if step.box is None:
+        return
+    if len(step.box) != 2 or not (0 <= step.box[0] < step.box[1] < math.inf and least <= step.box[1] - step.box[0]):
+        raise InvalidStepError(
+            f"a box of {step.box}; it begins at 0 or later and ends after that, {least} pixels or more from there"
+        )
+    if step.scale is not None:
+        raise InvalidStepError(f"a box of {step.box} and a scale of {step.scale}; the box and the size give the scale")
+    begin, end = step.box
+    object.__setattr__(step, "box", (begin + 0.0, float(end)))
 
 
 def _known(*sizes: Size) -> bool:

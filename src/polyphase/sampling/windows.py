@@ -10,6 +10,7 @@ after the whole expression. Hence the float64 detours that end in `.to(dtype)`, 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from polyphase.sampling import filters
 from polyphase.sampling.core_aten import arange, where
-from polyphase.sampling.steps import Area, Flip, IndexOnly, Nearest, Pad, Resize, Size, Slice, Weighted
+from polyphase.sampling.steps import Area, Box, Flip, IndexOnly, Nearest, Pad, Resize, Size, Slice, Weighted
 from polyphase.sampling.taps import Taps, quantise
 
 
@@ -153,9 +154,10 @@ def _interpolated(step: Resize, in_size: Size, arithmetic: TapArithmetic, device
     ratio = _ratio(step, in_size, dtype, device, keep_equal=linear or arithmetic.quantised)
     i = arange(step.size, dtype=torch.float64, device=device)
     if linear or arithmetic.fused or step.align_corners:
-        source = (ratio.double() * i if step.align_corners else _half_pixel_source(ratio, i)).to(dtype)
+        exactly = _placed(step, ratio.double() * i) if step.align_corners else _half_pixel_source(step, ratio, i)
+        source = exactly.to(dtype)
     else:
-        source = (ratio.double() * (i + 0.5)).to(dtype) - 0.5
+        source = _placed(step, ratio.double() * (i + 0.5)).to(dtype) - 0.5
     if linear:
         source = torch.clamp(source, min=0)
     left = torch.clamp(torch.floor(source.to(arithmetic.floor)).to(dtype), max=in_size - 1)
@@ -188,7 +190,7 @@ def _antialiased(step: Resize, in_size: Size, arithmetic: TapArithmetic, device:
     support = (kernel.support * stretch).to(dtype)
     inverse = (1 / stretch).to(dtype)
     i = arange(step.size, dtype=torch.float64, device=device)
-    centre = (ratio.double() * (i + 0.5)).to(dtype)
+    centre = _placed(step, ratio.double() * (i + 0.5)).to(dtype)
     if arithmetic.antialiased is None or is_box:
         low, high = (centre - support).double(), (centre + support).double()
     else:  # bounds are still rounded to the weights' dtype, once before the half and once after it
@@ -222,20 +224,35 @@ def _nearest(
     ratio = _ratio(step, in_size, arithmetic.nearest, device, keep_equal=False)
     i = arange(step.size, dtype=torch.float64, device=device)
     if step.exact:
-        position = torch.clamp(_half_pixel_source(ratio, i).float(), min=0) + 0.5
+        position = torch.clamp(_half_pixel_source(step, ratio, i).float(), min=0) + 0.5
     else:
-        position = (ratio.double() * i).float()
+        position = _placed(step, ratio.double() * i).float()
     return torch.clamp(position.to(torch.int64), max=in_size - 1), ratio
 
 
-def _half_pixel_source(ratio: Tensor, i: Tensor) -> Tensor:
-    """ratio * (i + 0.5) - 0.5 in float64 with one rounding, as a fused multiply-add has it.
+def _half_pixel_source(step: Resize | Nearest, ratio: Tensor, i: Tensor) -> Tensor:
+    """ratio * (i + 0.5) - 0.5 in float64 with one rounding, as a fused multiply-add has it; from where a box begins.
 
     The ratio in two parts of at most 29 bits: both products are exact for any size below 2**24.
     """
     high = ratio.float().double()
     low = ratio.double() - high
-    return (high * (i + 0.5) - 0.5) + low * (i + 0.5)
+    return (high * (i + 0.5) - (0.5 - _begin(step))) + low * (i + 0.5)
+
+
+def _box(step: Weighted | Nearest) -> Box | None:
+    return None if isinstance(step, Area) else step.box
+
+
+def _begin(step: Weighted | Nearest) -> float:
+    """Where on the axis the first output begins."""
+    box = _box(step)
+    return 0.0 if box is None else box[0]
+
+
+def _placed(step: Resize | Nearest, position: Tensor) -> Tensor:
+    """A position that is counted from where the box begins, on the axis."""
+    return position if step.box is None else position + step.box[0]
 
 
 def _pad(step: Pad, in_size: Size, device: torch.device | None) -> Taps:
@@ -268,25 +285,28 @@ def _ratio(
 
     keep_equal: a scale that leaves the size as it is leaves the axis as it is.
     """
+    length = in_size if step.box is None else step.box[1] - step.box[0]
     if isinstance(step, Resize) and step.align_corners:
-        span = _scalar(in_size - 1, dtype, device) / _scalar(torch.sym_max(step.size - 1, 1), dtype, device)
+        span = _scalar(length - 1, dtype, device) / _scalar(torch.sym_max(step.size - 1, 1), dtype, device)
         return where(_scalar(step.size, torch.int64, device) > 1, span, 0.0)
     if step.scale is None:
-        return _scalar(in_size, dtype, device) / _scalar(step.size, dtype, device)
+        return _scalar(length, dtype, device) / _scalar(step.size, dtype, device)
     ratio = _scalar(1.0 / step.scale, dtype, device)
     if not keep_equal:
         return ratio
     return where(torch.eq(_scalar(in_size, torch.int64, device), step.size), 1.0, ratio)
 
 
-def _fraction(step: Weighted | Nearest, in_size: Size) -> tuple[Size, Size]:
-    """The ratio as two integers, where the sizes give it.
+def _fraction(step: Weighted | Nearest, in_size: Size, whole: Callable[[float], int]) -> tuple[Size, Size]:
+    """The ratio as two integers, where the sizes give it; `whole`: what a box is taken to be long.
 
     Table sizes are made from integers alone: torch 2.11 prints the maximum of two symbolic floats as one of integers.
     """
+    box = _box(step)
+    length = in_size if box is None else whole(box[1] - box[0])
     if isinstance(step, Resize) and step.align_corners:
-        return in_size - 1, torch.sym_max(step.size - 1, 1)
-    return in_size, step.size
+        return length - 1, torch.sym_max(step.size - 1, 1)
+    return length, step.size
 
 
 def _scale(step: Weighted | Nearest) -> float | None:
@@ -301,7 +321,7 @@ def _most_taps(step: Resize, in_size: Size) -> Size:
     support, scale = filters.ANTIALIAS[step.filter].support, _scale(step)
     if scale is not None:
         return 2 * math.ceil(support * max(1.0 / scale, 1.0)) + 1  # a ratio of 1 where the size stays as it is
-    over, under = _fraction(step, in_size)
+    over, under = _fraction(step, in_size, math.ceil)
     return 2 * _ceiling(int(2 * support) * torch.sym_max(over, under), 2 * under) + 1
 
 
@@ -317,7 +337,7 @@ def _most_rows(step: Weighted | Nearest, in_size: Size) -> Size:
         beyond = torch.sym_max(step.size - math.floor(in_size / high), 0)
         rows = math.ceil(2 * _radius(step, high) / low) + 4 + beyond
     else:
-        over, under = _fraction(step, in_size)
+        over, under = _fraction(step, in_size, math.floor)
         rows = _ceiling(_diameter(step, over, under), torch.sym_max(over, 1)) + 4
     most: Size = torch.sym_min(rows, step.size)
     return most
@@ -345,10 +365,10 @@ def _origin(step: Weighted | Nearest, ratio: Tensor) -> Tensor | float:
     """Where output 0 lies on the input axis, in pixels between pixel centres; output i lies `ratio * i` further."""
     match step:
         case Resize(align_corners=True, antialias=False):
-            return 0.0
+            return _begin(step)
         case Nearest(exact=exact):
-            return ratio * 0.5 if exact else 0.0
-    return ratio * 0.5 - 0.5
+            return ratio * 0.5 + _begin(step) if exact else _begin(step)
+    return ratio * 0.5 - (0.5 - _begin(step))
 
 
 def _radius(step: Weighted | Nearest, ratio: Any) -> Any:

@@ -11,7 +11,7 @@
 
 namespace polyphase {
 
-// One step of an axis map, as `kernels/recipes.py` packs it: five int64 and a double, 48 bytes.
+// One step of an axis map, as `kernels/recipes.py` packs it: five int64 and three doubles, 64 bytes.
 struct Step {
   enum Kind : int64_t { kResize, kArea, kNearest, kFlip, kSlice, kPad };
   int64_t kind;
@@ -20,8 +20,10 @@ struct Step {
   int64_t c;     // kResize: antialias                  kSlice: step    kPad: PadMode
   int64_t d;     // kResize: align_corners                              kPad: border number
   double scale;  // kResize, kNearest: the user's scale factor, NaN for none
+  double begin;  // kResize, kNearest: of the box that is resized, in pixels; 0 for the whole axis
+  double end;    // and NaN for the whole axis
 };
-static_assert(sizeof(Step) == 48);
+static_assert(sizeof(Step) == 64);
 
 enum Filter : int64_t { kBilinear, kBicubic, kBox, kHamming, kLanczos };
 enum PadMode : int64_t { kConstant, kReflect, kReplicate, kCircular, kSymmetric };

@@ -15,7 +15,7 @@ constexpr int64_t kFar = int64_t{1} << 48;
 
 // The length of an axis after a step, or 0 where there is nothing left or the step may not fit.
 inline int64_t size_after(const Step& step, int64_t size) {
-  if (step.kind <= Step::kNearest) return step.a;
+  if (step.kind <= Step::kNearest) return step.end > static_cast<double>(size) ? 0 : step.a;
   if (step.kind == Step::kFlip) return size;
   if (step.kind != Step::kPad) return 0;
   const int64_t before = step.a, after = step.b, mode = step.c;

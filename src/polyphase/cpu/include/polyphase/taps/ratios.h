@@ -26,24 +26,30 @@ struct Rounding {
   double operator()(int64_t value) const { return (*this)(static_cast<double>(value)); }
 };
 
-inline double ratio_of(int64_t in_size, int64_t out_size, Rounding round) {
-  return round(round(in_size) / round(out_size));
+inline double ratio_of(double length, int64_t out_size, Rounding round) {
+  return round(round(length) / round(out_size));
+}
+
+// Input pixels that are resized.
+inline double length_of(const Step& step, int64_t in_size) {
+  const bool boxed = step.end == step.end;
+  return boxed ? step.end - step.begin : static_cast<double>(in_size);
 }
 
 // Input pixels per output pixel, rounded as eager rounds it. keep_equal: a scale that leaves the size as it is leaves
 // the axis as it is.
 inline double scaled_ratio(const Step& step, int64_t in_size, bool keep_equal, Rounding round) {
   const bool scaled = step.scale == step.scale;
-  if (!scaled) return ratio_of(in_size, step.a, round);
+  if (!scaled) return ratio_of(length_of(step, in_size), step.a, round);
   return keep_equal && in_size == step.a ? 1 : round(1 / step.scale);
 }
 
-// ratio * (i + 0.5) - 0.5 with one rounding: both halves' products are exact for sizes below 2^24.
-inline double half_pixel_source(double ratio, int64_t i) {
+// ratio * (i + 0.5) - 0.5 with one rounding: both halves' products are exact for sizes below 2^24. From where a box begins.
+inline double half_pixel_source(const Step& step, double ratio, int64_t i) {
   const double centre = static_cast<double>(i) + 0.5;
   const double high = static_cast<float>(ratio);
   const double low = ratio - high;
-  return (high * centre - 0.5) + low * centre;
+  return (high * centre - (0.5 - step.begin)) + low * centre;
 }
 
 }  // namespace polyphase::detail

@@ -61,8 +61,9 @@ struct IndexOnly {
       case Step::kPad: return padded(i - step->a);
       default: {
         const bool exact = step->b != 0;
-        const float position =
-            static_cast<float>(exact ? half_pixel_source(ratio, i) : ratio * static_cast<double>(i));
+        const double along =
+            exact ? half_pixel_source(*step, ratio, i) : ratio * static_cast<double>(i) + step->begin;
+        const float position = static_cast<float>(along);
         return whole_pixel(exact ? max(position, 0.0f) + 0.5f : position, in_size - 1);
       }
     }

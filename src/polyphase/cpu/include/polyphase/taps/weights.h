@@ -40,7 +40,7 @@ struct Windows {
 inline double resize_ratio(const Step& step, int64_t in_size, bool keep_equal, Rounding round) {
   const bool align_corners = step.d != 0;
   if (!align_corners) return scaled_ratio(step, in_size, keep_equal, round);
-  return step.a > 1 ? ratio_of(in_size - 1, step.a - 1, round) : 0;
+  return step.a > 1 ? ratio_of(length_of(step, in_size) - 1, step.a - 1, round) : 0;
 }
 
 // One output at `source`, between the nearest 2 or 4 pixels; taps beyond the image fold onto its first or last.
@@ -80,9 +80,9 @@ Windows interpolated(const Step& step, int64_t in_size, bool keep_equal, bool fu
   Windows windows(step.a, linear ? 2 : 4);
   for (int64_t i = 0; i < step.a; ++i) {
     const double centre = static_cast<double>(i) + 0.5;
-    const double source = align_corners ? round(ratio * static_cast<double>(i))
-                          : fused       ? round(half_pixel_source(ratio, i))
-                                        : round(round(ratio * centre) - 0.5);
+    const double source = align_corners ? round(ratio * static_cast<double>(i) + step.begin)
+                          : fused       ? round(half_pixel_source(step, ratio, i))
+                                        : round(round(ratio * centre + step.begin) - 0.5);
     interpolate(windows, i, linear ? max(source, 0.0) : source, in_size);
   }
   return windows;
@@ -137,7 +137,7 @@ inline Windows antialiased(const AntialiasFilter& filter, const Step& step, int6
   const double inverse = round(1 / stretch);
   Windows windows(step.a, whole_pixel(2 * support + 2, in_size));
   for (int64_t i = 0; i < step.a; ++i) {
-    const double centre = round(ratio * (static_cast<double>(i) + 0.5));
+    const double centre = round(ratio * (static_cast<double>(i) + 0.5) + step.begin);
     const int64_t start = whole_pixel(round(centre - support) + 0.5, in_size);
     const int64_t stop = whole_pixel(round(centre + support) + 0.5, in_size);
     const double total = filter.weigh_row(windows.row(i), start, stop, centre, inverse);
