@@ -1,5 +1,5 @@
-"""What a wheel has for the CPU: all that `polyphase.functional` and `accelerate()` ask for, of every dtype and mode,
-and the arithmetic that most pipelines end with."""
+"""What a wheel has for the CPU: all that `polyphase.functional` and `accelerate()` ask for, of every dtype and mode but
+integers that eager does not mix, and the arithmetic that most pipelines end with."""
 
 from __future__ import annotations
 

@@ -104,6 +104,8 @@ def interpolate(
     * `antialias=True` also with `linear` and `trilinear`, and in float16 and bfloat16;
     * the antialias filters `lanczos` (also in 1-D and 3-D), `hamming` and `box`, which are Pillow's;
     * `nearest` and `nearest-exact` of every dtype; uint8 in every mode, rounded;
+    * int16, uint16 and int32 in every mode: summed in float32, int32 in float64, rounded to the nearest (ties to even)
+      and saturated;
     * `box=(left, top, right, bottom)`: the part of the image that becomes `size`, in pixels and fractions of them; of a
       line `(left, right)`, of a volume `(left, top, front, right, bottom, back)`. Filters see pixels outside of it, as
       with Pillow's `resize(box=...)`, so that tiles made by boxes side by side join without a seam. For all modes but
@@ -197,8 +199,9 @@ def grid_sample(
 
     Corners are not aligned unless asked for; eager warns that they once were. Beyond PyTorch:
 
-    * uint8 images in every mode, rounded to the nearest (ties to even) and saturated, and `nearest` of every dtype,
-      both with a float32 or float64 grid;
+    * uint8, int16, uint16 and int32 images in every mode, rounded to the nearest (ties to even) and saturated, and
+      `nearest` of every dtype, all with a float32 or float64 grid. Sums are in the grid's dtype, of int32 in float64;
+      16 bits of a large image need the positions of a float64 grid;
     * float32 grids for float16 and bfloat16 images. Coordinates of half precision are computed in float32 too;
     * `fill`: what lies outside the image, with padding mode `zeros`: a number, or one for each channel. A pixel half
       over the edge, of an image of 100 and a fill of 200, is by `fill_rule`
@@ -244,8 +247,8 @@ def affine_sample(
     """`grid_sample(input, affine_grid(theta, size))`, with no grid in memory.
 
     `size` is as `affine_grid` has it: (batch, channels, spatial...) of the output. The channels are the input's,
-    whatever `size` says, as they are in that composition. Of a list of images, a list; `theta` is for all of them, or
-    a list of as many. `fill` and `fill_rule` are as `grid_sample` has them.
+    whatever `size` says, as they are in that composition. Dtypes are those of `grid_sample`. Of a list of images, a
+    list; `theta` is for all of them, or a list of as many. `fill` and `fill_rule` are as `grid_sample` has them.
 
     `antialias`: where the matrix shrinks the image, it is made smaller by an antialiased resize first, to one and a
     half pixels for each of the output's. How much it shrinks, `scale` says, in pixels of the image for each of the

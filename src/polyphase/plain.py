@@ -29,6 +29,8 @@ DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
 )
+#: Of images of our functions. Few of torch's operators take uint16.
+IMAGES = (*DTYPES, torch.uint16)
 DIFFERENTIABLE = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST_DIMENSIONS = 8
 
@@ -126,7 +128,7 @@ def _new_checks(device: torch.device, kind: _Kind) -> list[Check] | None:
     """None where there can be no threads any more, as the process ends."""
     dtype, rank, needs_gradient = kind
     fewest = 0 if device.type == "cpu" else 1  # no dimensions: not even an example is without an element
-    known = dtype in (DIFFERENTIABLE if needs_gradient else DTYPES) and fewest <= rank <= MOST_DIMENSIONS
+    known = dtype in (DIFFERENTIABLE if needs_gradient else IMAGES) and fewest <= rank <= MOST_DIMENSIONS
     if TensorGuards is None or not known or not devices.has_kernels(device.type):
         return []
     try:

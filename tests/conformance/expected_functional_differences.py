@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from polyphase.compile.eager_faults import Call
+from polyphase.sampling.integers import SUMMED_IN, can_be_mixed
 from tests.conformance import expected_differences as of_decompositions
 from tests.conformance.functional import Asked
 
@@ -139,8 +140,11 @@ def _is_a_mean_or_nothing(asked: Asked) -> bool:
 
 
 def _stays_as_it_is(asked: Asked) -> bool:
-    mixed = asked.image.dtype in (torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64)
-    return not mixed and asked.arguments["antialias"] and output_size(asked) == asked.image.shape[2:]
+    return (
+        not can_be_mixed(asked.image.dtype)
+        and asked.arguments["antialias"]
+        and output_size(asked) == asked.image.shape[2:]
+    )
 
 
 def _crops_everything(asked: Asked) -> bool:
@@ -173,6 +177,7 @@ OTHER_OUTCOMES = {
             "uint8 in every mode",
             lambda asked: asked.image.dtype == torch.uint8 and asked.mode in ("area", "linear", "trilinear"),
         ),
+        OtherOutcome("takes it", "int16, uint16 and int32 in every mode", lambda asked: asked.image.dtype in SUMMED_IN),
         OtherOutcome(
             "takes it",
             "antialiased float16 and bfloat16",
@@ -235,6 +240,7 @@ OTHER_OUTCOMES = {
     ),
     "grid_sample": (
         OtherOutcome("takes it", "uint8 in every mode", lambda asked: asked.image.dtype == torch.uint8),
+        OtherOutcome("takes it", "int16, uint16 and int32 in every mode", lambda asked: asked.image.dtype in SUMMED_IN),
         OtherOutcome("takes it", "nearest moves every dtype", lambda asked: asked.mode == "nearest"),
         OtherOutcome(
             "takes it",

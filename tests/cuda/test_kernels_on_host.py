@@ -81,6 +81,25 @@ def test_large_images(dtype: torch.dtype, last: bool) -> None:
     assert many == ("ByteRing" if dtype == torch.uint8 else "Shrink")
 
 
+@pytest.mark.parametrize("dtype", [torch.int16, torch.uint16, torch.int32], ids=str)
+def test_integers(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are rounded and saturated as the CPU's are, but for sums that are close to a tie."""
+    limits = torch.iinfo(dtype)
+    values = torch.rand(1, 3, 24, 40, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    pixels = (values.round() * (limits.max - limits.min) + limits.min).to(dtype)
+    seen = set()
+    for few in (ways.FEW_OUTPUTS, 0):
+        monkeypatch.setattr(ways, "FEW_OUTPUTS", few)
+        for x in (pixels, pixels.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)):
+            for size, mode in (((17, 21), AA), ((40, 60), CUBIC), ((3, 4), CUBIC_AA)):
+                program = resized(x, size, **mode)
+                got, expected = host.run(program, x), plain_torch.run(program, x)
+                assert torch.equal(got, host.run(program, x, backwards=True))
+                assert (got.double() - expected.double()).abs().max() <= 1
+                seen.add(host.way_of(program, x))
+    assert seen >= {"Direct", "Ring", "Shrink"}
+
+
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize(("dtype", "last"), [(torch.float32, False), (torch.uint8, True)])
 def test_boxes(dtype: torch.dtype, last: bool) -> None:

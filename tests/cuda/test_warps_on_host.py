@@ -13,7 +13,7 @@ from torch import Tensor
 
 from polyphase.cuda import launch, warps
 from polyphase.cuda.cases import Way
-from polyphase.kernels import binding
+from polyphase.kernels import binding, plain_torch
 from polyphase.kernels.binding import Gradients, Needed
 from polyphase.kernels.operands import ordered
 from polyphase.sampling.programs import Program, warp_program
@@ -209,3 +209,24 @@ def test_gradients_at_special_coordinates(mode: str) -> None:
 @pytest.mark.parametrize("needed", [(True, False), (False, True)])
 def test_gradients_that_are_not_needed(needed: Needed) -> None:
     cpu.test_gradients_that_are_not_needed(needed)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.uint16, torch.int32], ids=str)
+def test_integers(dtype: torch.dtype) -> None:
+    """Saturated at both ends, settled by the rounding of their coordinates, and next to the plain twin's."""
+    limits = torch.iinfo(dtype)
+    values = torch.rand(1, 3, 12, 21, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    picture = (values.round() * (limits.max - limits.min) + limits.min).to(dtype)
+    turned = torch.tensor([[[-1.0, 4.371e-08, 0.0], [-4.371e-08, -1.0, 0.0]]])
+    theta = torch.tensor([[[0.7, 0.3, 0.1], [-0.3, 0.9, 0.05]]])
+    for mode, coordinates in itertools.product(("bilinear", "bicubic"), (torch.float32, torch.float64)):
+        upside_down = binding.warp(picture, turned.to(coordinates), Warp("affine", mode, size=(12, 21)))
+        if coordinates == torch.float32:  # as it would be with a matrix of float64, which is so near to none
+            assert torch.equal(upside_down.long(), picture.long().flip(2, 3))
+        sampler = Warp("affine", mode, "reflection", size=(9, 40))
+        found = binding.warp(picture, theta.to(coordinates), sampler)
+        twin = plain_torch.warp(picture, theta.to(coordinates), sampler, settled=True)
+        exact = coordinates == torch.float64 or dtype == torch.int32
+        assert (found.double() - twin.double()).abs().max() <= (1 if exact else 2)
+        if mode == "bicubic":
+            assert (int(found.long().min()), int(found.long().max())) == (limits.min, limits.max)

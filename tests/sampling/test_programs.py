@@ -36,10 +36,11 @@ INVALID: list[tuple[dict[str, Any], type[PolyphaseError], str]] = [
         InvalidProgramError,
         "prologue reads a tensor of the output's shape; only the epilogue can",
     ),
-    ({"sampler": RESIZED, "source": torch.int32}, InvalidProgramError, "weighted map of torch.int32; cast to a float"),
+    ({"sampler": RESIZED, "source": torch.int64}, InvalidProgramError, "weighted map of torch.int64; cast to a float"),
     ({"sampler": RESIZED, "source": torch.bool}, InvalidProgramError, "weighted map of torch.bool"),
     ({"sampler": RESIZED, "source": torch.complex64}, InvalidProgramError, "weighted map of torch.complex64"),
-    ({"sampler": RESIZED, "prologue": Cast(VALUE, torch.int16)}, InvalidProgramError, "weighted map of torch.int16"),
+    ({"sampler": RESIZED, "prologue": Cast(VALUE, torch.int8)}, InvalidProgramError, "weighted map of torch.int8"),
+    ({"sampler": Axes(RESIZED.maps, (3,)), "source": torch.int16}, InvalidProgramError, "weighted map of torch.int16"),
     ({"sampler": padded(1)}, InvalidProgramError, "border 1 on an axis, but the program lists 0 values"),
     ({"sampler": padded(1, 3), "borders": (Border(0),) * 2}, InvalidProgramError, "border 3.*lists 2 values"),
     ({"sampler": padded(2, 1), "borders": (Border(0),) * 2}, InvalidProgramError, r"borders \[2, 1\] on one axis"),
@@ -58,7 +59,7 @@ def test_invalid_program(fields: dict[str, Any], error: type[PolyphaseError], me
         Program(**({"source": torch.float32} | fields))
 
 
-@pytest.mark.parametrize("dtype", [torch.int16, torch.bool, torch.complex64])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.bool, torch.complex64])
 def test_weighted_warp_of_what_cannot_be_weighted(dtype: torch.dtype) -> None:
     with pytest.raises(InvalidProgramError, match=f"{dtype}"):
         Program(dtype, Warp("grid"))
@@ -75,7 +76,13 @@ def test_expression_that_computes_no_image(epilogue: Number | Binary | Unary) ->
         Program(torch.float32, IDENTITY, epilogue=epilogue)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(torch.uint8, torch.int16, torch.uint16, torch.int32),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    ],
+)
 def test_weighted_maps(dtype: torch.dtype) -> None:
     assert Program(dtype, RESIZED).sampled == dtype
     assert Program(dtype, Axes((AxisMap((Area(3),)),))).target == dtype

@@ -141,7 +141,7 @@ BAD = [
     ("neg(x, x)", "wrong fields for neg: "),
     ("add(x)", "wrong fields for add: .*'right'"),
     ("axismap([pad(1, 1, replicate), area(3)])", "Area.* not merged after Pad.*a border before a weighted step"),
-    ("program(int32, axes([axismap([area(3)])]))", "weighted map of torch.int32"),
+    ("program(int64, axes([axismap([area(3)])]))", "weighted map of torch.int64"),
     ("program(uint9, axes([axismap([])]))", "wrong fields for program"),
     ("warp(affine)", "computed coordinates need the output's spatial size"),
     ("'text'", "\"'text'\" is no part of a program"),

@@ -23,6 +23,7 @@ from polyphase.errors import (
     WrongSizeError,
 )
 from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.steps import PAD_MODES, Area, Box, Flip, Nearest, Pad, Resize, Size, Slice, Step
 
 Maps: TypeAlias = tuple[AxisMap, ...]
@@ -53,8 +54,10 @@ FILTERS = {
 ONLY_ANTIALIASED = ("lanczos", "hamming", "box")
 TAKES_ALIGN_CORNERS = ("linear", "bilinear", "trilinear", "bicubic")
 
-#: What pixels can be mixed in. Modes that only move pixels take every dtype.
+#: What eager mixes pixels in. Modes that only move pixels take every dtype.
 WEIGHTED_DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+#: And what our functions do.
+MIXED_DTYPES = (*WEIGHTED_DTYPES, *SUMMED_IN)
 
 #: The ranks that a pad of so many axes takes, unless its border is constant: with or without a batch.
 PAD_RANKS = {1: (2, 3), 2: (3, 4), 3: (4, 5)}
@@ -120,10 +123,10 @@ def _resize_maps(
             f"interpolate to size {sizes} with mode {mode!r}; every output size must be at least {least}: "
             "give a larger size or scale_factor"
         )
-    if mode not in ("nearest", "nearest-exact") and dtype not in WEIGHTED_DTYPES:
+    if mode not in ("nearest", "nearest-exact") and dtype not in MIXED_DTYPES:
         raise NotSupportedError(
             f"interpolate with mode {mode!r} of a {dtype} image; it mixes pixels, which can be "
-            f"{', '.join(map(str, WEIGHTED_DTYPES))}: cast the image, or use mode 'nearest'"
+            f"{', '.join(map(str, MIXED_DTYPES))}: cast the image, or use mode 'nearest'"
         )
     given = zip(sizes, scales or (None,) * axes, boxes or (None,) * axes, strict=True)
     map_of = _remembered_resize_map if are_known(*sizes) else _resize_map

@@ -17,6 +17,7 @@ from polyphase.errors import (
     WrongSizeError,
 )
 from polyphase.sampling.formulas import displacement, homography
+from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.steps import Size
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
 
@@ -255,10 +256,10 @@ def _check_dtypes(dtype: torch.dtype, name: str, coordinates: torch.dtype, mode:
                 f"{_named(COORDINATES[dtype])}: cast it with {name}.to({dtype})"
             )
         return
-    if mode != "nearest" and dtype != torch.uint8:
+    if mode != "nearest" and dtype not in (torch.uint8, *SUMMED_IN):
         raise NotSupportedError(
-            f"grid_sample with mode {mode!r} of a {dtype} image; it mixes pixels, which can be torch.uint8, "
-            f"{_named(COORDINATES)}: cast the image, or use mode 'nearest'"
+            f"grid_sample with mode {mode!r} of a {dtype} image; it mixes pixels, which can be "
+            f"{_named((torch.uint8, *SUMMED_IN, *COORDINATES))}: cast the image, or use mode 'nearest'"
         )
     if coordinates not in OTHER_COORDINATES:
         raise NotSupportedError(

@@ -36,6 +36,8 @@ from polyphase.sampling.warps import Warp
 
 Refusal: TypeAlias = "Why | NotMerged"
 
+#: What eager's arithmetic is known of. It has next to none of uint16.
+COMPUTED = tuple(dtype for dtype in CPP_TYPES if dtype != torch.uint16)
 #: More than any tensor has.
 MOST_DIMENSIONS = 64
 #: Beyond it, what is gained by one pass less is lost: other kernels have more registers.
@@ -203,7 +205,7 @@ class _Operands:
     def read(self, node: Node) -> Expression | None:
         tensor = node.meta.get("val")
         device = value(self.draft.image).device
-        if not isinstance(tensor, Tensor) or tensor.device != device or tensor.dtype not in CPP_TYPES:
+        if not isinstance(tensor, Tensor) or tensor.device != device or tensor.dtype not in COMPUTED:
             self.refusal = Why.ANOTHER_DTYPE
             return None
         axes = self._vector_axes(tensor)
@@ -272,7 +274,7 @@ def _checked(draft: Draft) -> Draft | Refusal:
         return Why.ANOTHER_DTYPE
     arithmetic = draft.prologue != VALUE or draft.epilogue != VALUE or draft.weighted
     dtypes = (program.source, program.sampled, program.target)
-    if arithmetic and any(dtype not in CPP_TYPES for dtype in dtypes):
+    if arithmetic and any(dtype not in COMPUTED for dtype in dtypes):
         return Why.ANOTHER_DTYPE
     return draft if length_of(draft.epilogue) <= MOST_OPERATIONS else Why.TOO_LONG
 

@@ -18,6 +18,7 @@ from polyphase.kernels.expressions import (
 from polyphase.kernels.formulas import formula_type
 from polyphase.kernels.operands import leaves, slots
 from polyphase.kernels.plans import MapsPlan, Plan, WarpPlan
+from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.pointwise import VALUE, Channel, Expression, Operand
 
 KERNEL_SYMBOL = "polyphase_kernel"
@@ -124,15 +125,16 @@ def _rows(plan: MapsPlan) -> tuple[str, str]:
         return "resample/pick.h", f"MovingSampler<TapArithmetic::{nearest}>"
     if plan.work == torch.uint8:
         return "resample/quantised.h", "QuantisedSampler"
-    return "resample/floats.h", f"FloatSampler<{CPP_TYPES[plan.work]}>"
+    kind = "IntegerSampler" if plan.sampled in SUMMED_IN else "FloatSampler"
+    return "resample/floats.h", f"{kind}<{CPP_TYPES[plan.work]}>"
 
 
 def _load(plan: Plan) -> RowFunction:
     """From what is in memory to what is summed."""
     if plan.source is None or (plan.prologue == VALUE and plan.source == plan.work):
         return _unchanged(plan)
-    if plan.prologue == VALUE and plan.source == torch.uint8 and isinstance(plan, WarpPlan):
-        return RowFunction(f"Widened<uint8_t, {CPP_TYPES[plan.work]}>")
+    if plan.prologue == VALUE and isinstance(plan, WarpPlan) and not plan.source.is_floating_point:
+        return RowFunction(f"Widened<{CPP_TYPES[plan.source]}, {CPP_TYPES[plan.work]}>")
     if plan.prologue == VALUE:
         return _conversion("Load", plan.source, plan.work)
     body = _arithmetic("Load", plan, plan.prologue, plan.source, "in[i]")
@@ -143,7 +145,7 @@ def _store(plan: Plan) -> RowFunction:
     """From what was summed to what goes to memory. Sums are rounded to what is sampled before anything else."""
     if plan.source is None or (plan.epilogue == VALUE and plan.target == plan.work):
         return _unchanged(plan)
-    if plan.epilogue == VALUE and plan.sampled in (*ROUNDED, torch.uint8):
+    if plan.epilogue == VALUE and plan.sampled in (*ROUNDED, torch.uint8, *SUMMED_IN):
         return _conversion("Store", plan.work, plan.target)
     body = _arithmetic("Store", plan, plan.epilogue, plan.sampled, _sampled_value(plan))
     return _function("Store", plan.work, plan.target, body, _divisors(plan, plan.epilogue))
@@ -169,7 +171,8 @@ def _function(name: str, stored: torch.dtype, target: torch.dtype, body: str, di
 def _sampled_value(plan: Plan) -> str:
     if plan.sampled in ROUNDED:
         return f"rounded<{CPP_TYPES[plan.sampled]}>(in[i])"
-    return "saturated(in[i])" if plan.sampled == torch.uint8 and plan.work != torch.uint8 else "in[i]"
+    from_floats = plan.work.is_floating_point and not plan.sampled.is_floating_point
+    return f"saturated<{CPP_TYPES[plan.sampled]}>(in[i])" if from_floats else "in[i]"
 
 
 def _arithmetic(name: str, plan: Plan, expression: Expression, dtype: torch.dtype, value: str) -> str:

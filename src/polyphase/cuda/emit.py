@@ -163,8 +163,8 @@ def _store(plan: Plan, way: Way) -> str:
         identity = {"reads_channel": "false", "is_identity": "true", "only_rounds": "false", "lines": "    return sum;"}
         return _STORE.format(stored=moved, target=moved, **identity)
     value = f"rounded<{CPP_TYPES[plan.sampled]}>(sum)" if plan.sampled in ROUNDED else "sum"
-    if plan.sampled == torch.uint8 and plan.work != torch.uint8:
-        value = "saturated(sum)"
+    if plan.work.is_floating_point and not plan.sampled.is_floating_point:
+        value = f"saturated<{CPP_TYPES[plan.sampled]}>(sum)"
     stored = cpp_expression(plan.epilogue, plan.sampled).text
     lines = [*_operands(plan, plan.epilogue), f"const auto value = {value};", f"return To({stored});"]
     types = {"stored": CPP_TYPES[plan.work], "target": CPP_TYPES[plan.target]}

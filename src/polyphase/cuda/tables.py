@@ -19,6 +19,7 @@ from polyphase.cuda.memory import DeviceMemory, on_device
 from polyphase.kernels.devices import RULES
 from polyphase.sampling.axis_maps import AxisMap, AxisPath
 from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.steps import Resize, Step
 from polyphase.sampling.taps import Taps
 from polyphase.sampling.windows import backward_arithmetic, eager_arithmetic
@@ -151,7 +152,9 @@ def most_taps(in_size: int, out_size: int, cubic: bool) -> int:
 def made_table(steps: Steps, in_size: int, dtype: torch.dtype) -> MadeTable | None:
     """None for steps that the device makes no tables of, or whose windows are wider than the axis."""
     path, resize = AxisPath.of(steps, in_size), next((one for one in steps if isinstance(one, Resize)), None)
-    if path is None or resize is None or resize.filter not in ("bilinear", "bicubic") or dtype == torch.float64:
+    if path is None or resize is None or resize.filter not in ("bilinear", "bicubic"):
+        return None
+    if dtype == torch.float64 or dtype in SUMMED_IN:
         return None
     if not resize.antialias or resize.scale is not None or resize.align_corners:
         return None
@@ -181,7 +184,7 @@ def identity_table(size: int, dtype: torch.dtype) -> HostTable:
 def _work(dtype: torch.dtype) -> torch.dtype:
     if dtype == torch.uint8:
         return torch.int32
-    return torch.float64 if dtype == torch.float64 else torch.float32
+    return torch.float64 if dtype == torch.float64 else SUMMED_IN.get(dtype, torch.float32)
 
 
 def _moves(taps: Taps) -> HostTable:

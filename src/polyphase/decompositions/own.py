@@ -15,6 +15,7 @@ from polyphase.kernels.layout import keeps_strides
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.integers import SUMMED_IN, stored
 from polyphase.sampling.programs import adjoint_by_moving, forward_order
 from polyphase.sampling.steps import Area, Nearest, Resize, Size
 from polyphase.sampling.taps import Taps
@@ -80,13 +81,15 @@ def _mapped(image: Tensor, maps: tuple[AxisMap, ...], border: Any) -> Tensor:
         order = list(range(image.dim()))
     first, axes = image.dim() - len(maps), range(len(maps))
     result = image.permute(order)
+    if any(one.weighted for one in maps):
+        result = result.to(SUMMED_IN.get(image.dtype, image.dtype))
     for axis in reversed(axes) if image.dtype == torch.uint8 else axes:
         if not maps[axis].steps:
             continue
         dim = order.index(first + axis)
         taps = evaluate(maps[axis], result.shape[dim], arithmetic, image.device)
         result = _bordered(apply_taps(result, taps, dim), taps, dim, border)
-    return dense(result.to(image.dtype), order)
+    return dense(stored(result, image.dtype), order)
 
 
 def _bordered(image: Tensor, taps: Taps, dim: int, border: Any) -> Tensor:

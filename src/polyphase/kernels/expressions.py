@@ -31,6 +31,7 @@ CPP_TYPES: dict[torch.dtype, str] = {
     torch.uint8: "uint8_t",
     torch.int8: "int8_t",
     torch.int16: "int16_t",
+    torch.uint16: "uint16_t",
     torch.int32: "int32_t",
     torch.int64: "int64_t",
     torch.bool: "bool",

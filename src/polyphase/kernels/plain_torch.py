@@ -12,8 +12,8 @@ from polyphase.kernels import operands
 from polyphase.kernels.devices import rules_of
 from polyphase.sampling import formulas, pointwise, warps
 from polyphase.sampling.apply import apply_taps
-from polyphase.sampling.core_aten import where
 from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.integers import SUMMED_IN, stored
 from polyphase.sampling.programs import Axes, Border, Program, moves_runs
 from polyphase.sampling.steps import Flip, Pad, Slice
 from polyphase.sampling.taps import transpose
@@ -67,14 +67,14 @@ def _sample(image: Tensor, axes: Axes) -> tuple[Tensor, Tensor | None]:
     arithmetic = (backward_arithmetic if axes.transposed else eager_arithmetic)(image.dtype, rules)
     first, count = image.dim() - len(axes.maps), len(axes.maps)
     before = axes.adjoint_of or image.shape[first:]
-    result, border = image, None
+    result, border = image.to(SUMMED_IN.get(image.dtype, image.dtype)) if axes.may_sum() else image, None
     for axis in reversed(range(count)) if image.dtype == torch.uint8 else range(count):
         taps = evaluate(axes.maps[axis], before[axis], arithmetic, image.device)
         result = apply_taps(result, transpose(taps) if axes.transposed else taps, first + axis)
         if taps.border is not None and not axes.transposed:
             along = taps.border.reshape([-1] + [1] * (count - 1 - axis))
             border = along if border is None else torch.maximum(border, along)
-    return result.to(image.dtype), border
+    return stored(result, image.dtype), border
 
 
 def _bordered(image: Tensor, numbers: Tensor | None, borders: Sequence[Border], stored: bool) -> Tensor:
@@ -91,15 +91,16 @@ def warp(image: Tensor, coordinates: Tensor, sampler: Warp, *fields: Tensor, set
     `settled`: as kernels sample. Derivatives are of what is not: with respect to positions, settled ones have none.
     """
     wide = coordinates.float() if coordinates.dtype in (torch.float16, torch.bfloat16) else coordinates
+    precision = wide.dtype if settled else None
+    if SUMMED_IN.get(image.dtype) == torch.float64 and sampler.mode != "nearest":
+        wide = wide.double()
     if sampler.source == "affine":
         wide = warps.affine_grid(wide, sampler.size, sampler.align_corners)
     elif sampler.formula is not None:
         wide = formulas.coordinates(sampler.formula, sampler.size, wide, fields, sampler.align_corners)
     rules = sampler.mode, sampler.taps_padding, sampler.align_corners
-    result = warps.sample(image, wide, *rules, settled=settled, fill=sampler.fill, fill_rule=sampler.fill_rule)
-    if image.dtype == torch.uint8 and sampler.mode != "nearest":
-        result = where(result.isnan(), 0.0, torch.clamp(torch.round(result), 0, 255))
-    return result.to(image.dtype).contiguous()
+    result = warps.sample(image, wide, *rules, settled=precision, fill=sampler.fill, fill_rule=sampler.fill_rule)
+    return stored(result, image.dtype).contiguous()
 
 
 def warp_gradients(

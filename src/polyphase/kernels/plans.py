@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from polyphase.kernels.records import CallRecord
+from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.pointwise import VALUE, Expression
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.text import to_text
@@ -30,7 +31,7 @@ class Plan:
 
     @property
     def work(self) -> torch.dtype:
-        """The dtype sums are made in: half precision is summed in float32."""
+        """The dtype values are in while they are sampled: half precision is float32."""
         return torch.float32 if self.sampled in HALF else self.sampled
 
 
@@ -39,6 +40,10 @@ class MapsPlan(Plan):
     """weighted: outputs may be sums, else each is one input; of how many bytes is then a run-time matter."""
 
     weighted: bool
+
+    @property
+    def work(self) -> torch.dtype:
+        return SUMMED_IN.get(self.sampled, super().work) if self.weighted else super().work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +60,16 @@ class WarpPlan(Plan):
 
     @property
     def positions(self) -> torch.dtype:
-        return torch.float64 if self.coordinates == torch.float64 else torch.float32
+        in_double = torch.float64 in (self.coordinates, SUMMED_IN.get(self.sampled) if self._sums else None)
+        return torch.float64 if in_double else torch.float32
 
     @property
     def work(self) -> torch.dtype:
-        return super().work if self.mode == "nearest" and not self.gradients else self.positions
+        return self.positions if self._sums else super().work
+
+    @property
+    def _sums(self) -> bool:
+        return self.mode != "nearest" or self.gradients
 
 
 def plan_of(record: CallRecord, architecture: str) -> MapsPlan | WarpPlan:

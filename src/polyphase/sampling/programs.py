@@ -17,6 +17,7 @@ import torch
 
 from polyphase.errors import InvalidProgramError, UnknownNameError
 from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.integers import can_be_mixed
 from polyphase.sampling.pointwise import VALUE, Expression, Operand, dtype_of, operands_of
 from polyphase.sampling.steps import Area, Flip, Pad, Size, Slice
 from polyphase.sampling.warps import Warp
@@ -80,7 +81,8 @@ class Program:
     order: str = "preserve"
 
     # What follows. sampled: the dtype the sampler sees; uint8 means 16 bit weights and rounding after every weighted
-    # axis. moves_only: values are stored as they were loaded, each somewhere else: their dtype does not matter then.
+    # axis, another integer rounding of the result. moves_only: values are stored as they were loaded, each somewhere
+    # else: their dtype does not matter then.
     sampled: torch.dtype = field(init=False, repr=False, compare=False)
     target: torch.dtype = field(init=False, repr=False, compare=False)
     moves_only: bool = field(init=False, repr=False, compare=False)
@@ -188,10 +190,8 @@ def _check_warp(warp: Warp, borders: tuple[Border, ...], sampled: torch.dtype) -
     """Whether it weighs."""
     if borders:
         raise InvalidProgramError("a warp with constant borders; a warp's outside is its padding mode's")
-    if warp.mode != "nearest" and not (sampled.is_floating_point or sampled == torch.uint8):
-        raise InvalidProgramError(
-            f"a {warp.mode} warp of {sampled}; cast to a float dtype in the prologue, or use uint8"
-        )
+    if warp.mode != "nearest" and not can_be_mixed(sampled):
+        raise InvalidProgramError(f"a {warp.mode} warp of {sampled}; cast to a float dtype in the prologue")
     return warp.mode != "nearest"
 
 
@@ -202,8 +202,8 @@ def _check_axes(axes: Axes, borders: tuple[Border, ...], sampled: torch.dtype) -
         raise InvalidProgramError(f"{len(axes.maps)} axis maps, {sums} weighted; there is one at least, and 3 sum")
     if axes.adjoint_of and (len(axes.adjoint_of) != len(axes.maps) or borders):
         raise InvalidProgramError(f"an adjoint of {axes.adjoint_of} with {len(axes.maps)} maps and borders {borders}")
-    if sums and not (sampled.is_floating_point or (sampled == torch.uint8 and not axes.adjoint_of)):
-        raise InvalidProgramError(f"a weighted map of {sampled}; cast to a float dtype in the prologue, or use uint8")
+    if sums and not (sampled.is_floating_point or (can_be_mixed(sampled) and not axes.adjoint_of)):
+        raise InvalidProgramError(f"a weighted map of {sampled}; cast to a float dtype in the prologue")
     for axis in axes.maps:
         if axes.adjoint_of or axis.steps == (axis.weighted,):  # an adjoint has none: they do not depend on the image
             continue

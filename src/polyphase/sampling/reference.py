@@ -16,6 +16,7 @@ from polyphase.errors import WrongInputError
 from polyphase.sampling import formulas, pointwise, warps
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.integers import stored
 from polyphase.sampling.pointwise import scalar_tensor
 from polyphase.sampling.programs import Axes, Border, Program
 from polyphase.sampling.warps import Warp
@@ -67,7 +68,7 @@ def _sample_axes(program: Program, image: Tensor) -> tuple[Tensor, Tensor | None
         if taps.border is not None:
             along = taps.border.reshape([-1] + [1] * (back - 1))
             border = along if border is None else torch.maximum(border, along)
-    return image, border
+    return image if program.sampled.is_floating_point else stored(image, program.sampled), border
 
 
 def _sample_warp(
@@ -100,9 +101,7 @@ def _sample_warp(
         raise WrongInputError(f"the program warps by a grid; it is {_shape(grid)}, needed is ({batch}, *out, {axes})")
     rules = warp.mode, warp.taps_padding, warp.align_corners
     result = warps.sample(image, grid.double(), *rules, fill=warp.fill, fill_rule=warp.fill_rule)
-    if image.dtype.is_floating_point or warp.mode == "nearest":
-        return result
-    return torch.clamp(torch.round(result), 0, 255).to(image.dtype)
+    return result if image.dtype.is_floating_point else stored(result, image.dtype)
 
 
 def _fill(image: Tensor, border: Tensor, values: tuple[Border, ...], stored: bool) -> Tensor:

@@ -39,7 +39,7 @@ _NODES: dict[str, type[Any]] = {
 _DTYPES: dict[str, torch.dtype] = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
-        *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
+        *(torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.int64, torch.bool),
         *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
     )
 }

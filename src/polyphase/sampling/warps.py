@@ -149,7 +149,7 @@ def sample(
     padding: str,
     align_corners: bool,
     *,
-    settled: bool = False,
+    settled: torch.dtype | None = None,
     fill: Sequence[float] = (),
     fill_rule: str = "blend",
 ) -> Tensor:
@@ -158,8 +158,8 @@ def sample(
     A NaN coordinate is what it is to eager's 2-D kernels: for nearest outside the image, for bicubic NaN, for bilinear
     NaN with zeros padding; otherwise padding takes it for the first pixel. A tap of weight 0 touches no value.
 
-    `settled`: weighted modes take a position that is, in all axes, as near to a whole or half pixel as rounding may
-    have moved it to lie there. Has no gradient with respect to the grid.
+    `settled`: weighted modes take a position that is, in all axes, as near to a whole or half pixel as rounding to that
+    dtype may have moved it to lie there. Has no gradient with respect to the grid.
 
     fill, fill_rule: as `Warp` has them; `padding` is its `taps_padding`.
     """
@@ -167,8 +167,8 @@ def sample(
     positions = [
         _unnormalise(grid[..., len(spatial) - 1 - axis], size, align_corners) for axis, size in enumerate(spatial)
     ]
-    if settled and mode != "nearest":
-        positions = _settle(positions, spatial)
+    if settled is not None and mode != "nearest":
+        positions = _settle(positions, spatial, torch.finfo(settled).eps)
     axes = [
         _axis_taps(position, size, mode, padding, align_corners)
         for position, size in zip(positions, spatial, strict=True)
@@ -253,9 +253,9 @@ def _unnormalise(coordinate: Tensor, size: Size, align_corners: bool) -> Tensor:
     return ((coordinate + 1).double() * (size / 2) - 0.5).to(coordinate.dtype)
 
 
-def _settle(positions: Sequence[Tensor], sizes: Sequence[Size]) -> list[Tensor]:
+def _settle(positions: Sequence[Tensor], sizes: Sequence[Size], rounding: float) -> list[Tensor]:
     halves = [torch.round(2 * position) / 2 for position in positions]
-    near = [torch.sym_min(size * torch.finfo(halves[0].dtype).eps, 2**-10) for size in sizes]
+    near = [torch.sym_min(size * rounding, 2**-10) for size in sizes]
     close = [(p - half).abs() <= limit for p, half, limit in zip(positions, halves, near, strict=True)]
     everywhere = reduce(torch.logical_and, close)
     return [torch.where(everywhere, half, p) for p, half in zip(positions, halves, strict=True)]

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from polyphase.sampling import filters
 from polyphase.sampling.core_aten import arange, where
+from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.steps import Area, Box, Flip, IndexOnly, Nearest, Pad, Resize, Size, Slice, Weighted
 from polyphase.sampling.taps import Taps, quantise
 
@@ -56,11 +57,14 @@ class TapArithmetic:
 
 
 def eager_arithmetic(dtype: torch.dtype, rules: DeviceRules = DeviceRules()) -> TapArithmetic:
-    """Eager computes uint8 weights in float64 and rounds them to 16 bits; half precision has float32 weights."""
+    """Eager computes uint8 weights in float64 and rounds them to 16 bits; half precision has float32 weights. Integers
+    that eager does not mix have float64 ones; which of their pixels is nearest, eager knows too."""
     if dtype == torch.uint8:
         return TapArithmetic(torch.float64, torch.float32, quantised=True)
     if dtype == torch.float64:
         return TapArithmetic(torch.float64, torch.float64 if rules.nearest_in_double else torch.float32)
+    if dtype in SUMMED_IN:
+        return TapArithmetic(torch.float64, torch.float32)
     return TapArithmetic(torch.float32, torch.float32, antialiased=torch.float64 if rules.antialias_in_double else None)
 
 

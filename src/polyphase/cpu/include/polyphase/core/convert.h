@@ -80,8 +80,16 @@ inline void convert(const float* from, uint8_t* to, int64_t n) {
   for (; i < n; ++i) to[i] = saturated(from[i]);
 }
 
-inline void convert(const double* from, uint8_t* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = saturated(from[i]);
+// Between integers and the floats they are summed in.
+template <class From, class To>
+inline void convert(const From* from, To* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (is_floating<From>) {
+      to[i] = saturated<To>(from[i]);
+    } else {
+      to[i] = static_cast<To>(from[i]);
+    }
+  }
 }
 
 }  // namespace polyphase

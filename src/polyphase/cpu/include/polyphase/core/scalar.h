@@ -283,11 +283,16 @@ inline double ceil(double x) { return __builtin_ceil(x); }
 inline float round_half_even(float x) { return __builtin_nearbyintf(x); }
 inline double round_half_even(double x) { return __builtin_nearbyint(x); }
 
-// The nearest uint8; NaN gives 0.
-template <class Float>
-inline uint8_t saturated(Float x) {
-  const Float least = x > 0 ? x : Float(0);
-  return static_cast<uint8_t>(static_cast<int32_t>(round_half_even(least < 255 ? least : Float(255))));
+// The nearest Integer, of two the even one; NaN gives 0. A Float has room for all of them.
+template <class Integer = uint8_t, class Float>
+inline Integer saturated(Float x) {
+  static_assert(sizeof(Integer) < sizeof(Float) && sizeof(Integer) <= 4);
+  constexpr bool kSigned = Integer(-1) < Integer(0);
+  constexpr int kBits = 8 * sizeof(Integer) - kSigned;
+  constexpr Float kMost = static_cast<Float>((uint64_t{1} << kBits) - 1), kLeast = kSigned ? -kMost - 1 : Float(0);
+  const Float number = !kSigned || x == x ? x : Float(0);
+  const Float least = number > kLeast ? number : kLeast;
+  return static_cast<Integer>(static_cast<int32_t>(round_half_even(least < kMost ? least : kMost)));
 }
 
 }  // namespace polyphase

@@ -353,6 +353,7 @@ struct FloatSampler {
   using Value = T;
   using Lanes = FloatLanes<T>;
   static constexpr TapArithmetic kArithmetic = sizeof(T) == 8 ? TapArithmetic::kFloat64 : TapArithmetic::kFloat32;
+  static constexpr TapArithmetic kFindsNearest = kArithmetic;
   static constexpr bool kSums = true, kAnyOrder = true;
 
   static void run_sum(const Lanes& lanes, const T* const* rows, const void* packed, int taps, T* out, const Ahead* ahead) {
@@ -365,6 +366,13 @@ struct FloatSampler {
   static void sum(const T* const* rows, const void* packed, int taps, int, T* out, int64_t length, const Ahead* ahead) {
     vertical(rows, static_cast<const T*>(packed), taps, out, length, ahead);
   }
+};
+
+// Integers that are summed as floats. Eager has no weights for them, so that these are as exact as can be.
+template <class T>
+struct IntegerSampler : FloatSampler<T> {
+  static constexpr TapArithmetic kArithmetic = TapArithmetic::kFloat64;
+  static constexpr TapArithmetic kFindsNearest = TapArithmetic::kFloat32;
 };
 
 }  // namespace polyphase

@@ -447,7 +447,7 @@ template <TapArithmetic kNearest>
 struct MovingSampler {
   using Value = uint8_t;
   using Lanes = PickLanes;
-  static constexpr TapArithmetic kArithmetic = kNearest;
+  static constexpr TapArithmetic kArithmetic = kNearest, kFindsNearest = kNearest;
   static constexpr bool kSums = false, kAnyOrder = true;
   static void pack(const double*, int, void*) {}
   static void sum(const uint8_t* const*, const void*, int, int, uint8_t*, int64_t, const Ahead*) {}

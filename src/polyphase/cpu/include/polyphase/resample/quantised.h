@@ -484,7 +484,7 @@ class ByteLanes {
 struct QuantisedSampler {
   using Value = uint8_t;
   using Lanes = ByteLanes;
-  static constexpr TapArithmetic kArithmetic = TapArithmetic::kQuantised;
+  static constexpr TapArithmetic kArithmetic = TapArithmetic::kQuantised, kFindsNearest = kArithmetic;
   static constexpr bool kSums = true;
   static constexpr bool kAnyOrder = false;  // eager rounds after the horizontal pass, then after the vertical one
 

@@ -104,7 +104,7 @@ constexpr Sampler sampler() {
     Rows::sum(reinterpret_cast<const T* const*>(rows), packed, taps, precision, static_cast<T*>(out), length, ahead);
   };
   s.any_order = Rows::kAnyOrder;
-  s.nearest_in_double = Rows::kArithmetic == TapArithmetic::kFloat64;
+  s.nearest_in_double = Rows::kFindsNearest == TapArithmetic::kFloat64;
   return s;
 }
 

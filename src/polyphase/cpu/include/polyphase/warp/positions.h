@@ -4,8 +4,6 @@
 // for every instruction set. What lies beyond the row's end is computed like the rest and thrown away.
 #pragma once
 
-#include <cstring>
-
 #include "polyphase/simd/vector.h"
 #include "polyphase/warp/abi.h"
 #include "polyphase/warp/formula.h"
@@ -69,7 +67,7 @@ class Positions {
   explicit Positions(const WarpCall& call)
       : call_(call), dense_(__is_same(G, float) && call.coordinate_strides.component == 1 && call.coordinate_strides.x == kAxes) {
     for (int i = 0; i < kTile; ++i) ramp_.at[i] = i;
-    for (int a = 0; a < kAxes; ++a) axes_[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0);
+    for (int a = 0; a < kAxes; ++a) axes_[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0, sizeof(G) < 8);
     for (int i = 0; i < Formula::kNumbers; ++i) at_.numbers[i] = static_cast<P>(call.numbers[i]);
   }
 
@@ -228,24 +226,25 @@ class Positions {
     }
     for (int f = 0; f < Formula::kFields; ++f) {
       const Operand& field = call_.tensors[Formula::kFirstField + f];
-      const P* from = static_cast<const P*>(field.data) + n_ * field.outer_strides[0] + z * field.z_stride +
+      const G* from = static_cast<const G*>(field.data) + n_ * field.outer_strides[0] + z * field.z_stride +
                       y * field.y_stride + x * field.x_stride;
       P* const to = at_.fields[f].at;
+      // Strides that the compiler knows: of a plane, and of one component of a grid's.
       if (count < kTile) {
-        for (int i = 0; i < kTile; ++i) to[i] = i < count ? from[i * field.x_stride] : P(0);
+        for (int i = 0; i < kTile; ++i) to[i] = i < count ? static_cast<P>(from[i * field.x_stride]) : P(0);
       } else if (field.x_stride == 1) {
-        std::memcpy(to, from, sizeof(at_.fields[f].at));
-      } else if (field.x_stride == kAxes) {  // one component of a grid's: a constant that the compiler can use
-        for (int i = 0; i < kTile; ++i) to[i] = from[i * kAxes];
+        for (int i = 0; i < kTile; ++i) to[i] = static_cast<P>(from[i]);
+      } else if (field.x_stride == kAxes) {
+        for (int i = 0; i < kTile; ++i) to[i] = static_cast<P>(from[i * kAxes]);
       } else {
-        for (int i = 0; i < kTile; ++i) to[i] = from[i * field.x_stride];
+        for (int i = 0; i < kTile; ++i) to[i] = static_cast<P>(from[i * field.x_stride]);
       }
     }
   }
 
   void read_grid(const G* grid, int count, TileOf<P> (&out)[kAxes]) const {
     const CoordinateStrides& s = call_.coordinate_strides;
-    if constexpr (kAxes == 2 && __is_same(G, float)) {
+    if constexpr (kAxes == 2 && __is_same(G, float) && __is_same(P, float)) {
       if (count == kTile && dense_) {
         using Lanes = Vec<float>;
         for (int i = 0; i < kTile; i += Lanes::kLanes) {

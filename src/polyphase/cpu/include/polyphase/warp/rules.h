@@ -39,13 +39,16 @@ inline double multiply_add(double x, double factor, double term) {
 template <class P>
 struct PixelAxis {
   PixelAxis() = default;
-  PixelAxis(int64_t size, bool align_corners)
+  // to_float: coordinates were rounded to floats.
+  PixelAxis(int64_t size, bool align_corners, bool to_float = sizeof(P) == 4)
       : last(static_cast<P>(sizeof(P) == 4 && size > (1 << 24) ? (size - 1) & ~int64_t(127) : size - 1)),
         half(static_cast<P>(align_corners ? size - 1 : size) / 2),
         offset(align_corners ? P(0) : P(-0.5)),
         low(align_corners ? P(0) : P(-0.5)),
         span(static_cast<P>(align_corners ? size - 1 : size)),
-        near(static_cast<P>(size) * kEpsilon < P(0x1p-10) ? static_cast<P>(size) * kEpsilon : P(0x1p-10)) {}
+        near(static_cast<P>(size) * epsilon(to_float)) {
+    near = near < P(0x1p-10) ? near : P(0x1p-10);
+  }
 
   P last = 0;    // the last pixel; of more than a float can count, one before it, for none behind it may be read
   P half = 0;    // pixels per unit of the coordinate
@@ -55,7 +58,7 @@ struct PixelAxis {
   P near = 0;    // what the rounding of coordinates moves a position by, at most
 
  private:
-  static constexpr P kEpsilon = sizeof(P) == 4 ? 0x1p-23 : 0x1p-52;
+  static constexpr P epsilon(bool of_float) { return of_float ? P(0x1p-23) : P(0x1p-52); }
 };
 
 // Adding it leaves no room for less than halves.

@@ -96,7 +96,7 @@ struct WarpTile {
   // kAffine: coordinates are matrices of G, else a grid.
   template <class G, bool kAffine>
   void enter(const WarpCall& call, int64_t n, const OutputPixel& pixel, int a) {
-    axes[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0);
+    axes[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0, sizeof(G) < 8);
     if (a == 0) first = pixel;
     if (!kAffine) return;
     const CoordinateStrides& s = call.coordinate_strides;
@@ -165,8 +165,8 @@ struct PixelPositions {
 #pragma unroll
     for (int f = 0; f < Formula::kFields; ++f) {
       const ImageStrides& s = call.tensor_strides[Formula::kFirstField + f];
-      const P* field = static_cast<const P*>(call.tensors[Formula::kFirstField + f].known()) + n * s.batch;
-      at.fields[f] = fetched(field + offset_in<kAxes, Offset>(s, pixel));
+      const G* field = static_cast<const G*>(call.tensors[Formula::kFirstField + f].known()) + n * s.batch;
+      at.fields[f] = static_cast<P>(fetched(field + offset_in<kAxes, Offset>(s, pixel)));
     }
     return at;
   }
