@@ -38,6 +38,8 @@ PROGRAMS = {
     "float64 sums": Program(torch.float64, SUMS),
     "uint8 sums": Program(torch.uint8, SUMS),
     "float16 sums": Program(torch.float16, SUMS),
+    "int16 sums": Program(torch.int16, SUMS),
+    "int32 sums": Program(torch.int32, SUMS),
     "moved values": Program(torch.uint8, MOVES),
     "arithmetic": Program(torch.uint8, SUMS, epilogue=Binary("add", NORMALISED, Operand(0))),
 }
@@ -49,6 +51,8 @@ WARPS = [
     Program(torch.bfloat16, Warp("grid", "bilinear")),
     Program(torch.float32, Warp("formula", "bilinear", size=(8, 8), formula=displacement((8, 8), False))),
     Program(torch.float32, Warp("formula", "bicubic", size=(8, 8), formula=homography())),
+    Program(torch.uint16, Warp("grid", "bilinear")),
+    Program(torch.int32, Warp("grid", "bicubic")),
 ]
 
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import polyphase.functional as P
-from polyphase.decompositions import table
+from polyphase.decompositions import own, table
 
 THETA = torch.tensor([[[0.9, -0.3, 0.1], [0.2, 0.8, 0.0]]])
 
@@ -28,6 +29,7 @@ CALLS: dict[str, Callable[[Any, Tensor], Tensor]] = {
 OURS: dict[str, Callable[[Tensor], Tensor]] = {
     **{name: lambda x, call=call: call(P, x) for name, call in CALLS.items()},  # type: ignore[misc]
     "flip": lambda x: P.flip(x, (-1, -2)),
+    "box": lambda x: P.interpolate(x, (5, 12), mode="bicubic", antialias=True, box=(0.5, 1, 7.25, 9)),
     "affine_sample": lambda x: P.affine_sample(x, THETA, (1, 3, 6, 7), mode="bicubic"),
 }
 
@@ -41,12 +43,18 @@ class Module(torch.nn.Module):
         return self.function(x)
 
 
-def check_core(function: Callable[[Tensor], Tensor], x: Tensor) -> None:
+def check_core(function: Callable[[Tensor], Tensor], x: Tensor, apart: int = 0) -> None:
+    """`apart`: by how much integers may differ, of sums that are close to a tie."""
     program = torch.export.export(Module(function), (x,)).run_decompositions(table())
     called = {node.target for node in program.graph.nodes if node.op == "call_function"}
     assert called
     assert {str(one) for one in called if torch.Tag.core not in one.tags} == set()
-    torch.testing.assert_close(program.module()(x), function(x))
+    found, expected = program.module()(x), function(x)
+    if apart:
+        assert found.dtype == expected.dtype
+        assert (found.long() - expected.long()).abs().max() <= apart
+    else:
+        torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -59,6 +67,26 @@ def test_of_bytes_and_channels_last() -> None:
     check_core(OURS["antialiased"], bytes_)
     check_core(OURS["affine_sample"], bytes_)
     check_core(OURS["reflect"], torch.rand(2, 3, 9, 8).to(memory_format=torch.channels_last))
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.uint16, torch.int32], ids=str)
+def test_of_integers(dtype: torch.dtype) -> None:
+    values = (torch.rand(1, 3, 9, 8, generator=torch.Generator().manual_seed(1)) * 1000).to(dtype)
+    check_core(OURS["antialiased"], values, apart=1)
+    check_core(OURS["affine_sample"], values, apart=1)
+
+
+def test_the_gradient_of_a_box_for_any_size() -> None:
+    maps = "[axismap([resize(5, bicubic, antialias=True, box=[1.0, 8.5])]), axismap([nearest(12, box=[0.25, 7.0])])]"
+    gradient = torch.rand(1, 3, 5, 12, dtype=torch.float64)
+
+    def adjoint(gradient: Tensor, image: Tensor) -> Tensor:
+        return own.resample(gradient, maps, None, image.shape[2:], True, 0)
+
+    graph = make_fx(adjoint, tracing_mode="symbolic")(gradient, torch.rand(1, 3, 9, 8))
+    for shape in ((1, 3, 9, 8), (1, 3, 14, 7)):
+        expected = torch.ops.polyphase.resample(gradient, maps, None, shape[2:], True, 0)
+        torch.testing.assert_close(graph(gradient, torch.rand(shape)), expected)
 
 
 @pytest.mark.parametrize("name", ["bicubic", "grid_sample", "reflect"])
