@@ -104,6 +104,9 @@ CASES = {
     "moved, small": Case("moved", torch.float32, (1, 3, 40, 64), few=ALL_SMALL),
     "moved, eight bytes": Case("moved", torch.int64, (1, 3, 40, 60), (50, 64), NEAREST),
     "moved, sixteen bytes": Case("moved", torch.complex128, (1, 3, 40, 60)),
+    "direct, int32": Case("direct", torch.int32, (1, 3, 40, 60), (20, 30), AA, ALL_SMALL),
+    "ring, uint16": Case("ring", torch.uint16, (1, 3, 40, 60), (20, 30)),
+    "shrink, int16": Case("shrink", torch.int16, (1, 3, 40, 60), (4, 5), CUBIC_AA),
     "general, bytes": Case("general", torch.uint8, (1, 3, 9, 10, 11), (4, 5, 6), TRILINEAR),
     "general, doubles with borders": Case(
         "general", torch.float64, (1, 3, 9, 10, 11), (4, 5, 6), TRILINEAR, bordered=True
