@@ -16,6 +16,7 @@ from torch import Tensor
 from polyphase.cpu import isa, launch
 from polyphase.kernels import binding
 from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step
@@ -71,7 +72,7 @@ def cases(dtype: torch.dtype, step: int = 1, first: int = 0) -> Iterator[Case]:
             for turn, channels in enumerate((number % 4 + 1, 1 + number * 3 % MOST_CHANNELS)):
                 shape = (1, channels, 1 + number % 4, width)
                 yield Case(dtype, shape, LAYOUTS[(number // 2 + turn) % 4], maps)
-                if dtype != torch.uint8:
+                if dtype.is_floating_point:
                     out = [one.output_size(n) for one, n in zip(maps, shape[2:], strict=True)]
                     yield Case(dtype, (1, channels, *out), LAYOUTS[(number + turn) % 4], maps, shape[2:])
 
@@ -165,7 +166,7 @@ def assert_stays_within(case: Case, sources: Arena, targets: Arena, tell: Tell) 
 
 
 @parts
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [*DTYPES, *(pytest.param(one, marks=pytest.mark.full) for one in SUMMED_IN)])
 def test_nothing_beyond_the_tensors(instruction_set: str, dtype: torch.dtype, part: int) -> None:
     """Of every other width, each instruction set its own."""
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from polyphase.cpu import launch
 from polyphase.errors import WrongInputError
 from polyphase.kernels import binding
+from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import PADDINGS, Warp
@@ -141,7 +142,10 @@ def sweep(
 @parts
 @pytest.mark.parametrize(
     ("dtype", "axes", "mode"),
-    [(dtype, axes, mode) for axes, mode in KINDS for dtype in (MOVED if mode == "nearest" else DTYPES)],
+    [
+        *((dtype, axes, mode) for axes, mode in KINDS for dtype in (MOVED if mode == "nearest" else DTYPES)),
+        *(pytest.param(dtype, 2, "bicubic", marks=pytest.mark.full) for dtype in SUMMED_IN),
+    ],
 )
 def test_nothing_beyond_the_tensors(instruction_set: str, axes: int, mode: str, dtype: torch.dtype, part: int) -> None:
     def read(case: Case) -> Sequence[Tensor]:
@@ -152,7 +156,8 @@ def test_nothing_beyond_the_tensors(instruction_set: str, axes: int, mode: str, 
         return [binding.warp(picture, coordinates, case.sampler)]
 
     # Fifths, which come around at other cases than lists of two, three and four do: of two sets, all in three dtypes.
-    all_cases = dealt(warp_cases(dtype, mode, axes, 2 if axes == 2 else 5), part, 2 * MOVED.index(dtype), of=5)
+    every = warp_cases(dtype, mode, axes, 2 if axes == 2 else 5)
+    all_cases = dealt(every, part, 2 * (*MOVED, *SUMMED_IN).index(dtype), of=5)
     in_a_child(partial(sweep, all_cases, Tensors(2, 1), read, warped))
 
 
