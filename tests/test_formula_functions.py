@@ -90,6 +90,22 @@ def test_other_dtypes(dtype: torch.dtype) -> None:
         assert torch.equal(of_halves, P.perspective_sample(picture, matrix.to(dtype).float(), SIZE))
 
 
+@pytest.mark.parametrize("dtype", [torch.int16, torch.uint16, torch.int32])
+def test_integers(dtype: torch.dtype) -> None:
+    """Those of 32 bits are summed in float64, whatever the dtype of matrix and field."""
+    picture = torch.randint(0, 30000, (2, 3, 7, 9)).to(dtype)
+    field = image((2, 5, 6, 2), low=-3.0, high=3.0)
+    for ours, exact in (
+        (P.displacement_sample(picture, field), P.displacement_sample(picture.double(), field.double())),
+        (
+            P.perspective_sample(picture, homographies(torch.float32), SIZE),
+            P.perspective_sample(picture.double(), homographies(torch.float32).double(), SIZE),
+        ),
+    ):
+        assert ours.dtype == dtype
+        assert (ours.double() - exact).abs().max() <= (0.5001 if dtype == torch.int32 else 0.6)
+
+
 @pytest.mark.parametrize("inverse", [False, True])
 @pytest.mark.parametrize("aligned", [False, True])
 @pytest.mark.parametrize("rows", [2, 3])

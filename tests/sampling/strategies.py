@@ -217,7 +217,8 @@ def warps(draw: st.DrawFn) -> Warp:
     modes = MODES if len(size) < 3 else ("bilinear", "nearest")
     mode, padding = draw(st.sampled_from(modes)), draw(st.sampled_from(PADDINGS))
     fill = tuple(draw(st.lists(numbers().map(float), max_size=3))) if padding == "zeros" else ()
-    return Warp(source, mode, padding, draw(st.booleans()), size, fill, draw(st.sampled_from(FILL_RULES)))
+    rules = FILL_RULES if all(map(math.isfinite, fill)) else ("constant", "edge")
+    return Warp(source, mode, padding, draw(st.booleans()), size, fill, draw(st.sampled_from(rules)))
 
 
 @st.composite
