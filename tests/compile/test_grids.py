@@ -40,13 +40,27 @@ def written_between(image: Tensor, theta: Tensor) -> Tensor:
     return F.grid_sample(image, grid, align_corners=False) + theta.sum()
 
 
+def input_written_between(image: Tensor, theta: Tensor) -> Tensor:
+    grid = F.affine_grid(theta, list(image.shape), align_corners=False)
+    theta *= 0
+    return F.grid_sample(image, grid, align_corners=False) + theta.sum()
+
+
+def read_by_others(image: Tensor, theta: Tensor) -> Tensor:
+    grid = F.affine_grid(theta, list(image.shape), align_corners=True)
+    return F.grid_sample(image, grid, align_corners=False) + grid.mean()
+
+
 def changed_grid(image: Tensor, theta: Tensor) -> Tensor:
     return F.grid_sample(image, F.affine_grid(theta, list(image.shape), align_corners=False) * 0.5, align_corners=False)
 
 
 @pytest.mark.parametrize(
     ("function", "grids"),
-    [(affine, 0), (in_a_checkpoint, 0), (used_twice, 0), (other_corners, 1), (written_between, 1), (changed_grid, 1)],
+    [
+        *((affine, 0), (in_a_checkpoint, 0), (used_twice, 0), (other_corners, 0), (written_between, 0)),
+        *((changed_grid, 0), (input_written_between, 1), (read_by_others, 1)),
+    ],
 )
 def test_grids_left(function: Callable[..., Tensor], grids: int) -> None:
     found = []

@@ -1,10 +1,15 @@
-"""In Dynamo's graph: affine_grid + grid_sample become `polyphase::affine_sample`, which has no grid in memory, neither
-forward nor backward. Later it would be too late: autograd has then saved the grid."""
+"""In Dynamo's graph: grids that are computed and sampled at become warps that compute their coordinates themselves, so
+that there is no grid in memory, neither forward nor backward. Later it would be too late: autograd has then saved it.
+
+affine_grid + grid_sample, and whatever comes to the same, become `polyphase::affine_sample`; all other functions of the
+pixel become `polyphase::formula_warp`.
+"""
 
 from __future__ import annotations
 
 import inspect
-import operator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,37 +17,67 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
+from polyphase.compile.coordinates.algebra import Refused
+from polyphase.compile.coordinates.cutout import CutOut, cut_out, example, may_write
+from polyphase.compile.coordinates.emit import Emitter
+from polyphase.compile.coordinates.found import Found, Tensors
+from polyphase.compile.coordinates.walk import Walk, pixel
+from polyphase.compile.reasons import NotFused, Why
 from polyphase.kernels.devices import has_kernels
+from polyphase.sampling.formulas import is_smooth
+from polyphase.sampling.warps import MODES, PADDINGS
 
 
-def without_grids(module: GraphModule) -> None:
-    """In the graphs of higher-order operators too."""
+@dataclass(frozen=True)
+class Sampling:
+    """A call that samples at a grid."""
+
+    image: Any
+    grid: Any
+    mode: Any
+    padding: Any
+    align_corners: bool
+
+
+def without_grids(module: GraphModule) -> tuple[NotFused, ...]:
+    """In the graphs of higher-order operators too. Gives what samples at a grid that stays, and why."""
+    left = []
     for one in module.modules():
         if isinstance(one, GraphModule):
             for node in list(one.graph.nodes):
-                if node.target is F.grid_sample:
-                    _replace(one, node)
+                why = _replaced(one, node) if node.target in _READERS else None
+                if why is not None:
+                    left.append(why)
             one.recompile()
+    return tuple(left)
 
 
-def _replace(module: GraphModule, sampler: Node) -> None:
-    sampling = _arguments(F.grid_sample, sampler)
-    grid = sampling["grid"]
-    if not isinstance(grid, Node) or grid.target is not F.affine_grid:
-        return
-    affine = _arguments(F.affine_grid, grid)
-    aligned = [bool(given["align_corners"]) for given in (sampling, affine)]
-    tensors = [sampling["input"], affine["theta"]]
-    if aligned[0] != aligned[1] or not _have_kernels(*tensors) or _is_written_between(grid, sampler):
-        return
-    given = (*tensors, affine["size"], sampling["mode"], sampling["padding_mode"], aligned[0])
-    with module.graph.inserting_before(sampler):
-        result = module.graph.call_function(torch.ops.polyphase.affine_sample.default, given)
-        result.meta = dict(sampler.meta)
-    sampler.replace_all_uses_with(result)
-    module.graph.erase_node(sampler)
-    if not grid.users:
-        module.graph.erase_node(grid)
+# ---- calls
+
+
+def _by_names(function: Any) -> Callable[[Node], Sampling]:
+    def read(node: Node) -> Sampling:
+        given = _arguments(function, node)
+        options = given["mode"], given["padding_mode"], bool(given["align_corners"])
+        return Sampling(given["input"], given["grid"], *options)
+
+    return read
+
+
+def _by_numbers(node: Node) -> Sampling:
+    given = _arguments(_grid_sampler, node)
+    mode, padding = given["interpolation_mode"], given["padding_mode"]
+    known = mode in range(len(MODES)) and padding in range(len(PADDINGS))
+    mode, padding = (MODES[mode], PADDINGS[padding]) if known else (mode, padding)
+    return Sampling(given["input"], given["grid"], mode, padding, bool(given["align_corners"]))
+
+
+def _grid_sampler(input: Any, grid: Any, interpolation_mode: Any, padding_mode: Any, align_corners: Any) -> None:
+    """The signature of torch.grid_sampler, which cannot be asked for it."""
+
+
+def _whole_call(input: Any, grid: Any, mode: Any, padding_mode: Any, align_corners: Any) -> None:
+    """That of polyphase::grid_sample."""
 
 
 def _arguments(function: Any, node: Node) -> dict[str, Any]:
@@ -51,32 +86,142 @@ def _arguments(function: Any, node: Node) -> dict[str, Any]:
     return call.arguments
 
 
-def _have_kernels(*nodes: Any) -> bool:
-    """Whether all are tensors of one device that has some."""
-    found = [node.meta.get("example_value") if isinstance(node, Node) else None for node in nodes]
-    devices = {one.device if isinstance(one, Tensor) else None for one in found}
-    device = devices.pop()
-    return not devices and device is not None and has_kernels(device.type)
+_READERS: dict[Any, Callable[[Node], Sampling]] = {
+    F.grid_sample: _by_names(F.grid_sample),
+    torch.ops.polyphase.grid_sample.default: _by_names(_whole_call),
+    torch.grid_sampler: _by_numbers,
+    torch.grid_sampler_2d: _by_numbers,
+    torch.grid_sampler_3d: _by_numbers,
+}
+
+
+# ---- one of them
+
+
+def _replaced(module: GraphModule, sampler: Node) -> NotFused | None:
+    """Why not, if there is anything to say."""
+    sampling = _READERS[sampler.target](sampler)
+    if not _is_ours(sampling):
+        return None
+    if _is_affine(sampling, sampler):
+        _put(module, sampler, sampling.grid, _affine_sample(module, sampler, sampling))
+        return None
+    try:
+        cut = cut_out(sampling.grid, sampler)
+        found = _found(cut, sampling)
+        if found.is_a_leaf():
+            return None
+        _check_worth(found, cut, sampling)
+        _put(module, sampler, sampling.grid, _computed(module, sampler, sampling, cut, found))
+    except Refused as refused:
+        return NotFused(str(sampler), refused.why, refused.at)
+    return None
+
+
+def _is_ours(sampling: Sampling) -> bool:
+    """Whether all are tensors of one device that has kernels, of dtypes and options that both eager and we take."""
+    if not isinstance(sampling.image, Node) or not isinstance(sampling.grid, Node):
+        return False
+    image, grid = example(sampling.image), example(sampling.grid)
+    if not isinstance(image, Tensor) or not isinstance(grid, Tensor) or not hasattr(grid, "fake_mode"):
+        return False
+    axes = grid.dim() - 2
+    return (
+        image.device == grid.device
+        and has_kernels(image.device.type)
+        and image.dim() == grid.dim()
+        and axes in (2, 3)
+        and sampling.mode in MODES
+        and sampling.padding in PADDINGS
+        and not (sampling.mode == "bicubic" and axes == 3)
+    )
+
+
+# ---- affine_grid itself
+
+
+def _is_affine(sampling: Sampling, sampler: Node) -> bool:
+    if sampling.grid.target is not F.affine_grid:
+        return False
+    affine = _arguments(F.affine_grid, sampling.grid)
+    theta = example(affine["theta"]) if isinstance(affine["theta"], Node) else None
+    return (
+        bool(affine["align_corners"]) == sampling.align_corners
+        and isinstance(theta, Tensor)
+        and theta.device == example(sampling.image).device
+        and not _is_written_between(sampling.grid, sampler)
+    )
+
+
+def _affine_sample(module: GraphModule, sampler: Node, sampling: Sampling) -> Node:
+    affine = _arguments(F.affine_grid, sampling.grid)
+    options = sampling.mode, sampling.padding, sampling.align_corners
+    given = (sampling.image, affine["theta"], affine["size"], *options)
+    with module.graph.inserting_before(sampler):
+        return module.graph.call_function(torch.ops.polyphase.affine_sample.default, given)
 
 
 def _is_written_between(first: Node, last: Node) -> bool:
     """Graphs of Dynamo are not functional: the matrix may be another by the time the grid is used."""
     node = first.next
     while node is not last:
-        if _may_write(node):
+        if may_write(node):
             return True
         node = node.next
     return False
 
 
-def _may_write(node: Node) -> bool:
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    says_so = node.kwargs.get("out") is not None or bool(node.kwargs.get("inplace"))
-    return node.op.startswith("call") and (says_so or name.endswith("_") or node.target in _WRITING_OPERATORS)
+# ---- coordinates that are computed otherwise
 
 
-_WRITING_OPERATORS = {
-    operator.setitem,
-    *(getattr(operator, f"i{name}") for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")),
-    *(getattr(operator, f"i{name}") for name in ("and", "or", "xor", "lshift", "rshift")),
-}
+def _found(cut: CutOut, sampling: Sampling) -> Found:
+    grid, made = example(sampling.grid), cut.recording.result
+    if grid.dtype not in (torch.float32, torch.float64) or example(sampling.image).dtype != grid.dtype:
+        raise Refused(Why.ANOTHER_DTYPE)
+    assert made is not None, "a grid is a tensor"
+    walk = Walk(cut.recording, grid.fake_mode.shape_env)
+    axes = tuple(walk.value(made, pixel(grid.shape, component)) for component in range(grid.dim() - 2))
+    return Found(axes, tuple(grid.shape[1:-1]), sampling.align_corners)
+
+
+def _check_worth(found: Found, cut: CutOut, sampling: Sampling) -> None:
+    others = [one for one in sampling.grid.users if one.target not in _READERS and not may_write(one)]
+    if others:
+        raise Refused(Why.NOT_ALONE, str(others[0]))
+    tensors = Tensors(found)
+    dtype = example(sampling.grid).dtype
+    if any(example(cut.leaves[one.leaf]).dtype != dtype for one in tensors.fields):
+        raise Refused(Why.ANOTHER_DTYPE, "a field of another dtype than the grid")
+    read = {cut.leaves[one.leaf] for one in found.reads()}
+    if any(example(one).requires_grad for one in read) and not is_smooth(tensors.formula()[0]):
+        raise Refused(Why.NOT_SMOOTH)
+
+
+def _computed(module: GraphModule, sampler: Node, sampling: Sampling, cut: CutOut, found: Found) -> Node:
+    with module.graph.inserting_before(sampler):
+        emitter = Emitter(module.graph, sampling.image, sampling.grid, cut.leaves)
+        try:
+            matrix = found.matrix()
+            if matrix is not None:
+                return emitter.affine(found, matrix, sampling.mode, sampling.padding)
+            return emitter.formula(found, sampling.mode, sampling.padding)
+        except Refused:
+            emitter.undo()
+            raise
+
+
+def _put(module: GraphModule, sampler: Node, grid: Node, result: Node) -> None:
+    result.meta = dict(sampler.meta)
+    sampler.replace_all_uses_with(result)
+    module.graph.erase_node(sampler)
+    _erase_unread(module, grid)
+
+
+def _erase_unread(module: GraphModule, node: Node) -> None:
+    """What computed a grid, and writes nowhere. What is left, AOTAutograd finds to be unread."""
+    if node.users or node.op not in ("call_function", "call_method") or may_write(node):
+        return
+    inputs = node.all_input_nodes
+    module.graph.erase_node(node)
+    for one in inputs:
+        _erase_unread(module, one)

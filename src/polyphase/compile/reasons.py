@@ -31,6 +31,11 @@ class Why(Enum):
     FILL_IS_COMPUTED = "what lies outside is filled with numbers that are known only when it runs"
     TOO_LONG = "the program is long enough"
     MUTATION_BETWEEN = "something is written in between"
+    NOT_A_FORMULA = "its coordinates are not computed, pixel by pixel, by what a formula holds"
+    DIVIDED_BY_ZERO = "its coordinates are divided by 0"
+    ALREADY_IN_MEMORY = "its coordinates are a tensor that is in memory anyway"
+    NOT_SMOOTH = "its coordinates need gradients, and have steps or kinks"
+    TOO_MANY_INPUTS = "its coordinates are computed from too many values or tensors"
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class NotFused:
 
     node: str
     why: Why | NotMerged
+    at: str = ""  # where that was found, if it is not the node itself
 
     def __str__(self) -> str:
-        return f"{self.node}: {self.why.value if isinstance(self.why, Why) else self.why}"
+        why = self.why.value if isinstance(self.why, Why) else str(self.why)
+        return f"{self.node}: {why}" + (f" ({self.at})" if self.at else "")

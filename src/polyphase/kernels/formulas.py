@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from polyphase.sampling.formulas import ZERO, nodes_of, slope
+from polyphase.sampling.formulas import ZERO, nodes_of, parts_of, slope
 from polyphase.sampling.pointwise import (
     Base,
     Binary,
@@ -16,8 +16,8 @@ from polyphase.sampling.pointwise import (
     Field,
     Number,
     Place,
+    Select,
     Unary,
-    length_of,
 )
 
 _FORMULA = """
@@ -109,17 +109,16 @@ def _read_often(expressions: Iterable[Expression]) -> list[Expression]:
     counts: dict[Expression, int] = {}
 
     def visit(node: Expression) -> None:
-        if not isinstance(node, Unary | Binary):
-            return
+        parts = parts_of(node)
         if node not in counts:
-            for side in (node.of,) if isinstance(node, Unary) else (node.left, node.right):
-                visit(side)
-        counts[node] = counts.get(node, 0) + 1
+            for part in parts:
+                visit(part)
+        if parts:
+            counts[node] = counts.get(node, 0) + 1
 
     for one in expressions:
         visit(one)
-    order = sorted(counts, key=length_of)  # a part is shorter than the whole
-    return [node for node in order if counts[node] > 1]
+    return [node for node, count in counts.items() if count > 1]
 
 
 def cpp(expression: Expression, names: Mapping[Expression, str]) -> str:
@@ -135,6 +134,9 @@ def cpp(expression: Expression, names: Mapping[Expression, str]) -> str:
             return f"{op}({cpp(left, names)}, {cpp(right, names)})"
         case Binary(op, left, right):
             return f"({cpp(left, names)} {_SIGNS[op]} {cpp(right, names)})"
+        case Select(left, right, greater, otherwise):
+            sides = [cpp(one, names) for one in (left, right, greater, otherwise)]
+            return "({} > {} ? {} : {})".format(*sides)
     return _name(expression)
 
 

@@ -30,6 +30,7 @@ from polyphase.sampling.pointwise import (
     Field,
     Number,
     Place,
+    Select,
     Unary,
 )
 from polyphase.sampling.steps import Size
@@ -50,7 +51,7 @@ class Formula:
             if isinstance(node, Unary | Binary):
                 known = node.op in OPERATIONS
             else:
-                known = isinstance(node, Place | Base | Entry | Field | Constant | Number)
+                known = isinstance(node, Place | Base | Entry | Field | Constant | Number | Select)
             if not known:
                 raise InvalidProgramError(
                     f"{node} in the coordinates of a warp; they are made of places, entries, fields and numbers by "
@@ -88,12 +89,20 @@ class Formula:
 
 def nodes_of(expression: Expression) -> Iterator[Expression]:
     yield expression
+    for part in parts_of(expression):
+        yield from nodes_of(part)
+
+
+def parts_of(expression: Expression) -> tuple[Expression, ...]:
+    """What an operation is of."""
     match expression:
         case Unary(_, of):
-            yield from nodes_of(of)
+            return (of,)
         case Binary(_, left, right):
-            yield from nodes_of(left)
-            yield from nodes_of(right)
+            return left, right
+        case Select(left, right, greater, otherwise):
+            return left, right, greater, otherwise
+    return ()
 
 
 def coordinates(
@@ -126,6 +135,9 @@ def coordinates(
                 return UNARY[op](_tensor(go(of), entries))
             case Binary(op, left, right):
                 return BINARY[op](*(_tensor(go(side), entries) for side in (left, right)))
+            case Select(left, right, greater, otherwise):
+                less, more, yes, no = (_tensor(go(one), entries) for one in (right, left, greater, otherwise))
+                return torch.where(more > less, yes, no)
         return leaf(node)
 
     shape = (entries.shape[0], *size)
@@ -162,6 +174,9 @@ def slope(of: Expression, by: Entry | Field) -> Expression:
             return plus(times(slope(left, by), right), times(left, slope(right, by)))
         case Binary("div", left, right):
             return divided(minus(slope(left, by), times(of, slope(right, by))), right)
+        case Select(left, right, greater, otherwise):
+            sides = slope(greater, by), slope(otherwise, by)
+            return sides[0] if sides[0] == sides[1] else Select(left, right, *sides)
     return ONE if of == by else ZERO
 
 
@@ -175,8 +190,17 @@ def is_smooth(formula: Formula) -> bool:
     def depends(node: Expression) -> bool:
         return any(isinstance(one, Entry | Field) for one in nodes_of(node))
 
-    operations = (node for one in formula.axes for node in nodes_of(one) if isinstance(node, Unary | Binary))
-    return all(node.op in SMOOTH or not depends(node) for node in operations)
+    def smooth(node: Expression) -> bool:
+        match node:
+            case Unary(op, of):
+                return (op in SMOOTH and smooth(of)) or not depends(node)
+            case Binary(op, left, right):
+                return (op in SMOOTH and smooth(left) and smooth(right)) or not depends(node)
+            case Select(_, _, greater, otherwise):
+                return smooth(greater) and smooth(otherwise)
+        return True
+
+    return all(map(smooth, formula.axes))
 
 
 def plus(left: Expression, right: Expression) -> Expression:

@@ -164,7 +164,17 @@ class Constant:
     slot: int
 
 
-Coordinate: TypeAlias = Place | Base | Entry | Field | Constant
+@dataclass(frozen=True)
+class Select:
+    """`greater` where left > right, else `otherwise`, of NaN too."""
+
+    left: Expression
+    right: Expression
+    greater: Expression
+    otherwise: Expression
+
+
+Coordinate: TypeAlias = Place | Base | Entry | Field | Constant | Select
 Expression: TypeAlias = Value | Number | Channel | Operand | Cast | Unary | Binary | Coordinate
 
 VALUE = Value()
@@ -272,7 +282,7 @@ def evaluate(
                 return UNARY[op](go(of))
             case Binary(op, left, right):
                 return BINARY[op](*wide_pair(op, go(left), go(right)))
-            case Place() | Base() | Entry() | Field() | Constant():
+            case Place() | Base() | Entry() | Field() | Constant() | Select():
                 raise TypeError(f"only the coordinates of a warp read a {type(node).__name__.lower()}")
 
     def wide_pair(op: str, *sides: Any) -> Any:

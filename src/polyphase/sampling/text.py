@@ -34,6 +34,7 @@ _NODES: dict[str, type[Any]] = {
         *(Resize, Area, Nearest, Flip, Slice, Pad, AxisMap, Axes, Warp, Formula, Border, Program),
         *(pointwise.Channel, pointwise.Operand, pointwise.Cast),
         *(pointwise.Place, pointwise.Base, pointwise.Entry, pointwise.Field, pointwise.Constant),
+        pointwise.Select,
     )
 }
 _DTYPES: dict[str, torch.dtype] = {

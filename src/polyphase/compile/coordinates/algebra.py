@@ -1,0 +1,326 @@
+"""Arithmetic on what is known of a coordinate: numbers, which may be symbolic sizes, are computed at once; a factor and
+a summand of a number are moved outwards, so that chains of scalings and shifts become one of each.
+
+    ((x / 55 - 0.5) * 2 + 1) * 28   becomes   x * 1.018 - 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import sympy
+import torch
+
+from polyphase.compile.reasons import Why
+from polyphase.sampling.pointwise import Binary, Place, Select, Unary
+from polyphase.sampling.steps import Size
+
+Value: TypeAlias = Any  # an Expression whose leaves are Places, `Known` and `Read`
+
+
+class Refused(Exception):  # noqa: N818 it never leaves the package
+    """Why a walk ends, and at what."""
+
+    def __init__(self, why: Why, at: str = "") -> None:
+        super().__init__(why.value)
+        self.why, self.at = why, at
+
+
+@dataclass(frozen=True)
+class Known:
+    """A number, of symbols where sizes are symbolic. 1.0 is 1."""
+
+    number: sympy.Expr
+
+    def __post_init__(self) -> None:
+        if isinstance(self.number, sympy.Float) and float(self.number).is_integer():
+            object.__setattr__(self, "number", sympy.Integer(int(self.number)))
+
+
+#: A size that can be compared and is a key: symbolic ones as sympy has them.
+Extent: TypeAlias = "int | sympy.Expr"
+
+
+def extent_of(size: Size | sympy.Expr) -> Extent:
+    number = known(size).number if not isinstance(size, int | sympy.Expr) else size
+    return int(number) if isinstance(number, int | sympy.Integer) else number
+
+
+def is_same(one: Size | sympy.Expr, other: Size | sympy.Expr) -> bool:
+    """Whether it is known that they are, whatever the symbols are: no guard is added."""
+    first, second = extent_of(one), extent_of(other)
+    return bool(first == second or sympy.expand(first - second) == 0)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A digit of an index: a number, or the `digit`-th of the output's (0 is the image of the batch, then its axes) and
+    what was added to it. extent: how many places it counts."""
+
+    extent: Extent
+    at: Extent = 0
+    digit: int | None = None
+
+
+#: Along one dimension of a tensor: digits, the most significant first; none where there is one element.
+Index: TypeAlias = "tuple[Part, ...]"
+
+
+@dataclass(frozen=True)
+class Read:
+    """An element of the `leaf`-th tensor that is not computed here."""
+
+    leaf: int
+    index: tuple[Index, ...]
+
+
+def known(number: Any) -> Known:
+    """Of a Python number or a symbolic one."""
+    if isinstance(number, sympy.Expr):
+        return Known(number)
+    if isinstance(number, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return Known(_plain(number.node.expr))
+    return Known(sympy.sympify(float(number) if isinstance(number, float) else int(number)))
+
+
+def _plain(expression: sympy.Expr) -> sympy.Expr:
+    """torch's divisions and conversions as sympy's own."""
+    if not expression.args:
+        return expression
+    arguments = [_plain(one) for one in expression.args]
+    match type(expression).__name__:
+        case "ToFloat":
+            return arguments[0]
+        case "FloatTrueDiv" | "IntTrueDiv":
+            return arguments[0] / arguments[1]
+    return expression.func(*arguments)
+
+
+ZERO, ONE, TWO = (Known(sympy.Integer(n)) for n in (0, 1, 2))
+
+
+def is_number(value: Value, number: int) -> bool:
+    return isinstance(value, Known) and bool(value.number == number)
+
+
+def _binary(op: str, left: Value, right: Value) -> Value:
+    return Binary(op, left, right)
+
+
+def add(left: Value, right: Value) -> Value:
+    if isinstance(left, Known):
+        left, right = right, left
+    match left, right:
+        case Known(a), Known(b):
+            return Known(a + b)
+        case _, Known(b) if b == 0:
+            return left
+        case Binary("add", inner, Known(a)), Known(b):
+            return add(inner, Known(a + b))
+        case _, Known():
+            return _binary("add", left, right)
+        case Binary("add", inner, Known() as shift), _:
+            return add(add(inner, right), shift)
+        case _, Binary("add", inner, Known() as shift):
+            return add(add(left, inner), shift)
+    return Binary("add", left, right)
+
+
+def subtract(left: Value, right: Value) -> Value:
+    if isinstance(right, Known):
+        return add(left, Known(-right.number))
+    match right:
+        case Binary("add", inner, Known(shift)):
+            return add(subtract(left, inner), Known(-shift))
+        case Binary("mul", inner, Known(factor)):
+            return add(left, multiply(inner, Known(-factor)))
+    return negate(right) if is_number(left, 0) else Binary("sub", left, right)
+
+
+def negate(value: Value) -> Value:
+    match value:
+        case Known(number):
+            return Known(-number)
+        case Binary("add" | "mul", _, Known()):
+            return multiply(value, Known(sympy.Integer(-1)))
+    return Unary("neg", value)
+
+
+def multiply(left: Value, right: Value) -> Value:
+    if isinstance(left, Known):
+        left, right = right, left
+    match left, right:
+        case Known(a), Known(b):
+            return Known(a * b)
+        case _, Known(b) if b == 1:
+            return left
+        case _, Known(b) if b == 0 and not reads_of(left):  # of what is read, 0 * NaN is NaN
+            return ZERO
+        case Binary("mul", inner, Known(a)), Known(b):
+            return multiply(inner, Known(a * b))
+        case Binary("add", inner, Known(a)), Known(b):
+            return add(multiply(inner, right), Known(a * b))
+    return Binary("mul", left, right)
+
+
+def divide(left: Value, right: Value) -> Value:
+    if isinstance(right, Known):
+        if right.number == 0:
+            raise Refused(Why.DIVIDED_BY_ZERO)
+        return multiply(left, Known(1 / right.number))
+    return Binary("div", left, right)
+
+
+def square_root(value: Value) -> Value:
+    return Known(sympy.sqrt(value.number)) if isinstance(value, Known) else Unary("sqrt", value)
+
+
+def select(condition: Select, greater: Value, otherwise: Value) -> Value:
+    """By a comparison that what is selected need not make again."""
+    yes, no = where_it_holds(greater, condition, True), where_it_holds(otherwise, condition, False)
+    return yes if yes == no else Select(condition.left, condition.right, yes, no)
+
+
+def apply(op: str, *values: Value) -> Value:
+    """An operation of formulas that has no rules of its own."""
+    if all(isinstance(one, Known) for one in values):
+        if op not in _OF_NUMBERS:
+            raise Refused(Why.NOT_A_FORMULA, f"{op} of numbers")
+        return Known(_OF_NUMBERS[op](*(one.number for one in values)))
+    return Unary(op, *values) if len(values) == 1 else Binary(op, *values)
+
+
+_OF_NUMBERS = {
+    "abs": sympy.Abs, "floor": sympy.floor, "ceil": sympy.ceiling, "minimum": sympy.Min, "maximum": sympy.Max
+}  # fmt: skip
+
+
+def sum_of(values: list[Value]) -> Value:
+    total: Value = ZERO
+    for one in values:
+        total = add(total, one)
+    return total
+
+
+def leaves_of(value: Value) -> list[Value]:
+    """From left to right, each as often as it is there."""
+    match value:
+        case Unary(_, of):
+            return leaves_of(of)
+        case Binary(_, left, right):
+            return leaves_of(left) + leaves_of(right)
+        case Select(left, right, greater, otherwise):
+            return [leaf for one in (left, right, greater, otherwise) for leaf in leaves_of(one)]
+    return [value]
+
+
+def reads_of(value: Value) -> list[Read]:
+    return [leaf for leaf in leaves_of(value) if isinstance(leaf, Read)]
+
+
+def is_of_pixels(value: Value) -> bool:
+    """Whether it differs from pixel to pixel of an image."""
+    return any(isinstance(leaf, Place) or (isinstance(leaf, Read) and leaf_is_field(leaf)) for leaf in leaves_of(value))
+
+
+def leaf_is_field(read: Read) -> bool:
+    return any(part.digit for index in read.index for part in index)
+
+
+def where_it_holds(value: Value, condition: Select, holds: bool) -> Value:
+    """The value where a comparison is known to hold, or not to."""
+    if isinstance(value, Select) and (value.left, value.right) == (condition.left, condition.right):
+        return where_it_holds(value.greater if holds else value.otherwise, condition, holds)
+    return with_parts(value, lambda one: where_it_holds(one, condition, holds))
+
+
+# ---- linear functions of places
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """Another coordinate b along an axis, of which the place is factor * b + shift."""
+
+    factor: sympy.Expr
+    shift: sympy.Expr
+
+
+def linear(value: Value, axes: Sequence[Coordinate]) -> list[Value] | None:
+    """Factors of other coordinates of each axis, and the summand last, if there are such that are the same for all
+    pixels."""
+    if not is_of_pixels(value):
+        return [*[ZERO] * len(axes), value]
+    scaled = scaled_place(value)
+    if scaled is not None:
+        axis, factor, shift = scaled
+        found: list[Value] = [ZERO] * (len(axes) + 1)
+        found[axis] = _rounded(factor * axes[axis].factor)
+        found[-1] = _rounded(factor * axes[axis].shift + shift)
+        return found
+    match value:
+        case Binary("add" | "sub" as op, left, right):
+            first, second = linear(left, axes), linear(right, axes)
+            if first is None or second is None:
+                return None
+            join = add if op == "add" else subtract
+            return [join(a, b) for a, b in zip(first, second, strict=True)]
+        case Unary("neg", of):
+            return _all_scaled(multiply, linear(of, axes), Known(sympy.Integer(-1)))
+        case Binary("mul", left, right):
+            if is_of_pixels(right):
+                left, right = right, left
+            return None if is_of_pixels(right) else _all_scaled(multiply, linear(left, axes), right)
+        case Binary("div", left, right) if not is_of_pixels(right):
+            return _all_scaled(divide, linear(left, axes), right)
+    return None
+
+
+def scaled_place(value: Value) -> tuple[int, sympy.Expr, sympy.Expr] | None:
+    """The axis, the factor and the shift of what is one place, scaled and moved by numbers."""
+    factor, shift = sympy.Integer(1), sympy.Integer(0)
+    match value:
+        case Binary("add", inner, Known(number)):
+            value, shift = inner, number
+    match value:
+        case Binary("mul", inner, Known(number)):
+            value, factor = inner, number
+    return (value.axis, factor, shift) if isinstance(value, Place) else None
+
+
+def _all_scaled(op: Callable[[Value, Value], Value], values: list[Value] | None, by: Value) -> list[Value] | None:
+    return None if values is None else [one if is_number(one, 0) else op(one, by) for one in values]
+
+
+def _rounded(number: sympy.Expr) -> Known:
+    """0 and 1 as they would be if floats did not round."""
+    number = sympy.simplify(number)
+    return next((one for one in (ZERO, ONE) if is_about(number, one.number)), Known(number))
+
+
+def is_about(number: sympy.Expr, wanted: sympy.Expr) -> bool:
+    """Equal, but for what floats round."""
+    difference = sympy.simplify(number - wanted)
+    return bool(difference == 0) or bool(difference.is_number and abs(float(difference)) < 1e-12)
+
+
+# ---- as the formula has it
+
+
+def with_parts(value: Value, function: Callable[[Value], Value]) -> Value:
+    """The value, of other parts; a leaf as it is."""
+    match value:
+        case Unary(op, of):
+            return Unary(op, function(of))
+        case Binary(op, left, right):
+            return Binary(op, function(left), function(right))
+        case Select(left, right, greater, otherwise):
+            return Select(*map(function, (left, right, greater, otherwise)))
+    return value
+
+
+def with_leaves(value: Value, leaf: Callable[[Value], Value]) -> Value:
+    if isinstance(value, Unary | Binary | Select):
+        return with_parts(value, lambda one: with_leaves(one, leaf))
+    return leaf(value)

@@ -1,0 +1,215 @@
+"""The part of Dynamo's graph that computes a grid, cut out and recorded.
+
+It begins where nothing more can be read: at the graph's inputs, at calls of something unknown (a network, random
+numbers), and at what is small and depends on them: a matrix is left as it is, however it was computed.
+
+Dynamo's graphs are not functional. What is written into, and what writes there, is in the cut-out as a whole or not at
+all.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from polyphase.compile.coordinates.algebra import Refused
+from polyphase.compile.coordinates.recorded import Recording, recorded
+from polyphase.compile.coordinates.walk import OF_SHAPES, is_known
+from polyphase.compile.reasons import Why
+from polyphase.sampling.steps import Size
+
+#: Elements of a tensor that is left as it is, for each image.
+SMALL = 64
+
+
+@dataclass(frozen=True)
+class CutOut:
+    """leaves: nodes of Dynamo's graph that the recording's inputs stand for."""
+
+    leaves: tuple[Node, ...]
+    recording: Recording
+
+
+def cut_out(grid: Node, reader: Node) -> CutOut:
+    """What computes `grid`, as it is when `reader` reads it."""
+    return _Search(grid.graph, reader, example(grid).shape[0]).cut_out(grid)
+
+
+def example(node: Node) -> Any:
+    return node.meta.get("example_value")
+
+
+class _Search:
+    def __init__(self, graph: Graph, reader: Node, batch: Size) -> None:
+        self._order: dict[Node, int] = {}
+        self._written: dict[int, list[Node]] = {}  # by storage: who writes to it
+        self._batch = batch
+        self._known: dict[Node, bool] = {}
+        self._of_data: dict[Node, bool] = {}
+        for number, node in enumerate(graph.nodes):
+            if node is reader:
+                break
+            self._order[node] = number
+            for storage in _written_by(node):
+                self._written.setdefault(storage, []).append(node)
+
+    def cut_out(self, grid: Node) -> CutOut:
+        members: set[Node] = set()
+        leaves: set[Node] = set()
+        waiting = [grid]
+        while waiting:
+            node = waiting.pop()
+            if node in members or node in leaves or not _is_of_tensors(node):
+                continue
+            if self._is_leaf(node):
+                if self._writers(node):
+                    raise Refused(Why.MUTATION_BETWEEN, str(node))
+                leaves.add(node)
+            else:
+                members.add(node)
+                waiting += [*node.all_input_nodes, *self._writers(node)]
+        steps, inputs = (sorted(some, key=self._order.__getitem__) for some in (members, leaves))
+        return CutOut(tuple(inputs), _recorded(steps, inputs, grid))
+
+    def _writers(self, node: Node) -> list[Node]:
+        """Who writes to its memory after it was made."""
+        return [one for storage in _storages(node) for one in self._written.get(storage, ())
+                if self._order[one] > self._order[node]]  # fmt: skip
+
+    def _is_leaf(self, node: Node) -> bool:
+        if not self._is_readable(node):
+            return True
+        if not self._is_small(node) or not self._depends_on_data(node) or self._writers(node):
+            return False
+        return not self._is_view_of_small(node)
+
+    def _is_readable(self, node: Node) -> bool:
+        """Whether it does nothing but what a walk knows, and passes gradients on."""
+        if node not in self._known:
+            self._known[node] = node.op in ("call_function", "call_method") and _calls_known_operators(node)
+        return self._known[node]
+
+    def _is_small(self, node: Node) -> bool:
+        tensor = example(node)
+        if not isinstance(tensor, Tensor):
+            return False
+        same_batch = tensor.dim() > 0 and statically_known_true(tensor.shape[0] == self._batch)
+        elements = math.prod(tensor.shape[1:] if same_batch else tensor.shape)
+        return bool(statically_known_true(elements <= SMALL))
+
+    def _depends_on_data(self, node: Node) -> bool:
+        """Whether its values come from elsewhere than this graph and its sizes."""
+        if node not in self._of_data:
+            self._of_data[node] = False  # until it is known, for what writes into itself
+            inputs = [one for one in (*node.all_input_nodes, *self._writers(node)) if _is_of_tensors(one)]
+            self._of_data[node] = not self._is_readable(node) or any(map(self._depends_on_data, inputs))
+        return self._of_data[node]
+
+    def _is_view_of_small(self, node: Node) -> bool:
+        """Then the whole is one leaf, not each of its elements."""
+        inputs = [one for one in node.all_input_nodes if isinstance(example(one), Tensor)]
+        return (
+            len(inputs) == 1
+            and not list(_written_by(node))
+            and list(_storages(node)) == list(_storages(inputs[0]))
+            and self._is_small(inputs[0])
+        )
+
+
+def _is_of_tensors(node: Node) -> bool:
+    """Sizes and other numbers are as they are in the example, symbols where symbolic."""
+    found = example(node)
+    several = isinstance(found, (tuple, list))
+    return any(isinstance(one, Tensor) for one in (found if several else [found])) or bool(list(_written_by(node)))
+
+
+def _storages(node: Node) -> Iterator[int]:
+    tensor = example(node)
+    if isinstance(tensor, Tensor):
+        yield id_of_storage(tensor)
+
+
+def id_of_storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+# ---- writing
+
+
+def may_write(node: Node) -> bool:
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    says_so = node.kwargs.get("out") is not None or bool(node.kwargs.get("inplace"))
+    schema = getattr(node.target, "_schema", None)
+    is_mutable = schema is not None and schema.is_mutable
+    writes = says_so or name.endswith("_") or node.target in _WRITING_OPERATORS or is_mutable
+    return node.op.startswith("call") and writes
+
+
+def _written_by(node: Node) -> Iterator[int]:
+    """Storages. Of what only torch knows to write, all that it reads."""
+    if not may_write(node):
+        return
+    ordinary = isinstance(node.target, str) or node.target in _WRITING_OPERATORS
+    for one in node.all_input_nodes[:1] if ordinary else node.all_input_nodes:
+        yield from _storages(one)
+
+
+_WRITING_OPERATORS = {
+    operator.setitem,
+    *(getattr(operator, f"i{name}") for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")),
+    *(getattr(operator, f"i{name}") for name in ("and", "or", "xor", "lshift", "rshift")),
+}
+
+
+# ---- recording
+
+
+def _recorded(steps: list[Node], leaves: list[Node], grid: Node) -> Recording:
+    def compute(*tensors: Tensor) -> Any:
+        values: dict[Node, Any] = dict(zip(leaves, tensors, strict=True))
+        for node in steps:
+            values[node] = made = _call(node, values)
+            if isinstance(made, Tensor) and made.dtype != example(node).dtype:
+                raise Refused(Why.ANOTHER_DTYPE, str(node))  # under autocast, whose nodes are no part of this
+        return values[grid]
+
+    return recorded(compute, [example(one) for one in leaves], example(grid).fake_mode)
+
+
+def _call(node: Node, values: dict[Node, Any]) -> Any:
+    args, kwargs = torch.fx.node.map_arg(
+        (node.args, dict(node.kwargs)), lambda one: values[one] if one in values else example(one)
+    )
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    assert callable(node.target)
+    return node.target(*args, **kwargs)
+
+
+def _calls_known_operators(node: Node) -> bool:
+    inputs = [one for one in node.all_input_nodes if isinstance(example(one), Tensor)]
+    tensors = [example(one) for one in inputs]
+    made = example(node) if isinstance(example(node), Tensor) else None
+    modes = [one.fake_mode for one in (*tensors, made) if one is not None]
+    if not modes:
+        return False
+    try:
+        recording = recorded(lambda *given: _call(node, dict(zip(inputs, given, strict=True))), tensors, modes[0])
+    except Exception:  # whatever a call of anybody's raises without data, it is not read
+        return False
+    operators = recording.operators()
+    stops_gradients = (
+        made is not None
+        and made.is_floating_point()
+        and not made.requires_grad
+        and any(one.requires_grad for one in tensors)
+    )
+    return all(map(is_known, operators)) and not (stops_gradients and operators - set(OF_SHAPES))

@@ -1,0 +1,186 @@
+"""Coordinates that were found, put into Dynamo's graph: the tensors of a formula, or a matrix, made of the leaves."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import Graph, Node
+
+from polyphase.compile.coordinates.algebra import Extent, Known, Part, Read, Refused, Value, known
+from polyphase.compile.coordinates.cutout import example
+from polyphase.compile.coordinates.found import Found, Tensors
+from polyphase.compile.reasons import Why
+from polyphase.sampling.pointwise import Binary, Select, Unary
+from polyphase.sampling.steps import Size, size_slot
+from polyphase.sampling.text import to_text
+from polyphase.sampling.warps import Warp
+
+_BINARY: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "minimum": torch.minimum,
+    "maximum": torch.maximum,
+}
+
+
+class Emitter:
+    """Adds nodes where the graph's insertion point is."""
+
+    def __init__(self, graph: Graph, image: Node, grid: Node, leaves: Sequence[Node]) -> None:
+        self._graph, self._image, self._leaves = graph, image, leaves
+        self._dtype, self._device = example(grid).dtype, example(grid).device
+        self._symbols = _symbols_of(graph)
+        self._numbers: dict[sympy.Expr, Any] = {}
+        self._entries_read: dict[Read, Node] = {}
+        self.made: list[Node] = []
+
+    def affine(self, found: Found, matrix: list[list[Value]], mode: str, padding: str) -> Node:
+        rows = [self._per_image(one) for row in matrix for one in row]
+        shape = (self.size(self._batch()), len(matrix), len(matrix) + 1)
+        theta = self._call(torch.reshape, self._call(torch.stack, rows, 1), shape)
+        size = [self.size(n) for n in (*example(self._image).shape[:2], *found.size)]
+        given = (self._image, theta, size, mode, padding, found.align_corners)
+        return self._call(torch.ops.polyphase.affine_sample.default, *given)
+
+    def formula(self, found: Found, mode: str, padding: str) -> Node:
+        tensors = Tensors(found)
+        formula, symbolic = tensors.formula()
+        sizes = list(symbolic)
+        for n in found.size:
+            if not isinstance(n, int):
+                sizes.append(known(n).number)
+        slots = iter(range(len(symbolic), len(sizes)))
+        size = tuple(n if isinstance(n, int) else size_slot(next(slots)) for n in found.size)
+        warp = to_text(Warp("formula", mode, padding, found.align_corners, size, formula))
+        fields = [self._field(one, len(found.size)) for one in tensors.fields]
+        filled = [self._number(one) for one in sizes] or None
+        given = (self._image, self._entries(tensors.entries), fields, warp, filled)
+        return self._call(torch.ops.polyphase.formula_warp.default, *given)
+
+    # ---- tensors
+
+    def _entries(self, reads: list[Read]) -> Node:
+        if reads:
+            return self._call(torch.stack, [self._per_image(one) for one in reads], 1)
+        shape = (self.size(self._batch()), 0)
+        return self._call(torch.empty, shape, dtype=self._dtype, device=self._device)
+
+    def _per_image(self, value: Value) -> Node:
+        """Of shape (N,)."""
+        made = self._computed(value)
+        if not isinstance(made, Node) or isinstance(value, Known):
+            made = self._call(torch.scalar_tensor, made, dtype=self._dtype, device=self._device)
+        return self._call(torch.Tensor.expand, made, (self.size(self._batch()),))
+
+    def _computed(self, value: Value) -> Any:
+        match value:
+            case Known(number):
+                return self._number(number)
+            case Read():
+                if value not in self._entries_read:
+                    self._entries_read[value] = self._converted(value, self._read(value)[0])
+                return self._entries_read[value]
+            case Unary(op, of):
+                return self._call(getattr(torch, op), self._computed(of))
+            case Binary(op, left, right):
+                return self._call(_BINARY[op], self._computed(left), self._computed(right))
+            case Select(left, right, greater, otherwise):
+                condition = self._call(operator.gt, self._computed(left), self._computed(right))
+                return self._call(torch.where, condition, self._computed(greater), self._computed(otherwise))
+        raise Refused(Why.NOT_A_FORMULA, str(value))
+
+    def _field(self, read: Read, axes: int) -> Node:
+        """Of a shape that broadcasts to (N, 1, out...): a view."""
+        node, digits = self._read(read)
+        ordered = sorted(digits)
+        if ordered != digits:
+            node = self._call(torch.permute, node, [digits.index(one) for one in ordered])
+        missing = [digit for digit in range(axes + 1) if digit not in digits]
+        for digit in missing:
+            node = self._call(torch.unsqueeze, node, digit)
+        return self._call(torch.unsqueeze, node, 1)
+
+    def _read(self, read: Read) -> tuple[Node, list[int]]:
+        """The elements that a read is of, and the digits that its dimensions are."""
+        node, indices = self._leaves[read.leaf], read.index
+        if any(len(index) > 1 for index in indices):
+            parts = [part for index in indices for part in index]
+            node = self._call(torch.reshape, node, [self.size(part.extent) for part in parts])
+            indices = tuple((part,) for part in parts)
+        digits: list[int] = []
+        for dim, index in reversed(list(enumerate(indices))):
+            (part,) = index or (Part(1),)
+            if part.digit is None:
+                node = self._call(torch.select, node, dim, part.at)
+            else:
+                digits.insert(0, part.digit)
+        return node, digits
+
+    def _converted(self, read: Read, node: Node) -> Node:
+        is_so = example(self._leaves[read.leaf]).dtype == self._dtype
+        return node if is_so else self._call(torch.Tensor.to, node, self._dtype)
+
+    # ---- numbers
+
+    def _batch(self) -> Size:
+        size: Size = example(self._image).shape[0]
+        return size
+
+    def size(self, size: Size | Extent) -> Any:
+        return self._number(known(size).number)
+
+    def _number(self, number: sympy.Expr) -> Any:
+        if number not in self._numbers:
+            self._numbers[number] = self._made(number)
+        return self._numbers[number]
+
+    def _made(self, number: sympy.Expr) -> Any:
+        if not number.free_symbols:
+            return int(number) if isinstance(number, sympy.Integer) else float(number)
+        if number in self._symbols:
+            return self._symbols[number](self._call)
+        if isinstance(number, sympy.Add | sympy.Mul):
+            upper, lower = number.as_numer_denom() if isinstance(number, sympy.Mul) else (number, 1)
+            if lower != 1:
+                return self._call(operator.truediv, self._number(upper), self._number(lower))
+            op = operator.add if isinstance(number, sympy.Add) else operator.mul
+            return self._call(op, *(self._number(one) for one in number.as_two_terms()))
+        if isinstance(number, sympy.Pow) and number.exp == -1:
+            return self._call(operator.truediv, 1, self._number(number.base))
+        if type(number).__name__ in _FUNCTIONS:
+            return self._call(_FUNCTIONS[type(number).__name__], *map(self._number, number.args))
+        raise Refused(Why.NOT_A_FORMULA, f"the number {number}")
+
+    def _call(self, function: Any, *args: Any, **kwargs: Any) -> Node:
+        self.made.append(self._graph.call_function(function, args, kwargs))
+        return self.made[-1]
+
+    def undo(self) -> None:
+        """The graph as it was."""
+        for node in reversed(self.made):
+            self._graph.erase_node(node)
+
+
+#: What torch's symbolic sizes are made by, besides sums and products.
+_FUNCTIONS: dict[str, Callable[..., Any]] = {"FloorDiv": operator.floordiv, "PythonMod": operator.mod}
+
+
+def _symbols_of(graph: Graph) -> dict[sympy.Expr, Callable[..., Any]]:
+    """For each symbol, what makes it: an input, or an input's size."""
+    found: dict[sympy.Expr, Callable[..., Any]] = {}
+    for node in graph.find_nodes(op="placeholder"):
+        value = example(node)
+        if isinstance(value, torch.SymInt):
+            found[value.node.expr] = lambda call, node=node: node
+        elif isinstance(value, torch.Tensor):
+            for dim, n in enumerate(value.shape):
+                if isinstance(n, torch.SymInt):
+                    size = torch.ops.aten.sym_size.int
+                    found.setdefault(n.node.expr, lambda call, node=node, dim=dim, size=size: call(size, node, dim))
+    return found
