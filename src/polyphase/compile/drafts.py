@@ -56,6 +56,7 @@ class Draft:
     adjoint_of: tuple[Size, ...] = ()
     warp: Warp | None = None
     coordinates: Node | None = None
+    fields: tuple[Node, ...] = ()  # that coordinates are computed from
     prologue: Expression = VALUE
     epilogue: Expression = VALUE
     borders: tuple[Border, ...] = ()
@@ -93,7 +94,8 @@ def value(node: Node) -> Tensor:
 
 def start(node: Node, sampling: Sampling) -> Draft | Refusal:
     if isinstance(sampling, WarpOf):
-        return _checked(Draft(sampling.image, (node,), warp=sampling.sampler, coordinates=sampling.coordinates))
+        warp = {"warp": sampling.sampler, "coordinates": sampling.coordinates, "fields": sampling.fields}
+        return _checked(Draft(sampling.image, (node,), **warp))
     maps, borders = _bordered(sampling, ())
     if borders and borders[0].value != sampling.border:
         return Why.ANOTHER_DTYPE
@@ -226,7 +228,8 @@ class _Operands:
         nodes: tuple[Node, ...] = getattr(self.draft, name)
         if node not in nodes:
             nodes = (*nodes, node)
-        if len(nodes) > wing_of(value(self.draft.image).device).most_operands:
+        fields = len(self.draft.fields) if kind is Operand else 0
+        if len(nodes) + fields > wing_of(value(self.draft.image).device).most_operands:
             self.refusal = Why.TOO_LONG
             return None
         changes: dict[str, Any] = {name: nodes}

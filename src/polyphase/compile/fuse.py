@@ -267,7 +267,8 @@ def _emit(graph: Graph, draft: Draft, sizes: list[Size]) -> Fused:
     assert layout is not None, "a draft's output lies somewhere"
     program, numbers = with_slots_in_order(draft.program())
     text, used = to_text(program), [sizes[number] for number in numbers]
-    inputs = [draft.image, *([draft.coordinates] if draft.coordinates else []), *draft.vectors, *draft.tensors]
+    coordinates = [draft.coordinates] if draft.coordinates else []
+    inputs = [draft.image, *coordinates, *draft.vectors, *draft.tensors, *draft.fields]
     last = draft.last
     with graph.inserting_before(last):
         called = result = _call(graph, program_op, (inputs, text, used, *layout), draft.image, last)

@@ -199,7 +199,7 @@ def _check_worth(found: Found, cut: CutOut, sampling: Sampling) -> None:
 
 def _computed(module: GraphModule, sampler: Node, sampling: Sampling, cut: CutOut, found: Found) -> Node:
     with module.graph.inserting_before(sampler):
-        emitter = Emitter(module.graph, sampling.image, sampling.grid, cut.leaves)
+        emitter = Emitter(module.graph, sampling.image, sampling.grid, cut.leaves, sampler)
         try:
             matrix = found.matrix()
             if matrix is not None:

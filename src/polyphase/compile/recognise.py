@@ -19,8 +19,8 @@ from polyphase.arguments.warping import COORDINATES
 from polyphase.decompositions.upsample import Family, arguments_of, overloads, resize_steps
 from polyphase.plain import DTYPES
 from polyphase.sampling.steps import Area, Flip, Pad, Resize, Size, SizeSlot, Slice, Step
-from polyphase.sampling.templates import with_sizes
-from polyphase.sampling.text import maps_from_text
+from polyphase.sampling.templates import warp_with_sizes, with_sizes
+from polyphase.sampling.text import from_text, maps_from_text
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
 from polyphase.torch_private import OpOverload
 
@@ -45,9 +45,12 @@ class MapsOf:
 
 @dataclass(frozen=True)
 class WarpOf:
+    """coordinates: the grid, the matrices, or the entries of a formula, which reads fields too."""
+
     image: Any
     coordinates: Any
     sampler: Warp
+    fields: tuple[Any, ...] = ()
 
 
 Sampling: TypeAlias = "MapsOf | WarpOf"
@@ -124,6 +127,7 @@ def readers() -> dict[object, Reader]:
     ours: dict[object, Reader] = {
         torch.ops.polyphase.resample.default: _resample,
         torch.ops.polyphase.warp.default: _warp,
+        torch.ops.polyphase.formula_warp.default: _formula_warp,
     }
     return ours | {op: operator.read for op, operator in aten_operators().items()}
 
@@ -258,6 +262,13 @@ def _warp(call: AtenCall, new_slot: NewSlot) -> WarpOf:
     rules = call["mode"], call["padding"], call["align_corners"]
     sampler = Warp("affine" if size else "grid", *rules, size, tuple(call["fill"] or ()), call["fill_rule"])
     return WarpOf(call.given("image"), call.given("coordinates"), sampler)
+
+
+def _formula_warp(call: AtenCall, new_slot: NewSlot) -> WarpOf:
+    sizes = call["sizes"]
+    own = from_text(call["warp"])
+    sampler = warp_with_sizes(own, lambda n: new_slot(sizes[n.number] if isinstance(n, SizeSlot) else n))
+    return WarpOf(call.given("image"), call.given("entries"), sampler, tuple(call.given("fields")))
 
 
 def _resample(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:

@@ -17,8 +17,8 @@ from polyphase.sampling.text import from_text
 
 class Prepared:
     """A program, to be called with an image, the coordinates of a warp, operands (vectors first, then tensors, each in
-    the order of their slots), the sizes for its slots, and an output to write. varies: whether the sizes of the axes
-    that are sampled change from call to call, not only those of batches and channels."""
+    the order of their slots, then a formula's fields), the sizes for its slots, and an output to write. varies: whether
+    the sizes of the axes that are sampled change from call to call, not only those of batches and channels."""
 
     def __init__(self, text: str, varies: bool = True) -> None:
         self.program: Program = from_text(text)

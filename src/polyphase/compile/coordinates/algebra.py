@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import sympy
@@ -86,7 +87,8 @@ def known(number: Any) -> Known:
 
 
 def _plain(expression: sympy.Expr) -> sympy.Expr:
-    """torch's divisions and conversions as sympy's own."""
+    """torch's divisions and conversions as sympy's own. A whole number that is made otherwise than by sums and products
+    is a symbol: what it is made of does not matter here, and may be long."""
     if not expression.args:
         return expression
     arguments = [_plain(one) for one in expression.args]
@@ -95,7 +97,14 @@ def _plain(expression: sympy.Expr) -> sympy.Expr:
             return arguments[0]
         case "FloatTrueDiv" | "IntTrueDiv":
             return arguments[0] / arguments[1]
+    if expression.is_integer and not isinstance(expression, sympy.Add | sympy.Mul | sympy.Pow):
+        return _as_symbol(expression)
     return expression.func(*arguments)
+
+
+@lru_cache(maxsize=1024)
+def _as_symbol(expression: sympy.Expr) -> sympy.Symbol:
+    return sympy.Dummy("size", integer=True, positive=True)
 
 
 ZERO, ONE, TWO = (Known(sympy.Integer(n)) for n in (0, 1, 2))
@@ -295,14 +304,14 @@ def _all_scaled(op: Callable[[Value, Value], Value], values: list[Value] | None,
 
 def _rounded(number: sympy.Expr) -> Known:
     """0 and 1 as they would be if floats did not round."""
-    number = sympy.simplify(number)
     return next((one for one in (ZERO, ONE) if is_about(number, one.number)), Known(number))
 
 
 def is_about(number: sympy.Expr, wanted: sympy.Expr) -> bool:
     """Equal, but for what floats round."""
-    difference = sympy.simplify(number - wanted)
-    return bool(difference == 0) or bool(difference.is_number and abs(float(difference)) < 1e-12)
+    upper, _ = sympy.fraction(sympy.together(number - wanted))
+    factors = sympy.expand(upper).as_coefficients_dict().values()
+    return all(abs(float(one)) < 1e-12 for one in factors)
 
 
 # ---- as the formula has it

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 from torch import Tensor
 from torch.fx import Graph, Node
@@ -30,6 +31,10 @@ from polyphase.sampling.steps import Size
 SMALL = 64
 
 
+#: Terms of a symbolic size: of one that trigonometry has led to, there are hundreds.
+LONGEST_SIZE = 32
+
+
 @dataclass(frozen=True)
 class CutOut:
     """leaves: nodes of Dynamo's graph that the recording's inputs stand for."""
@@ -40,7 +45,13 @@ class CutOut:
 
 def cut_out(grid: Node, reader: Node) -> CutOut:
     """What computes `grid`, as it is when `reader` reads it."""
+    if any(_length(n) > LONGEST_SIZE for n in example(grid).shape):
+        raise Refused(Why.LONG_SIZES)
     return _Search(grid.graph, reader, example(grid).shape[0]).cut_out(grid)
+
+
+def _length(size: Size) -> int:
+    return 1 if isinstance(size, int) else sum(1 for _ in sympy.preorder_traversal(size.node.expr))
 
 
 def example(node: Node) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import sympy
@@ -30,13 +31,13 @@ _BINARY: dict[str, Callable[..., Any]] = {
 
 
 class Emitter:
-    """Adds nodes where the graph's insertion point is."""
+    """Adds nodes where the graph's insertion point is, which is before a node."""
 
-    def __init__(self, graph: Graph, image: Node, grid: Node, leaves: Sequence[Node]) -> None:
+    def __init__(self, graph: Graph, image: Node, grid: Node, leaves: Sequence[Node], before: Node) -> None:
         self._graph, self._image, self._leaves = graph, image, leaves
         self._dtype, self._device = example(grid).dtype, example(grid).device
-        self._symbols = _symbols_of(graph)
         self._numbers: dict[sympy.Expr, Any] = {}
+        self._symbols = _symbols_of(graph, before)
         self._entries_read: dict[Read, Node] = {}
         self.made: list[Node] = []
 
@@ -171,16 +172,21 @@ class Emitter:
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"FloorDiv": operator.floordiv, "PythonMod": operator.mod}
 
 
-def _symbols_of(graph: Graph) -> dict[sympy.Expr, Callable[..., Any]]:
-    """For each symbol, what makes it: an input, or an input's size."""
+def _symbols_of(graph: Graph, before: Node) -> dict[sympy.Expr, Callable[..., Any]]:
+    """For each symbolic size, what makes it: a node that is it, or a size of an input."""
     found: dict[sympy.Expr, Callable[..., Any]] = {}
-    for node in graph.find_nodes(op="placeholder"):
+    for node in graph.nodes:
+        if node is before:
+            break
         value = example(node)
         if isinstance(value, torch.SymInt):
-            found[value.node.expr] = lambda call, node=node: node
-        elif isinstance(value, torch.Tensor):
+            found.setdefault(known(value).number, lambda call, node=node: node)
+        elif isinstance(value, torch.Tensor) and node.op == "placeholder":
             for dim, n in enumerate(value.shape):
-                if isinstance(n, torch.SymInt):
-                    size = torch.ops.aten.sym_size.int
-                    found.setdefault(n.node.expr, lambda call, node=node, dim=dim, size=size: call(size, node, dim))
+                made = partial(_size, node=node, dim=dim)
+                found.setdefault(known(n).number, made)
     return found
+
+
+def _size(call: Callable[..., Any], node: Node, dim: int) -> Any:
+    return call(torch.ops.aten.sym_size.int, node, dim)

@@ -168,6 +168,11 @@ def _view(walk: Walk, call: Call, at: Indices) -> Value:
     return walk.value(call.args[0], regrouped(at, call.args[0].shape, call))
 
 
+def _unsqueeze(walk: Walk, call: Call, at: Indices) -> Value:
+    dim = _dim(call)
+    return walk.value(call.args[0], (*at[:dim], *at[dim + 1 :]))
+
+
 def _permute(walk: Walk, call: Call, at: Indices) -> Value:
     order = [dim % len(at) for dim in call.args[1]]
     return walk.value(call.args[0], tuple(at[order.index(dim)] for dim in range(len(at))))
@@ -539,7 +544,8 @@ def readers() -> dict[Any, Reader]:
         **dict.fromkeys(
             (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten._reshape_alias.default), _view
         ),
-        **dict.fromkeys((aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _view),
+        **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _view),
+        aten.unsqueeze.default: _unsqueeze,
         aten.permute.default: _permute,
         aten.transpose.int: _transpose,
         aten.t.default: _reversed,
