@@ -79,7 +79,8 @@ def polyphase(
         others = inductor_config.post_grad_custom_pre_pass
     fusion = ours["polyphase.fusion"]
     if fusion:
-        without_grids(graph)
+        for stays in without_grids(graph):
+            log.debug("a grid stays in memory: %s", stays)
     with kept_whole():
         ours_too = {**patches, PASS_HOOK: Fuse(fusion, _as_list(others))}
         return compile_fx(graph, example_inputs, config_patches=ours_too)

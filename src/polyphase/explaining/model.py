@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,11 @@ class OurKernel:
     inputs: tuple[dict[str, Any], ...] = ()
     sizes: tuple[int, ...] = ()
     output: dict[str, Any] = dataclasses.field(default_factory=dict)
+    coordinates: str = ""  # of a warp: what they are read or computed from
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.output.get("shape", ()))
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,8 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Graph:
-    """One compiled graph. `not_taken`: what samples in it and was left to Inductor, with the reason."""
+    """One compiled graph. `not_taken`: what samples in it and was left to Inductor, with the reason; `grids`: what samples
+    at a grid that is computed and has to be in memory all the same."""
 
     kind: str  # "inference", "forward" or "backward"
     kernels: tuple[OurKernel | InductorKernel | Call, ...]
@@ -114,6 +121,7 @@ class Graph:
     not_taken: tuple[str, ...]
     not_fused: tuple[Apart, ...]
     code_file: str
+    grids: tuple[str, ...] = ()
 
     @property
     def ours(self) -> tuple[OurKernel, ...]:

@@ -14,8 +14,10 @@ from polyphase.kernels.devices import Described, wing_of
 from polyphase.kernels.facts import Facts
 from polyphase.kernels.plans import MapsPlan, WarpPlan
 from polyphase.kernels.prepared import prepared
+from polyphase.sampling.formulas import Formula
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.text import from_text, to_text
+from polyphase.sampling.warps import Warp
 from polyphase.torch_private import V
 
 
@@ -39,6 +41,7 @@ def our_kernel(node: ProgramKernel) -> OurKernel:
         tuple(inputs),
         sizes,
         _facts(node),
+        _coordinates(program),
     )
 
 
@@ -70,6 +73,21 @@ def _tables(program: Program) -> tuple[str, ...]:
     if not isinstance(program.sampler, Axes):
         return ("none: positions are computed for every pixel",)
     return tuple(to_text(one) for one in program.sampler.maps if one.steps)
+
+
+def _coordinates(program: Program) -> str:
+    match program.sampler:
+        case Warp(source="grid"):
+            return "read from a grid in memory"
+        case Warp(formula=Formula() as formula):
+            count, fields = formula.entries, formula.fields
+            values = f"{count} {'value' if count == 1 else 'values'} an image" if count else ""
+            tensors = f"{fields} {'tensor' if fields == 1 else 'tensors'} of a value for each pixel" if fields else ""
+            sources = " and ".join(filter(None, (values, tensors))) or "the pixel alone"
+            return f"computed in the kernel, from {sources}: of a grid, 0 bytes lie between"
+        case Warp():
+            return "computed in the kernel, from a matrix for each image: of a grid, 0 bytes lie between"
+    return ""
 
 
 def _facts(node: Any) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def _graph(graph: Graph) -> Iterator[str]:
     ]
     yield f"{graph.kind}: {', '.join(counts)}"
     small = _small_of(graph.kernels)
-    for kernel in graph.kernels:
+    for kernel in sorted(graph.kernels, key=lambda one: -one.elements):  # what matters first, else in their order
         if kernel not in small:
             yield from _indented(_kernel(kernel))
     if small:
@@ -49,6 +49,8 @@ def _graph(graph: Graph) -> Iterator[str]:
         yield f"  and {len(small)} of {most} elements at most: {', '.join(told)}"
     for why in graph.not_taken:
         yield f"  left to Inductor: {why}"
+    for why in graph.grids:
+        yield f"  a grid in memory: {why}"
     hidden = {
         step.name for one in small if isinstance(one, InductorKernel) for loop in one.loops for step in loop.steps
     }
@@ -73,6 +75,8 @@ def _kernel(kernel: OurKernel | InductorKernel | Call) -> Iterator[str]:
             yield f"ours: {kernel.program}"
             yield f"  {kernel.plan}"
             yield f"  computes: {', '.join(kernel.nodes)}"
+            if kernel.coordinates:
+                yield f"  coordinates: {kernel.coordinates}"
             yield from (f"    {line}" for line in kernel.lines if line)
             read, written = _bytes(kernel.bytes_read), _bytes(kernel.bytes_written)
             yield f"  reads {read} at most, writes {written}: every element once"
