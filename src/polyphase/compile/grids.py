@@ -88,6 +88,7 @@ def _arguments(function: Any, node: Node) -> dict[str, Any]:
 
 _READERS: dict[Any, Callable[[Node], Sampling]] = {
     F.grid_sample: _by_names(F.grid_sample),
+    torch.ops.polyphase.grid_sample: _by_names(_whole_call),
     torch.ops.polyphase.grid_sample.default: _by_names(_whole_call),
     torch.grid_sampler: _by_numbers,
     torch.grid_sampler_2d: _by_numbers,
@@ -188,6 +189,8 @@ def _check_worth(found: Found, cut: CutOut, sampling: Sampling) -> None:
     others = [one for one in sampling.grid.users if one.target not in _READERS and not may_write(one)]
     if others:
         raise Refused(Why.NOT_ALONE, str(others[0]))
+    if found.matrix() is not None:
+        return
     tensors = Tensors(found)
     dtype = example(sampling.grid).dtype
     if any(example(cut.leaves[one.leaf]).dtype != dtype for one in tensors.fields):

@@ -112,8 +112,8 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Graph:
-    """One compiled graph. `not_taken`: what samples in it and was left to Inductor, with the reason; `grids`: what samples
-    at a grid that is computed and has to be in memory all the same."""
+    """One compiled graph. `not_taken`: what samples in it and was left to Inductor, with the reason; `grids`: what
+    samples at a grid that is computed and has to be in memory all the same."""
 
     kind: str  # "inference", "forward" or "backward"
     kernels: tuple[OurKernel | InductorKernel | Call, ...]

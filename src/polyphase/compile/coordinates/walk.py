@@ -231,6 +231,15 @@ def _in_slice(given: dict[str, Any], n: Size, index: Index, call: Call) -> Index
     return (replace(index[0], extent=extent_of(n), at=extent_of(index[0].at + extent_of(start))),)
 
 
+def _flip(walk: Walk, call: Call, at: Indices) -> Value:
+    of, flipped = call.args[0], list(at)
+    for dim in call.args[1]:
+        n = of.shape[dim]
+        if not is_same(n, 1):
+            flipped[dim] = _dimension(n, n - 1 - _constant(at[dim], call))
+    return walk.value(of, tuple(flipped))
+
+
 def _unbound(walk: Walk, call: Call, at: Indices) -> Value:
     of, dim = call.args[0], _dim(call, of=call.args[0])
     assert call.position is not None
@@ -553,6 +562,7 @@ def readers() -> dict[Any, Reader]:
         aten.repeat.default: _repeat,
         aten.select.int: _select,
         aten.slice.Tensor: _slice,
+        aten.flip.default: _flip,
         aten.unbind.int: _unbound,
         **dict.fromkeys((aten.split.Tensor, aten.split_with_sizes.default), _split),
         aten.stack.default: _stack,

@@ -1,0 +1,305 @@
+"""Grids that libraries compute, read as functions of the pixel: what of, what for, and when not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.fx import GraphModule
+
+import polyphase
+import polyphase.functional as P
+from polyphase.compile.grids import without_grids
+from polyphase.compile.reasons import NotFused, Why
+from polyphase.kernels import plain_torch
+from polyphase.ops.formulas import _sampler
+from polyphase.sampling.formulas import Formula, is_smooth, slope
+from polyphase.sampling.pointwise import Binary, Constant, Entry, Number, Place, Select, Unary
+from polyphase.sampling.text import from_text, to_text
+from polyphase.sampling.warps import Warp
+from tests.compile import spellings
+from tests.compile.running import check_gradients, compiled, launches, same
+
+Function = Callable[..., Tensor]
+
+MATRIX = torch.tensor([[0.9137, 0.1291, 0.0533], [-0.1117, 1.0513, 0.0217], [0.0113, 0.0219, 1.0]], dtype=torch.float64)
+SIZE = (13, 17)
+
+
+def image(batch: int = 2, size: tuple[int, ...] = SIZE, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.rand(batch, 3, *size, dtype=dtype)
+
+
+def arguments(function: Function, batch: int = 2, size: tuple[int, int] = SIZE) -> list[Tensor]:
+    several = MATRIX.repeat(batch, 1, 1)
+    height, width = size
+    others: dict[Any, list[Tensor]] = {
+        spellings.rotated: [MATRIX[None, :2] * torch.tensor([1.0, 1.0, 3.0])],
+        spellings.in_perspective: [MATRIX[None]],
+        spellings.displaced: [torch.rand(1, *size, 2, dtype=torch.float64) / 8],
+        spellings.by_homography: [several],
+        spellings.remapped: [torch.rand(batch, *size, dtype=torch.float64) * (n - 1) for n in (width, height)],
+        spellings.by_matrix: [several[:, :2]],
+        spellings.by_einsum: [several[:, :2]],
+        spellings.undistorted: [torch.linspace(0.1, 0.2, batch, dtype=torch.float64)],
+    }
+    return [image(batch, size), *others[function]]
+
+
+SPELLINGS = [
+    *(spellings.rotated, spellings.in_perspective, spellings.displaced, spellings.by_homography, spellings.remapped),
+    *(spellings.by_matrix, spellings.by_einsum, spellings.undistorted),
+]
+BY_MATRIX = (spellings.rotated, spellings.by_matrix, spellings.by_einsum)
+
+
+class Read:
+    """A backend that runs Dynamo's graph without its grids, formulas by the plain twin: no kernel has to be built."""
+
+    def __init__(self) -> None:
+        self.left: tuple[NotFused, ...] = ()
+        self.formulas: list[Warp] = []
+        self.matrices = self.samplers = 0
+
+    def __call__(self, graph: GraphModule, inputs: object) -> Callable[..., object]:
+        before = [str(node) for node in graph.graph.nodes]
+        self.left = without_grids(graph)
+        assert not self.left or before == [str(node) for node in graph.graph.nodes], "it is as it was"
+        for node in graph.graph.nodes:
+            self.matrices += node.target is torch.ops.polyphase.affine_sample.default
+            self.samplers += node.target in (F.grid_sample, torch.grid_sampler, torch.ops.polyphase.grid_sample)
+            if node.target is torch.ops.polyphase.formula_warp.default:
+                self.formulas.append(from_text(node.args[3]))
+                node.target = _by_torch
+        graph.recompile()
+        return graph.forward
+
+
+def _by_torch(image: Tensor, entries: Tensor, fields: list[Tensor], warp: str, sizes: Any) -> Tensor:
+    return plain_torch.warp(image, entries, _sampler(warp, sizes), *fields)
+
+
+@pytest.mark.parametrize("function", SPELLINGS)
+def test_values_and_gradients(function: Function) -> None:
+    read = Read()
+    check_gradients(function, *arguments(function), run=torch.compile(function, backend=read))
+    assert not read.left
+    assert read.samplers == 0
+    assert (read.matrices, len(read.formulas)) == ((1, 0) if function in BY_MATRIX else (0, 1))
+
+
+def test_volumes() -> None:
+    read = Read()
+    tensors = image(1, (5, 6, 7)), torch.rand(1, 3, 5, 6, 7, dtype=torch.float64)
+    check_gradients(spellings.of_a_volume, *tensors, run=torch.compile(spellings.of_a_volume, backend=read))
+    assert [len(one.size) for one in read.formulas] == [3]
+
+
+@pytest.mark.parametrize("function", [spellings.remapped, spellings.by_einsum])
+def test_symbolic_sizes(function: Function) -> None:
+    """torch.linspace and others that take no symbolic size make constants of it, whoever compiles."""
+    read = Read()
+    run = torch.compile(function, backend=read)
+    for size in ((13, 17), (15, 12), (9, 20)):
+        tensors = arguments(function, 3, size)
+        same(run(*tensors), function(*tensors))
+    found = read.formulas[1:] or [None]
+    assert len(found) == 1, "one graph for all other sizes"
+    assert read.matrices == (2 if function in BY_MATRIX else 0)
+
+
+def test_numbers_are_no_part_of_a_kernel() -> None:
+    """Sizes of one graph and of another give the same expressions."""
+    found = []
+    for size in ((13, 17), (15, 12)):
+        read = Read()
+        torch._dynamo.reset()
+        torch.compile(spellings.displaced, backend=read)(*arguments(spellings.displaced, 2, size))
+        found.append(read.formulas[0].formula)
+    assert found[0].axes == found[1].axes
+    assert found[0].numbers != found[1].numbers
+
+
+# ---- calls
+
+
+def by_numbers(x: Tensor, theta: Tensor) -> Tensor:
+    return torch.grid_sampler(x, F.affine_grid(theta, list(x.shape), align_corners=False) * 0.9, 0, 1, False)
+
+
+def by_our_own(x: Tensor, theta: Tensor) -> Tensor:
+    return P.grid_sample(x, F.affine_grid(theta, list(x.shape), align_corners=False) * 0.9, "nearest", "reflection")
+
+
+@pytest.mark.parametrize("function", [by_numbers, by_our_own])
+def test_whoever_samples(function: Function) -> None:
+    read = Read()
+    tensors = image(), MATRIX[:2].repeat(2, 1, 1)
+    same(torch.compile(function, backend=read)(*tensors), function(*tensors))
+    assert (read.samplers, read.matrices) == (0, 1)
+
+
+# ---- when not
+
+
+def a_grid(x: Tensor, grid: Tensor) -> Tensor:
+    return F.grid_sample(x, grid, align_corners=False)
+
+
+def a_turned_grid(x: Tensor, grid: Tensor) -> Tensor:
+    return F.grid_sample(x, grid.transpose(1, 2), align_corners=False)
+
+
+def blurred(x: Tensor, grid: Tensor) -> Tensor:
+    return F.grid_sample(x, F.avg_pool2d(grid.permute(0, 3, 1, 2), 3, 1, 1).permute(0, 2, 3, 1), align_corners=False)
+
+
+def by_the_number(x: Tensor, grid: Tensor) -> Tensor:
+    return F.grid_sample(x, grid + torch.arange(2).reshape(2, 1, 1, 1), align_corners=False)
+
+
+def returned(x: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
+    grid = grid * 0.5
+    return F.grid_sample(x, grid, align_corners=False), grid
+
+
+def clamped(x: Tensor, grid: Tensor) -> Tensor:
+    return F.grid_sample(x, (grid * 2).clamp(-1, 1), align_corners=False)
+
+
+def halved(x: Tensor, grid: Tensor) -> Tensor:
+    return F.grid_sample(x, (grid.half() * 0.5).to(x.dtype), align_corners=False)
+
+
+def written(x: Tensor, grid: Tensor) -> Tensor:
+    scaled = grid * 0.5
+    grid.mul_(0)
+    return F.grid_sample(x, scaled, align_corners=False)
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        *((a_grid, None), (a_turned_grid, None), (blurred, None)),
+        *((returned, Why.NOT_ALONE), (clamped, Why.NOT_SMOOTH), (halved, Why.ANOTHER_DTYPE)),
+        *((written, Why.MUTATION_BETWEEN), (by_the_number, Why.NOT_A_FORMULA)),
+    ],
+)
+def test_refusals(function: Function, why: Why | None) -> None:
+    read = Read()
+    x, grid = image(), (torch.rand(2, *SIZE, 2, dtype=torch.float64) * 2 - 1).requires_grad_(function is clamped)
+    run = torch.compile(function, backend=read)
+    same(run(x, grid.detach().clone().requires_grad_(grid.requires_grad)), function(x, grid.detach().clone()))
+    assert read.samplers == 1
+    assert [one.why for one in read.left] == ([] if why is None else [why])
+
+
+def test_steps_are_fine_without_gradients() -> None:
+    read = Read()
+    x, grid = image(), torch.rand(2, *SIZE, 2, dtype=torch.float64) * 2 - 1
+    same(torch.compile(clamped, backend=read)(x, grid), clamped(x, grid))
+    assert len(read.formulas) == 1
+
+
+def detached(x: Tensor, matrix: Tensor) -> Tensor:
+    return spellings.by_homography(x, matrix.detach() * 1.0) + spellings.by_homography(x, matrix)
+
+
+def without_gradient(x: Tensor, matrix: Tensor) -> Tensor:
+    with torch.no_grad():
+        theta = matrix * 2 - matrix
+    return spellings.by_homography(x, theta) + matrix.sum()
+
+
+@pytest.mark.parametrize("function", [detached, without_gradient])
+def test_gradients_end_where_they_are_ended(function: Function) -> None:
+    tensors = arguments(spellings.by_homography)
+    check_gradients(function, *tensors, run=torch.compile(function, backend=Read()))
+
+
+def test_many_values_are_refused() -> None:
+    def splines(x: Tensor, weights: Tensor) -> Tensor:
+        y = torch.linspace(-1, 1, SIZE[0], dtype=x.dtype)[:, None]
+        terms = [weights[:, k, None, None] * (y - k) ** 2 for k in range(40)]
+        total = torch.stack([sum(terms[:20]), sum(terms[20:])], -1)  # type: ignore[arg-type]
+        return F.grid_sample(x, total.expand(-1, -1, SIZE[1], -1), align_corners=False)
+
+    read = Read()
+    torch.compile(splines, backend=read)(image(), torch.rand(2, 40, dtype=torch.float64))
+    assert [one.why for one in read.left] == [Why.TOO_MANY_INPUTS]
+
+
+# ---- selecting, which formulas do besides
+
+
+def test_select() -> None:
+    x, threshold = Binary("mul", Entry(0), Place(1)), Constant(0)
+    chosen = Select(Unary("abs", x), threshold, Binary("div", Number(1.0), x), Number(0.5))
+    formula = Formula((chosen, Place(0)), (0.5,))
+    warp = Warp("formula", size=(3, 4), formula=formula)
+    assert from_text(to_text(warp)) == warp
+    assert is_smooth(formula)
+    assert not is_smooth(Formula((Unary("floor", chosen), Place(0)), (0.5,)))
+    assert isinstance(slope(chosen, Entry(0)), Select)
+    assert slope(chosen, Entry(1)) == Number(0.0)
+    pixels, entries = torch.rand(1, 1, 5, 6, dtype=torch.float64), torch.tensor([[0.3]], dtype=torch.float64)
+    got = torch.ops.polyphase.formula_warp(pixels, entries, [], to_text(warp), None)
+    torch.testing.assert_close(got, plain_torch.warp(pixels, entries, warp))
+
+
+# ---- compiled
+
+
+def normalised(x: Tensor, theta: Tensor) -> Tensor:
+    warped = spellings.in_perspective(x.float(), theta)
+    return (warped.round().clamp(0, 255) / 255 - 0.5) * 2
+
+
+@pytest.mark.inductor
+def test_one_kernel_with_the_arithmetic_around() -> None:
+    x = torch.randint(0, 256, (2, 3, *SIZE), dtype=torch.uint8)
+    theta = MATRIX[None].float()
+    run = compiled(normalised)
+    run(x, theta)
+    got, launched = launches(run, x, theta)
+    assert launched == 1
+    assert (got - normalised(x, theta)).abs().max() <= 2 / 255 + 1e-6  # a tie may round the other way
+    found = polyphase.explain(normalised)(x, theta)
+    (kernel,) = found.graphs[0].ours
+    assert kernel.coordinates == "computed in the kernel, from 9 values an image: of a grid, 0 bytes lie between"
+    assert max((one.bytes for one in found.graphs[0].buffers if one.role == "between"), default=0) < 1024
+    assert "0 bytes lie between" in str(found)
+
+
+@pytest.mark.inductor
+def test_training_saves_no_grid() -> None:
+    tensors = [one.float() for one in arguments(spellings.in_perspective)]
+    run = compiled(spellings.in_perspective)
+    check_gradients(spellings.in_perspective, *tensors, run=run, rtol=1e-3)
+    saved: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda one: (saved.append(one.numel()), one)[1], lambda one: one):
+        run(*(one.clone().requires_grad_() for one in tensors))
+    assert sorted(saved)[-1] == tensors[0].numel()
+    assert sum(saved) < tensors[0].numel() + 64
+
+
+@pytest.mark.inductor
+def test_another_size_builds_nothing() -> None:
+    run = compiled(spellings.remapped)
+    for number, size in enumerate(((13, 17), (15, 12), (9, 20))):
+        tensors = [one.float() for one in arguments(spellings.remapped, 3, size)]
+        before = polyphase.stats()
+        got, launched = launches(run, *tensors)
+        same(got, spellings.remapped(*tensors))
+        assert launched == 1
+        assert number < 2 or polyphase.stats()["kernels_built"] == before["kernels_built"]
+
+
+@pytest.mark.inductor
+def test_explain_says_why_a_grid_stays() -> None:
+    found = polyphase.explain(returned)(image(), torch.rand(2, *SIZE, 2, dtype=torch.float64))
+    assert "a grid in memory: grid_sample: its result is read by others too" in str(found)
