@@ -202,6 +202,31 @@ def test_env_with_a_wrong_setting_says_so(invoke: Invoke, monkeypatch: pytest.Mo
     assert "none: no C++ compiler: looked for CXX=no-such-compiler" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("cpuinfo", "name"),
+    [
+        ("processor\t: 0\nmodel name\t: Some Xeon\nflags\t: fpu\n" * 2, "Some Xeon"),
+        ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n" * 2, "Neoverse-N1"),
+        (
+            "CPU implementer\t: 0x41\nCPU part\t: 0xd03\nCPU implementer\t: 0x41\nCPU part\t: 0xd08\n",
+            "Cortex-A53 and Cortex-A72",
+        ),
+        ("CPU implementer\t: 0x99\nCPU part\t: 0x123\n", "ARM implementer 0x99 part 0x123"),
+        ("processor\t: 0\n", ""),
+    ],
+)
+def test_the_processors_name(cpuinfo: str, name: str) -> None:
+    assert environment._named_cpu(cpuinfo) == name
+
+
+def test_env_says_what_portable_means(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isa, "features", frozenset)
+    monkeypatch.delenv("POLYPHASE_ISA", raising=False)
+    for machine, meaning in (("aarch64", "NEON"), ("arm64", "NEON"), ("x86_64", "SSE2"), ("riscv64", "plain C++")):
+        monkeypatch.setattr("platform.machine", lambda found=machine: found)
+        assert f"portable ({meaning}), of portable" in invoke("env").stdout
+
+
 def test_env_says_what_the_processor_lacks(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     lacking = ("avx512vbmi", "avx512_vnni")

@@ -22,6 +22,30 @@ from polyphase.kernels import devices, store
 from polyphase.torch_private import TESTED_TORCH
 from polyphase.version import __version__
 
+#: Of 64-bit ARM, whose /proc/cpuinfo has numbers only: (implementer, part).
+ARM_PARTS = {
+    ("0x41", "0xd03"): "Cortex-A53",
+    ("0x41", "0xd05"): "Cortex-A55",
+    ("0x41", "0xd07"): "Cortex-A57",
+    ("0x41", "0xd08"): "Cortex-A72",
+    ("0x41", "0xd09"): "Cortex-A73",
+    ("0x41", "0xd0a"): "Cortex-A75",
+    ("0x41", "0xd0b"): "Cortex-A76",
+    ("0x41", "0xd0c"): "Neoverse-N1",
+    ("0x41", "0xd40"): "Neoverse-V1",
+    ("0x41", "0xd42"): "Cortex-A78AE",
+    ("0x41", "0xd49"): "Neoverse-N2",
+    ("0x41", "0xd4f"): "Neoverse-V2",
+    ("0x41", "0xd84"): "Neoverse-V3",
+    ("0x41", "0xd8e"): "Neoverse-N3",
+    ("0x46", "0x001"): "Fujitsu A64FX",
+    ("0x48", "0xd01"): "Kunpeng 920",
+    ("0xc0", "0xac3"): "Ampere-1",
+    ("0xc0", "0xac4"): "Ampere-1a",
+}
+
+#: What every processor of a kind has, which portable kernels use.
+PORTABLE = {"x86_64": "SSE2", "aarch64": "NEON", "arm64": "NEON"}
 PEERS = ("opencv-python-headless", "opencv-python", "pillow", "pillow-simd", "torchvision", "numpy")
 
 
@@ -79,14 +103,20 @@ def commit() -> str:
 
 def cpu_model() -> str:
     try:
-        with Path("/proc/cpuinfo").open() as lines:
-            for line in lines:
-                name, _, value = line.partition(":")
-                if name.strip() == "model name":
-                    return value.strip()
+        return _named_cpu(Path("/proc/cpuinfo").read_text()) or platform.processor() or "unknown"
     except OSError:
-        pass
-    return platform.processor() or "unknown"
+        return platform.processor() or "unknown"
+
+
+def _named_cpu(cpuinfo: str) -> str:
+    """The processor's name, or of ARM the names of its kinds of cores, as Linux tells them; empty where it does not."""
+    told = [(name.strip(), value.strip()) for name, _, value in (line.partition(":") for line in cpuinfo.splitlines())]
+    if model := next((value for name, value in told if name == "model name"), ""):
+        return model
+    implementers = [value for name, value in told if name == "CPU implementer"]
+    parts = [value for name, value in told if name == "CPU part"]
+    cores = dict.fromkeys(zip(implementers, parts, strict=False))  # each kind once, in order
+    return " and ".join(ARM_PARTS.get(core, f"ARM implementer {core[0]} part {core[1]}") for core in cores)
 
 
 def gpu() -> str:
@@ -156,6 +186,8 @@ def where_it_runs() -> dict[str, str]:
     entries = store.entries()
     better = settings.ISAS if platform.machine() == "x86_64" else ()  # which is where all of them are from
     lacking = [f"; {name} needs {', '.join(isa.missing(name))}" for name in better if isa.missing(name)]
+    meaning = PORTABLE.get(platform.machine(), "plain C++") if instruction_set() == "portable" else ""
+    portable = f" ({meaning})" if meaning else ""
     forced = " (forced by POLYPHASE_ISA)" if os.environ.get("POLYPHASE_ISA") else ""
     return {
         "polyphase": " ".join(part for part in (__version__, commit()) if part),
@@ -163,7 +195,7 @@ def where_it_runs() -> dict[str, str]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "CPU": f"{cpu_model()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
-        "CPU kernels": f"{instruction_set()}{forced}, of {', '.join(isa.available())}{''.join(lacking)}",
+        "CPU kernels": f"{instruction_set()}{forced}{portable}, of {', '.join(isa.available())}{''.join(lacking)}",
         "C++ compiler": compiler(),
         "devices": ", ".join(device for device in devices.MODULES if devices.has_kernels(device)) or "none",
         "kernel cache": f"{settings.cache_dir()}, {len(entries)} libraries, {megabytes(one.size for one in entries)} "
