@@ -109,6 +109,41 @@ inline int64_t channels_of_source(const Dimensions& dimensions, const Dimension&
   });
 }
 
+// What is done around a row of no more pixels takes longer than the row.
+#if defined(__aarch64__)
+constexpr int64_t kShortRow = 32;
+#else
+constexpr int64_t kShortRow = 16;  // longer vectors: more of a row is one
+#endif
+constexpr int64_t kLeastPlanes = 24, kMostPlanes = 64;
+
+// The most planes that go together so that none is left over; 1 where these would be few.
+inline int64_t planes_together(int64_t planes) {
+  for (int64_t count = min(planes, kMostPlanes); count >= kLeastPlanes; --count) {
+    if (planes % count == 0) return count;
+  }
+  return 1;
+}
+
+// Of many planes with short rows, several are taken for one image whose pixels have a channel of each: rows are then gathered
+// and spread, and what is done around a row is done once for all of them. Leaves the other dimensions in `rest`.
+inline Dimension take_planes(Dimensions& rest) {
+  const int64_t place = last_place(rest, [](const Dimension& d) { return !d.is_axis() && !d.channels; });
+  Dimension pixel;
+  pixel.in_stride = pixel.out_stride = 1;
+  const int64_t count = place < 0 ? 1 : planes_together(rest[place].in_size);
+  if (count == 1) return pixel;
+  if (count == rest[place].in_size) return rest.take(place);
+  Dimension& groups = rest[place];
+  pixel = groups;
+  pixel.in_size = pixel.out_size = count;
+  groups.in_size = groups.out_size = groups.in_size / count;
+  groups.in_stride *= count;
+  groups.out_stride *= count;
+  for (int64_t& stride : groups.tensor_strides) stride *= count;
+  return pixel;
+}
+
 // False where more axes are weighted than a kernel has passes, or the tensor has too many dimensions.
 inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t tensors, Geometry* geometry) {
   Dimensions rest = tidy(dimensions, tensors);
@@ -135,6 +170,10 @@ inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t
   }
   const int64_t row = row_of_tail ? rest.size() - 1 : last_mapped;
   if (row >= 0) geometry->x = rest.take(row);
+  const Dimension& x = geometry->x;
+  if (geometry->pixel.out_size == 1 && x.weighted && x.blocks.size == 0 && max(x.in_size, x.out_size) <= kShortRow) {
+    geometry->pixel = take_planes(rest);
+  }
   int64_t y = last_place(rest, weighted);
   if (y < 0) y = last_place(rest, [](const Dimension& d) { return !d.channels; });
   if (y >= 0) geometry->y = rest.take(y);

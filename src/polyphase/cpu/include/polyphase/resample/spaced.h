@@ -61,6 +61,19 @@ POLYPHASE_ROW_LOOP void take_apart(const T* __restrict in, T* __restrict r, T* _
   }
 }
 
+// Four channels of so many pixels.
+template <class T>
+POLYPHASE_ROW_LOOP void copy_four_channels(const T* in, int64_t in_stride, int64_t in_channel_stride, T* out,
+                                           int64_t out_stride, int64_t out_channel_stride, int64_t count) {
+  const T *a = in, *b = a + in_channel_stride, *c = b + in_channel_stride, *d = c + in_channel_stride;
+  T *p = out, *q = p + out_channel_stride, *r = q + out_channel_stride, *s = r + out_channel_stride;
+  int64_t from = 0, to = 0;
+  for (int64_t x = 0; x < count; ++x, from += in_stride, to += out_stride) {
+    const T first = a[from], second = b[from], third = c[from], fourth = d[from];
+    p[to] = first, q[to] = second, r[to] = third, s[to] = fourth;
+  }
+}
+
 // Pixels of so many elements, whose elements may lie apart too; elements are copied channel by channel then.
 template <class T>
 inline void copy_pixels(const T* in, int64_t in_stride, int64_t in_channel_stride, T* out, int64_t out_stride,
@@ -70,7 +83,12 @@ inline void copy_pixels(const T* in, int64_t in_stride, int64_t in_channel_strid
     return take_apart(in, out, out + out_channel_stride, out + 2 * out_channel_stride, count);
   }
   const bool whole = channels == 1 || (in_channel_stride == 1 && out_channel_stride == 1);
-  for (int64_t c = 0; c < (whole ? 1 : channels); ++c) {
+  int64_t c = 0;
+  for (; !whole && c + 4 <= channels; c += 4) {
+    copy_four_channels(in + c * in_channel_stride, in_stride, in_channel_stride, out + c * out_channel_stride, out_stride,
+                       out_channel_stride, count);
+  }
+  for (; c < (whole ? 1 : channels); ++c) {
     const Spaced pixels = {reinterpret_cast<const uint8_t*>(in + c * in_channel_stride), in_stride * kSize,
                            reinterpret_cast<uint8_t*>(out + c * out_channel_stride), out_stride * kSize};
     copy_spaced(pixels, count, whole ? channels * kSize : kSize);
