@@ -281,6 +281,21 @@ def test_tiles_inside(instruction_set: str, mode: str, dtype: torch.dtype, part:
         assert_case_right(case)
 
 
+@pytest.mark.parametrize("layout", ["CF", "CL"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_rows_do_not_depend_on_each_other(instruction_set: str, dtype: torch.dtype, layout: str) -> None:
+    """What tiles before had to read, nothing or borders or pixels, changes no bit of those after them."""
+    picture = image((1, 3, 40, 90), dtype, layout)
+    for scale, padding in itertools.product((0.9, 2.5), PADDINGS):
+        theta = scale * torch.tensor([[[0.8, -0.6, 0.01], [0.6, 0.8, -0.2]]])
+        grid = warps.affine_grid(theta, (35, 192), False)  # whole tiles
+        sampler = Warp("grid", "bilinear", padding, False)
+        whole = binding.warp(picture, grid, sampler)
+        for y in range(35):
+            alone = binding.warp(picture, grid[:, y : y + 1], sampler)
+            assert torch.equal(whole[:, :, y : y + 1], alone), (scale, padding, y)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_moves_of_every_dtype(dtype: torch.dtype) -> None:
     for layout, padding in itertools.product(("CF", "CL", "transposed"), PADDINGS):

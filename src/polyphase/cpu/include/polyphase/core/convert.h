@@ -2,6 +2,7 @@
 #pragma once
 
 #include "polyphase/core/scalar.h"
+#include "polyphase/simd/neon.h"
 
 #if defined(__F16C__) || defined(__AVX512BW__)
 #include "polyphase/simd/intrinsics.h"
@@ -75,6 +76,11 @@ inline void convert(const float* from, uint8_t* to, int64_t n) {
     const __m512 least = _mm512_max_ps(_mm512_maskz_loadu_ps(lanes, from + i), _mm512_setzero_ps());
     const __m512i nearest = _mm512_cvtps_epi32(_mm512_min_ps(least, _mm512_set1_ps(255)));
     _mm512_mask_cvtepi32_storeu_epi8(to + i, lanes, nearest);
+  }
+#elif defined(POLYPHASE_NEON)
+  const auto nearest = [from](int64_t at) { return neon::nearest(neon::load<neon::Floats>(from + at)); };
+  for (; i + 16 <= n; i += 16) {
+    neon::store(to + i, neon::narrowed(nearest(i), nearest(i + 4), nearest(i + 8), nearest(i + 12)));
   }
 #endif
   for (; i < n; ++i) to[i] = saturated(from[i]);

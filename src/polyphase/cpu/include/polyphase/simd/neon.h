@@ -14,6 +14,7 @@ typedef double Doubles __attribute__((vector_size(16)));
 typedef uint8_t Bytes16 __attribute__((vector_size(16)));
 typedef int16_t Shorts __attribute__((vector_size(16)));
 typedef int32_t Ints __attribute__((vector_size(16)));
+typedef uint32_t Counts __attribute__((vector_size(16)));
 
 // Anywhere in memory.
 template <class Register>
@@ -37,6 +38,12 @@ inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
 }
 
 // a times lane kLane of b.
+template <int kLane>
+inline Floats multiply_lane(Floats a, Floats b) {
+  Floats product;
+  asm("fmul %0.4s, %1.4s, %2.s[%3]" : "=w"(product) : "w"(a), "w"(b), "i"(kLane));
+  return product;
+}
 template <int kLane>
 inline Floats multiply_add_lane(Floats a, Floats b, Floats c) {
   asm("fmla %0.4s, %1.4s, %2.s[%3]" : "+w"(c) : "w"(a), "w"(b), "i"(kLane));
@@ -136,6 +143,68 @@ inline Ints added_pairs(Ints a, Ints b) {
   Ints sums;
   asm("addp %0.4s, %1.4s, %2.4s" : "=w"(sums) : "w"(a), "w"(b));
   return sums;
+}
+
+// Rounded to integers: down, and to the nearest (ties to even). What no integer is saturates; NaN becomes 0.
+inline Ints rounded_down(Floats v) {
+  Ints whole;
+  asm("fcvtms %0.4s, %1.4s" : "=w"(whole) : "w"(v));
+  return whole;
+}
+inline Ints nearest(Floats v) {
+  Ints whole;
+  asm("fcvtns %0.4s, %1.4s" : "=w"(whole) : "w"(v));
+  return whole;
+}
+inline Floats absolute(Floats v) {
+  Floats magnitude;
+  asm("fabs %0.4s, %1.4s" : "=w"(magnitude) : "w"(v));
+  return magnitude;
+}
+inline Floats distance(Floats a, Floats b) {
+  Floats apart;
+  asm("fabd %0.4s, %1.4s, %2.4s" : "=w"(apart) : "w"(a), "w"(b));
+  return apart;
+}
+// The lesser and the greater; NaN where one of them is.
+inline Floats lesser(Floats a, Floats b) {
+  Floats least;
+  asm("fmin %0.4s, %1.4s, %2.4s" : "=w"(least) : "w"(a), "w"(b));
+  return least;
+}
+inline Floats greater(Floats a, Floats b) {
+  Floats most;
+  asm("fmax %0.4s, %1.4s, %2.4s" : "=w"(most) : "w"(a), "w"(b));
+  return most;
+}
+inline Counts greater(Counts a, Ints b) {
+  Counts most;
+  asm("umax %0.4s, %1.4s, %2.4s" : "=w"(most) : "w"(a), "w"(b));
+  return most;
+}
+
+// The even 32 bit lanes of one register after the other, and the odd ones.
+template <class Register>
+inline Register even_lanes(Register a, Register b) {
+  Register lanes;
+  asm("uzp1 %0.4s, %1.4s, %2.4s" : "=w"(lanes) : "w"(a), "w"(b));
+  return lanes;
+}
+template <class Register>
+inline Register odd_lanes(Register a, Register b) {
+  Register lanes;
+  asm("uzp2 %0.4s, %1.4s, %2.4s" : "=w"(lanes) : "w"(a), "w"(b));
+  return lanes;
+}
+
+// Eight bytes from each of two places.
+template <class Register>
+inline Register load_halves(const void* low, const void* high) {
+  typedef uint64_t Anywhere __attribute__((aligned(1), may_alias));
+  Register both;
+  asm("ldr %d0, %1" : "=w"(both) : "m"(*static_cast<const Anywhere*>(low)));
+  asm("ld1 {%0.d}[1], %1" : "+w"(both) : "Q"(*static_cast<const Anywhere*>(high)));
+  return both;
 }
 
 // Whether all bits are set, of lanes whose bits are all the same.

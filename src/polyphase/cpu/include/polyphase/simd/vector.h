@@ -20,6 +20,11 @@ namespace polyphase {
 template <class T>
 struct Vec;
 
+// Where Vec<float> has what warps in registers need.
+#if defined(__AVX2__) || defined(POLYPHASE_NEON)
+#define POLYPHASE_WARPS_IN_REGISTERS 1
+#endif
+
 #if defined(__AVX512F__)
 
 template <>
@@ -54,6 +59,7 @@ struct Vec<float> {
   Vec clamped(Vec least, Vec most) const { return {_mm512_min_ps(_mm512_max_ps(v, least.v), most.v)}; }
   Vec clamped(Vec most) const { return clamped(zero(), most); }
   Vec abs() const { return {_mm512_abs_ps(v)}; }
+  Vec distance(Vec other) const { return minus(other).abs(); }
   // The lanes from 0 to `last`; equal to a number; in both masks, or in either.
   static Mask within(Index i, int32_t last) { return _mm512_cmple_epu32_mask(i, _mm512_set1_epi32(last)); }
   static Mask equal(Index i, int32_t to) { return _mm512_cmpeq_epi32_mask(i, _mm512_set1_epi32(to)); }
@@ -267,6 +273,7 @@ struct Vec<float> {
   Vec clamped(Vec least, Vec most) const { return {_mm256_min_ps(_mm256_max_ps(v, least.v), most.v)}; }
   Vec clamped(Vec most) const { return clamped(zero(), most); }
   Vec abs() const { return {_mm256_andnot_ps(_mm256_set1_ps(-0.0f), v)}; }
+  Vec distance(Vec other) const { return minus(other).abs(); }
   static Mask within(Index i, int32_t last) {
     return _mm256_cmpeq_epi32(_mm256_min_epu32(i, _mm256_set1_epi32(last)), i);
   }
@@ -440,6 +447,17 @@ struct Vec {
       return {Register{p[i[0]], p[i[1]]}};
     }
   }
+
+#if defined(POLYPHASE_NEON)
+  // What the positions of warps need, of floats. A mask is all bits of a lane, or none.
+  using Mask = Index;
+  Vec minus(Vec other) const { return {v - other.v}; }
+  Vec distance(Vec other) const { return {neon::distance(v, other.v)}; }
+  Mask at_most(Vec most) const { return v <= most.v; }
+  Vec replaced(Mask mask, Vec by) const {
+    return {reinterpret_cast<Register>((reinterpret_cast<Mask>(by.v) & mask) | (reinterpret_cast<Mask>(v) & ~mask))};
+  }
+#endif
 
   struct Pair;
   static Pair gather_pairs(const T* p, Index i) { return {gather(p, i), gather(p + 1, i)}; }

@@ -26,6 +26,23 @@ POLYPHASE_BLOCK bool tile_lies_inside(const Positions& positions, const Axes& im
   return inside;
 }
 
+#elif defined(POLYPHASE_NEON)
+
+// As above, of positions that come a few vectors at a time. What is no number lies nowhere.
+template <class Filter, class EachBlock, class Axes>
+POLYPHASE_BLOCK bool tile_lies_inside(const EachBlock& each_block, const Axes& image) {
+  using Lanes = Vec<float>;
+  constexpr float kBehind = Filter::kTaps - 1 + Filter::kFirst;
+  const float most_x = image.axis(0).last - kBehind, most_y = image.axis(1).last - kBehind;
+  neon::Ints inside = {-1, -1, -1, -1};
+  each_block([&](int, const auto& x, const auto& y) __attribute__((always_inline)) {
+    for (int k = 0; k < 4; ++k) {
+      inside &= (x[k].v >= -Filter::kFirst) & (x[k].v <= most_x) & (y[k].v >= -Filter::kFirst) & (y[k].v <= most_y);
+    }
+  });
+  return neon::all(inside);
+}
+
 #endif
 
 // Asked only where the call has a fill. V: the type of values while they are sampled. Where they are weighted, it is that of weights.

@@ -61,13 +61,14 @@ inline void sum_byte_pixels(const uint8_t* image, int channels, const Taps& taps
 
 #endif
 
-#if defined(__AVX2__)
+#if defined(POLYPHASE_WARPS_IN_REGISTERS)
 
 // Prefetches what the tile to the right will read, which comes a band of tiles later: its taps lie about as far from this
 // tile's last ones as this tile's from its first. Every so many pixels are enough: the tiles of other rows prefetch what lies
 // between.
-POLYPHASE_BLOCK void prefetch_right(const float* image, const int32_t (&first)[kTile], int every) {
-  const float* last = image + (first[kTile - 1] - first[0]);
+template <class S>
+POLYPHASE_BLOCK void prefetch_right(const S* image, const int32_t (&first)[kTile], int every) {
+  const S* last = image + (first[kTile - 1] - first[0]);
   for (int i = 0; i < kTile; i += every) __builtin_prefetch(last + first[i]);
 }
 

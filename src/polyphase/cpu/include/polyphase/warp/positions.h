@@ -4,6 +4,7 @@
 // for every instruction set. What lies beyond the row's end is computed like the rest and thrown away.
 #pragma once
 
+#include "polyphase/core/unroll.h"
 #include "polyphase/simd/vector.h"
 #include "polyphase/warp/abi.h"
 #include "polyphase/warp/formula.h"
@@ -13,7 +14,7 @@ namespace polyphase {
 
 constexpr int kTile = 32;  // pixels
 
-#if defined(__AVX2__)
+#if defined(POLYPHASE_WARPS_IN_REGISTERS)
 inline Vec<float> nearest_half(Vec<float> position) {
   const Vec<float> halves = Vec<float>::broadcast(kHalves<float>);
   return position.plus(halves).minus(halves);
@@ -154,6 +155,34 @@ class Positions {
     out_y = Lanes::load(tile_[1].at + i);
   }
 
+  // each(i, x, y) for kSide vectors of the tile at a time, from pixel i on. They are made side by side: the processor looks
+  // ahead too little to find the next one's operations while it waits for the results of one.
+  template <int kSide, class Each>
+  POLYPHASE_BLOCK void each_block(const Start& start, const Each& each) const {
+    using Lanes = Vec<float>;
+    constexpr int kStep = kSide * Lanes::kLanes;
+    Lanes x[kSide], y[kSide];
+    if (!call_.affine) {
+      for (int i = 0; i < kTile; i += kStep) {
+        repeat<kSide>([&](auto k) __attribute__((always_inline)) { block(start, i + k * Lanes::kLanes, x[k], y[k]); });
+        each(i, x, y);
+      }
+      return;
+    }
+    const Lanes step_x = Lanes::broadcast(static_cast<P>(step_[0][0]));
+    const Lanes step_y = Lanes::broadcast(static_cast<P>(step_[1][0]));
+    const Lanes start_x = Lanes::broadcast(start.x), start_y = Lanes::broadcast(start.y);
+    for (int i = 0; i < kTile; i += kStep) {
+      repeat<kSide>([&](auto k) __attribute__((always_inline)) {
+        const Lanes place = Lanes::load(ramp_.at + i + k * Lanes::kLanes);
+        x[k] = multiply_add(place, step_x, start_x);
+        y[k] = multiply_add(place, step_y, start_y);
+      });
+      settle<kSide>(x, y);
+      each(i, x, y);
+    }
+  }
+
   // The coordinate of output pixel i along axis `a` (0 is z) before an affine matrix: from -1 to 1.
   double base_coordinate(int64_t i, int a) const {
     const int64_t n = call_.out_size[a];
@@ -167,12 +196,25 @@ class Positions {
  private:
   template <class Lanes>
   POLYPHASE_BLOCK void settle(Lanes& x, Lanes& y) const {
+    settle<1>(&x, &y);
+  }
+  template <int kSide, class Lanes>
+  POLYPHASE_BLOCK void settle(Lanes* x, Lanes* y) const {
     if constexpr (kSettled) {
-      const Lanes half_x = nearest_half(x), half_y = nearest_half(y);
-      const typename Lanes::Mask close = x.minus(half_x).abs().at_most(Lanes::broadcast(axes_[0].near)) &
-                                         y.minus(half_y).abs().at_most(Lanes::broadcast(axes_[1].near));
-      x = x.replaced(close, half_x);
-      y = y.replaced(close, half_y);
+      const Lanes near_x = Lanes::broadcast(axes_[0].near), near_y = Lanes::broadcast(axes_[1].near);
+      Lanes half_x[kSide], half_y[kSide];
+      typename Lanes::Mask close[kSide];
+      repeat<kSide>([&](auto k) __attribute__((always_inline)) {
+        half_x[k] = nearest_half(x[k]);
+        half_y[k] = nearest_half(y[k]);
+      });
+      repeat<kSide>([&](auto k) __attribute__((always_inline)) {
+        close[k] = x[k].distance(half_x[k]).at_most(near_x) & y[k].distance(half_y[k]).at_most(near_y);
+      });
+      repeat<kSide>([&](auto k) __attribute__((always_inline)) {
+        x[k] = x[k].replaced(close[k], half_x[k]);
+        y[k] = y[k].replaced(close[k], half_y[k]);
+      });
     }
   }
 

@@ -9,6 +9,7 @@
 #include "polyphase/warp/cubic.h"
 #include "polyphase/warp/fill.h"
 #include "polyphase/warp/inner.h"
+#include "polyphase/warp/inside.h"
 #include "polyphase/warp/sample.h"
 
 namespace polyphase {
@@ -105,16 +106,27 @@ class WarpWorker {
     }
   }
 
+#if defined(POLYPHASE_WARPS_IN_REGISTERS)
 #if defined(__AVX2__)
   using Inner = Conditional<__is_same(Filter, Cubic), CubicTiles<Prologue>, InnerTiles<Prologue, Filter>>;
+#else
+  using Inner = InsideTiles<Prologue, Filter>;
+#endif
   static constexpr bool kInner = Inner::kExists && kAxes == 2 && __is_same(P, float);
 
   // False where some block has to be done by arrays.
   POLYPHASE_BLOCK bool tile_in_registers(int64_t y, int64_t x) {
+#if defined(__AVX2__)
     const auto start = positions_.enter_tile(y, x);
     const auto positions = [&](int i, Vec<float>& out_x, Vec<float>& out_y) __attribute__((always_inline)) {
       positions_.block(start, i, out_x, out_y);
     };
+#else
+    const auto start = positions_.enter_tile(y, x);
+    const auto positions = [&](const auto& each) __attribute__((always_inline)) {
+      positions_.template each_block<Inner::kSide>(start, each);
+    };
+#endif
     if (filled_ && !tile_lies_inside<Filter>(positions, positions_)) return false;
     if constexpr (Epilogue::kIdentity && !Sampler::kWeighted) {
       // A nearest pixel takes so little that what follows would be noticed.
@@ -126,7 +138,7 @@ class WarpWorker {
       const auto* image = sampler_.image() + from * call_.image_strides.channel;
       if (!inner_.sample(positions, image, count, row_of(from), stride)) return false;
       for (int64_t c = 0; fill_.changes_inner() && c < count; ++c) fill_.apply_inner(from + c, row_of(from + c));
-      for (int64_t c = 0; !in_place_ && c < count; ++c) store(from + c, rows_[c]);
+      if (!in_place_) store_rows(from, count);
     }
     return true;
   }
@@ -166,6 +178,20 @@ class WarpWorker {
     }
     if (kFilled) fill_.apply(c, row);
     if (!in_place_) store(c, row);
+  }
+
+  // Whole rows of channels from c on.
+  POLYPHASE_ROW_LOOP void store_rows(int64_t c, int64_t count) {
+    if constexpr (__is_same(V, float) && __is_same(O, uint8_t)) {  // these take little else
+      if (call_.target_strides.x == 1 && call_.vector_count + call_.tensor_count == 0) {
+        O* to = target_ + c * call_.target_strides.channel;
+        for (int64_t i = 0; i < count; ++i) {
+          Epilogue::row(rows_[i], to + i * call_.target_strides.channel, kTile, RowOperands());
+        }
+        return;
+      }
+    }
+    for (int64_t i = 0; i < count; ++i) store(c + i, rows_[i]);
   }
 
   POLYPHASE_ROW_LOOP void store(int64_t c, const V* row) {
