@@ -31,13 +31,12 @@ POLYPHASE_BLOCK bool tile_lies_inside(const Positions& positions, const Axes& im
 // As above, of positions that come a few vectors at a time. What is no number lies nowhere.
 template <class Filter, class EachBlock, class Axes>
 POLYPHASE_BLOCK bool tile_lies_inside(const EachBlock& each_block, const Axes& image) {
-  using Lanes = Vec<float>;
   constexpr float kBehind = Filter::kTaps - 1 + Filter::kFirst;
   const float most_x = image.axis(0).last - kBehind, most_y = image.axis(1).last - kBehind;
   neon::Ints inside = {-1, -1, -1, -1};
   each_block([&](int, const auto& x, const auto& y) __attribute__((always_inline)) {
-    for (int k = 0; k < 4; ++k) {
-      inside &= (x[k].v >= -Filter::kFirst) & (x[k].v <= most_x) & (y[k].v >= -Filter::kFirst) & (y[k].v <= most_y);
+    for (int k = 0; k < kSideBySide; ++k) {
+      inside &= (x[k].v >= -Filter::kFirst) & (x[k].v < most_x) & (y[k].v >= -Filter::kFirst) & (y[k].v < most_y);
     }
   });
   return neon::all(inside);

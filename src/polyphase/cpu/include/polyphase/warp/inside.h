@@ -76,7 +76,7 @@ class InsideTiles {
   using S = typename Prologue::From;
   using V = typename Prologue::To;
   using Lanes = Vec<float>;
-  static constexpr int kSide = 4;  // vectors that are made side by side
+  static constexpr int kSide = kSideBySide;
   static constexpr bool kBytes = __is_same(Prologue, Widened<uint8_t, float>);
   static constexpr bool kFloats = __is_same(Prologue, Unchanged<float>);
   static constexpr bool kExists = __is_same(Filter, Linear) && (kBytes || kFloats);

@@ -13,6 +13,7 @@
 namespace polyphase {
 
 constexpr int kTile = 32;  // pixels
+constexpr int kSideBySide = 4;  // vectors that are made together, where a processor looks ahead too little
 
 #if defined(POLYPHASE_WARPS_IN_REGISTERS)
 inline Vec<float> nearest_half(Vec<float> position) {
