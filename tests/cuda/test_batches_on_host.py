@@ -18,7 +18,9 @@ from polyphase.cpu import wing
 from polyphase.cuda import batches, emit, items, tables
 from polyphase.errors import WrongImageError
 from polyphase.kernels import binding, devices
+from polyphase.kernels.facts import Facts, facts
 from polyphase.pipelines.outlines import fixed_transforms, outline
+from polyphase.pipelines.walks import only_picture
 from polyphase.sampling.axis_maps import AxisMap, AxisPath
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Flip, Pad, Resize, Slice
@@ -33,7 +35,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[host.Stream]:
     """Batches of tensors on the CPU go the way of CUDA's, on a stream of the host."""
     monkeypatch.setenv("POLYPHASE_CUDA_ARCH", host.ARCHITECTURE)
     made = host.Stream()
-    ways: dict[str, Any] = {"bind_batched": batches.bind, "of_size": items.of_size}
+    ways: dict[str, Any] = {"bind_batched": batches.bind, "of_size": items.of_size, "bind_like": None}
     ways["launch_all"] = lambda *calls: batches.launch_on(made, batches.Calls.of(calls))
     ways["launch_into"] = lambda *given: batches.launch_on(made, batches.Calls.into(*given))
     stand_in = dataclasses.replace(wing.WING, **ways)
@@ -247,17 +249,21 @@ def test_outlines_are_pictures_ways() -> None:
     transforms = fixed_transforms(pipeline._steps)
     assert transforms is not None
     for image in images(5, 31, 90):
-        found, picture = outline(transforms, image.dtype, image.shape), pipeline._picture(image)
+        found, picture = outline(transforms, facts(image)), only_picture(pipeline.walk(image))
         assert found is not None
         (stage,) = picture.stages()
         assert found.shape == tuple(picture.shape)
-        axes = stage.program.sampler
+        axes, paths = stage.program.sampler, found.paths(tuple(image.shape))
         assert isinstance(axes, Axes)
-        for path, one, n in zip((found.rows, found.columns), axes.maps, image.shape[1:], strict=True):
+        assert paths is not None
+        for path, one, n in zip(paths, axes.maps, image.shape[1:], strict=True):
             table = tables.made_table(one.steps, n, image.dtype)
             assert table is not None
             assert path == tuple(getattr(table, name) for name in AxisPath._fields)
-    assert outline(transforms, torch.uint8, (3, 10, 400)) is not None
-    assert outline([T.CenterCrop(50)], torch.uint8, (3, 10, 400)) is None
+    flat = Facts(torch.uint8, (3, 10, 400), (4000, 400, 1), torch.device("cpu"))
+    assert outline(transforms, flat) is not None
+    bordered = outline([T.CenterCrop(50)], flat)
+    assert bordered is not None
+    assert bordered.paths(flat.shape) is None
     for chain in ([T.RandomCrop(3)], [lambda image: image], [T.RandomApply([T.Resize(3)])]):
         assert fixed_transforms(polyphase.fuse(chain)._steps) is None

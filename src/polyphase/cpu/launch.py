@@ -17,8 +17,10 @@ from polyphase.cpu import emit, isa, libraries
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelError
 from polyphase.kernels import records, store
 from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
-from polyphase.kernels.devices import Described
+from polyphase.kernels.devices import BindLike, Described
+from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.layout import dense_strides, strides_like
+from polyphase.kernels.patchwork import Patchwork
 from polyphase.kernels.plans import WarpPlan, expressions_of, plan_maps, plan_of, plan_warp, plan_warp_gradients
 from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.sampling.programs import Axes, Program
@@ -32,11 +34,9 @@ def bind(record: CallRecord) -> BoundCall:
         handle = launcher.bind(_request(record))
     except NotImplementedError as error:
         raise NoKernelError(str(error)) from None
-    dtype, shape, strides, _ = out = record.written
-    place = (shape, strides, dtype)
     if not operands.copied:
-        fresh = launcher.fresh(handle, empty_strided, place)
-        return BoundCall(out, fresh, functools.partial(launcher.launch, handle), handle=handle)
+        return _bound(handle, record.written)
+    out, place = record.written, _place(record.written)
     sampled = 1 if record.coordinates is None else 2  # inputs before the operands
 
     def into(out: Tensor, *inputs: Tensor) -> None:
@@ -47,6 +47,29 @@ def bind(record: CallRecord) -> BoundCall:
         return out
 
     return BoundCall(out, fresh_of_copies, into)
+
+
+def _bound(handle: object, out: Facts) -> BoundCall:
+    launcher = libraries.launcher()
+    fresh = launcher.fresh(handle, empty_strided, _place(out))
+    return BoundCall(out, fresh, functools.partial(launcher.launch, handle), handle=handle)
+
+
+def _place(out: Facts) -> tuple[Sizes, Sizes, torch.dtype]:
+    return out.shape, out.strides, out.dtype
+
+
+def bind_like(record: CallRecord) -> BindLike:
+    steps = (
+        sum(len(one.steps) for one in record.program.sampler.maps) if isinstance(record.program.sampler, Axes) else 0
+    )
+    pattern = records.Pattern(_request(record), len(record.image.shape), steps)
+
+    def bound(image: Facts, out: Facts, patchwork: Patchwork | None, steps: Sequence[float]) -> BoundCall:
+        request = pattern.filled(image, out, patchwork, steps)
+        return _bound(libraries.launcher().bind(request), out if patchwork is None else patchwork.whole)
+
+    return bound
 
 
 def bind_any_size(

@@ -18,6 +18,7 @@ WING = Wing(
     bind=launch.bind,
     bind_gradients=launch.bind_gradients,
     bind_any_size=launch.bind_any_size,
+    bind_like=launch.bind_like,
     again=launch.again,
     forget=launch.forget,
     tap_bytes=libraries.tap_bytes,

@@ -125,6 +125,37 @@ def for_any_size(
         return None
 
 
+class Pattern:
+    """Programs that differ in the numbers of their steps alone, for images of any size. Made of one that was bound."""
+
+    def __init__(self, bind_like: devices.BindLike, program: Program, wing: devices.Wing) -> None:
+        self._bind = bind_like
+        self._longest = wing.longest_runs if moves_runs(program) else wing.longest_axis
+        self._most = _LARGE // program.target.itemsize
+
+    @staticmethod
+    def of(program: Program, inputs: Sequence[Facts], out: Facts, patchwork: Patchwork | None = None) -> Pattern | None:
+        """None where a device binds one program at a time, or nothing can be built."""
+        wing = devices.wing_of(inputs[0].device)
+        record = record_of(program, inputs, out)._replace(patchwork=patchwork)
+        if wing.bind_like is None or record.coordinates is not None or record.operands.copied:
+            return None
+        try:
+            return Pattern(wing.bind_like(record), record.program, wing)
+        except (NoKernelError, *NOT_BUILT):
+            return None
+
+    def takes(self, image: Facts, mapped: Sizes) -> bool:
+        """Whether a kernel does, or `bind` decides what is to be done. `mapped`: the image's sizes after its steps."""
+        longest = max(*image.shape[1:], *mapped[1:])
+        return longest <= self._longest and elements(mapped) < self._most
+
+    def bound(self, image: Facts, out: Facts, patchwork: Patchwork | None, steps: Sequence[float]) -> BoundCall:
+        """`steps`: numbers of records that lead from an image to the output, of as many dimensions as the one this was
+        made of, and not empty."""
+        return self._bind(image, out, patchwork, steps)
+
+
 #: The one cache of bound calls, by the program itself. Each call keeps its tables.
 bound = functools.lru_cache(maxsize=256)(bind)
 

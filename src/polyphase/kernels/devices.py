@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -30,10 +30,14 @@ from polyphase.sampling.windows import DeviceRules
 if TYPE_CHECKING:
     from polyphase.kernels.binding import BoundCall, BoundGradients
     from polyphase.kernels.facts import Facts
+    from polyphase.kernels.patchwork import Patchwork
     from polyphase.kernels.plans import MapsPlan, WarpPlan
     from polyphase.kernels.records import AnySize, CallRecord, GradientRecord
     from polyphase.kernels.tables import TapBytes
     from polyphase.sampling.axis_maps import AxisPath
+
+#: Image, output (within a block, where it is cut), how it is cut, and the numbers of all records of steps.
+BindLike: TypeAlias = "Callable[[Facts, Facts, Patchwork | None, Sequence[float]], BoundCall]"
 
 #: The module of each wing, which has it as `WING`.
 MODULES = {"cpu": "polyphase.cpu.wing", "cuda": "polyphase.cuda.wing"}
@@ -77,6 +81,7 @@ class Wing:
     most_warped: over how many elements the planes of a warped image may extend. survives_fork: whether a child of a
     process that used the device can use it. built_from: what is bound meanwhile runs the kernel of a source file.
     bind_any_size: a record, for all other sizes too; the last argument is called for those that are not for kernels.
+    bind_like: of a record of maps, what binds programs that differ in the numbers of their steps alone.
     again: `again.plainly` in C, None where nothing can be built.
     launch_all: many calls in any order, each a tuple of a handle and tensors: output, image, coordinates, operands.
     makes_patchwork: whether kernels of maps write outputs that are cut into blocks.
@@ -104,6 +109,7 @@ class Wing:
     stats: Callable[[], dict[str, int]]
     launch_all: Callable[..., None] | None = None
     makes_patchwork: bool = False
+    bind_like: Callable[[CallRecord], BindLike] | None = None
     launch_into: Callable[[Tensor, Sequence[tuple[Any, tuple[Tensor, ...]]], Sequence[Tensor]], None] | None = None
     bind_batched: Callable[[CallRecord], BoundCall] | None = None
     of_size: Callable[[object, Facts, tuple[AxisPath, AxisPath]], object | None] | None = None

@@ -6,14 +6,18 @@ import functools
 import math
 import struct
 
-from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.axis_maps import AxisMap, AxisPath
 from polyphase.sampling.steps import PAD_MODES, Area, Box, Flip, Nearest, Pad, Resize, Slice, Step
 
 #: Every filter, in the order of abi.h's `Filter`.
 FILTERS = ("bilinear", "bicubic", "box", "hamming", "lanczos")
 
 #: abi.h's `Step`: kind, a, b, c, d, scale, begin, end.
-_RECORD = struct.Struct("=5q3d")
+RECORD = "5q3d"
+_NUMBERS = 8
+_RECORD = struct.Struct(f"={RECORD}")
+_NO_BOX = (0.0, math.nan)
+_PLAIN = (math.nan, *_NO_BOX)  # neither a scale nor a box
 _RESIZE, _AREA, _NEAREST, _FLIP, _SLICE, _PAD = range(6)
 
 
@@ -42,4 +46,47 @@ def _record(step: Step) -> bytes:
 def _pack(
     kind: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0, scale: float | None = None, box: Box | None = None
 ) -> bytes:
-    return _RECORD.pack(kind, a, b, c, d, math.nan if scale is None else scale, *(box or (0.0, math.nan)))
+    return _RECORD.pack(kind, a, b, c, d, math.nan if scale is None else scale, *(box or _NO_BOX))
+
+
+class Recipe(list[float]):
+    """The numbers of the records of an axis, which takes one step after the other: `encode` makes the same of the
+    same steps, packed."""
+
+    def resize(self, size: int, name: str, antialias: bool) -> None:
+        self += (_RESIZE, size, FILTERS.index(name), antialias, 0, *_PLAIN)
+
+    def nearest(self, size: int, exact: bool) -> None:
+        self += (_NEAREST, size, exact, 0, 0, *_PLAIN)
+
+    def flip(self) -> None:
+        if self and self[-_NUMBERS] == _FLIP:
+            del self[-_NUMBERS:]
+        else:
+            self += (_FLIP, 0, 0, 0, 0, *_PLAIN)
+
+    def slice(self, start: int, stop: int) -> None:
+        if self and self[-_NUMBERS] == _SLICE:
+            first = self[1 - _NUMBERS]
+            self[1 - _NUMBERS], self[2 - _NUMBERS] = first + start, first + stop
+        else:
+            self += (_SLICE, start, stop, 1, 0, *_PLAIN)
+
+    def pad(self, before: int, after: int, mode: str, border: int) -> None:
+        if before or after:
+            self += (_PAD, before, after, PAD_MODES.index(mode), border, *_PLAIN)
+
+    def path(self, size: int) -> AxisPath | None:
+        """Of an axis of so many pixels; None where it is no `AxisPath`."""
+        path = AxisPath.whole(size)
+        for at in range(0, len(self), _NUMBERS):
+            kind, a, b = map(int, self[at : at + 3])
+            if kind == _SLICE:
+                path = path.crop(a, b - a)
+            elif kind == _FLIP:
+                path = path.flip()
+            elif kind == _RESIZE and not path.resized:
+                path = path.resize(a)
+            else:
+                return None
+        return path

@@ -19,7 +19,7 @@ from polyphase.errors import NoKernelError
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.operands import NO_OPERANDS, Operands
 from polyphase.kernels.patchwork import Patchwork
-from polyphase.kernels.recipes import encode
+from polyphase.kernels.recipes import RECORD, encode
 from polyphase.sampling.pointwise import scalar_tensor
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.warps import FILL_RULES, PADDINGS, Warp, fill_values
@@ -272,6 +272,23 @@ def pack(record: CallRecord, part: bytes) -> bytes:
     return tensors + along + _of_operands(operands) + part + _tensor_strides(operands)
 
 
+class Pattern:
+    """Requests that differ from one in the sizes of tensors and the numbers of steps alone."""
+
+    def __init__(self, request: bytes, rank: int, steps: int) -> None:
+        """`steps`: of all its axes together."""
+        tensors, records = _TENSORS_OF_RANK[rank], struct.Struct(f"={steps * RECORD}")
+        first, end = tensors.size + len(_WHOLE), 8 * sum(FIELDS.values())
+        self._rank, self._fields, self._tail = rank, request[first:end], request[end + records.size :]
+        self._struct = struct.Struct(f"{tensors.format}10q{len(self._fields)}s{steps * RECORD}{len(self._tail)}s")
+
+    def filled(self, image: Facts, out: Facts, patchwork: Patchwork | None, steps: Sequence[float]) -> bytes:
+        """`steps`: the numbers of their records. Of `out`, the strides are within a block of the patchwork."""
+        cut = _NO_PATCHWORK if patchwork is None else patchwork.numbers
+        tensors = (*image.shape, *image.strides, *out.shape, *out.strides)
+        return self._struct.pack(self._rank, *tensors, *cut, self._fields, *steps, self._tail)
+
+
 def pack_gradients(record: GradientRecord, image_gradient: Sizes, part: bytes) -> bytes:
     """`image_gradient`: the strides of what is made for the image."""
     tensors = _of_tensors(record.image, record.gradient)
@@ -283,6 +300,7 @@ def pack_gradients(record: GradientRecord, image_gradient: Sizes, part: bytes) -
 _TENSORS_OF_RANK = [
     struct.Struct("=q" + f"{rank}q{8 * (MOST_DIMENSIONS - rank)}x" * 4) for rank in range(MOST_DIMENSIONS + 1)
 ]
+_NO_PATCHWORK = (0,) * sum(_PATCHWORK.values())
 _WHOLE, _NO_COORDINATES, _NO_OPERANDS = _packed(_PATCHWORK), _packed(_COORDINATES), _packed(_OPERANDS)
 
 

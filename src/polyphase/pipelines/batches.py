@@ -15,6 +15,7 @@ from polyphase.kernels.facts import Facts, Sizes, elements, facts
 from polyphase.kernels.layout import dense_strides
 from polyphase.pipelines.outlines import outline
 from polyphase.pipelines.picture import Picture
+from polyphase.pipelines.sketches import Sketch
 from polyphase.pipelines.sources import Source, of_tensor
 from polyphase.pipelines.stages import Stage
 from polyphase.pipelines.vocabulary import Transform
@@ -30,16 +31,17 @@ MOST_SIZES = 1024
 MOST_PATTERNS = 8
 
 
+Pictured: TypeAlias = Picture | Sketch
 #: Shape, dtype and device of a result.
 _Becomes: TypeAlias = tuple[tuple[int, ...], torch.dtype, torch.device]
 
 
-def are_alike(pictures: Sequence[Picture]) -> bool:
+def are_alike(pictures: Sequence[Pictured]) -> bool:
     """Whether they are to be one tensor; none are not."""
     return len({_becomes(picture) for picture in pictures}) == 1
 
 
-def check_alike(pictures: Sequence[Picture], numbers: Sequence[int]) -> None:
+def check_alike(pictures: Sequence[Pictured], numbers: Sequence[int]) -> None:
     """`numbers`: of the images in the caller's list."""
     wanted = _becomes(pictures[0])
     for picture, number in zip(pictures, numbers, strict=True):
@@ -50,7 +52,7 @@ def check_alike(pictures: Sequence[Picture], numbers: Sequence[int]) -> None:
             )
 
 
-def most_alike(pictures: Sequence[Picture], numbers: Sequence[int]) -> tuple[list[Picture], list[int]]:
+def most_alike(pictures: Sequence[Pictured], numbers: Sequence[int]) -> tuple[list[Pictured], list[int]]:
     """Those that most others are like, and their numbers."""
     kinds = [_becomes(picture) for picture in pictures]
     wanted = max(kinds, key=kinds.count, default=None)
@@ -68,7 +70,7 @@ def _fix(seen: _Becomes, wanted: _Becomes) -> str:
     return "a batch has one size: end with a crop or a resize to one (height, width), or ask for a list (as_list=True)"
 
 
-def _becomes(picture: Picture) -> _Becomes:
+def _becomes(picture: Pictured) -> _Becomes:
     return tuple(picture.shape), picture.dtype, picture.source.facts.device
 
 
@@ -76,7 +78,7 @@ def _said(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> s
     return f"{dtype} of shape {shape} on {device}"
 
 
-def empty_batch(picture: Picture, count: int, *, channels_last: bool, make: Any = torch.empty) -> Tensor:
+def empty_batch(picture: Pictured, count: int, *, channels_last: bool, make: Any = torch.empty) -> Tensor:
     """For so many like a picture. `make`: allocates so many elements of a dtype."""
     shape = (count, *picture.shape)
     if channels_last and len(shape) != 4:
@@ -86,14 +88,14 @@ def empty_batch(picture: Picture, count: int, *, channels_last: bool, make: Any 
     return made
 
 
-def check_out(out: Any, picture: Picture, count: int) -> None:
+def check_out(out: Any, picture: Pictured, count: int) -> None:
     wanted = ((count, *picture.shape), picture.dtype, picture.source.facts.device)
     if not _is_out(out, picture, count):
         seen = _said(tuple(out.shape), out.dtype, out.device) if isinstance(out, Tensor) else type(out).__name__
         raise WrongArgumentError(f"out is {seen}; the batch is {_said(*wanted)}: give a tensor like that, or none")
 
 
-def _is_out(out: Any, picture: Picture, count: int) -> bool:
+def _is_out(out: Any, picture: Pictured, count: int) -> bool:
     wanted = ((count, *picture.shape), picture.dtype, picture.source.facts.device)
     return isinstance(out, Tensor) and (tuple(out.shape), out.dtype, out.device) == wanted
 
@@ -114,11 +116,11 @@ class Sheet:
     launch."""
 
     def __init__(
-        self, picture_of: Callable[[Any], Picture], transforms: Sequence[Transform] | None, channels_last: bool
+        self, picture_of: Callable[[Any], Pictured], transforms: Sequence[Transform] | None, channels_last: bool
     ) -> None:
         """`transforms`: all there are, where an outline can follow them."""
         self._picture_of, self._transforms, self._channels_last = picture_of, transforms, channels_last
-        self._like: Picture | None = None
+        self._like: Pictured | None = None
         self._calls: dict[tuple[Any, Any], _Call] = {}
         self._patterns = list[tuple[list[object], _Call]]()
 
@@ -139,7 +141,7 @@ class Sheet:
         launch_into(out, calls, images)
         return out
 
-    def _picture(self, image: Tensor) -> Picture | None:
+    def _picture(self, image: Tensor) -> Pictured | None:
         """None where it cannot be done: which image it is, the longer way says."""
         try:
             return self._picture_of(image)
@@ -164,14 +166,15 @@ class Sheet:
 
     def _new(self, image: Tensor, out: Facts) -> _Call | None:
         """Of a size that was not seen before: mostly like one that was."""
-        drawn = None if self._transforms is None else outline(self._transforms, image.dtype, image.shape)
-        of_size = devices.wing_of(image.device).of_size
-        if drawn is None or of_size is None or image.dim() != 3:
+        lies, of_size = facts(image), devices.wing_of(image.device).of_size
+        drawn = None if self._transforms is None else outline(self._transforms, lies)
+        paths = None if drawn is None or drawn.patches is not None else drawn.paths(lies.shape)
+        if drawn is None or paths is None or of_size is None:
             return self._bound(image, out)
         assert self._like is not None, "there is one to compare with"
         for marks, (handle, inputs) in self._patterns if drawn.shape == self._like.shape else ():
             if marks == drawn.marks:
-                found = of_size(handle, facts(image), (drawn.rows, drawn.columns))
+                found = of_size(handle, lies, paths)
                 if found is not None:
                     return found, inputs
         call = self._bound(image, out)
@@ -181,7 +184,7 @@ class Sheet:
 
     def _bound(self, image: Tensor, out: Facts) -> _Call | None:
         picture = self._picture(image)
-        if picture is None or not picture.is_for_others():
+        if not isinstance(picture, Picture) or not picture.is_for_others():
             return None
         assert self._like is not None, "there is one to compare with"
         stages = picture.stages()
@@ -192,7 +195,7 @@ class Sheet:
         return None if call.handle is None else (call.handle, inputs)
 
 
-def run_into(pictures: Sequence[Picture], targets: Sequence[Tensor]) -> None:
+def run_into(pictures: Sequence[Pictured], targets: Sequence[Tensor]) -> None:
     """Each picture, none of which is recorded, into its tensor. Those of several programs are run one program after the
     other, all at a time."""
     sources = [picture.source for picture in pictures]
@@ -226,8 +229,8 @@ class _Queue:
     def __enter__(self) -> _Queue:
         return self
 
-    def add(self, stage: Stage, source: Source, out: Tensor) -> None:
-        handle = self._like_another(stage, source, facts(out))
+    def add(self, stage: Stage | Sketch, source: Source, out: Tensor) -> None:
+        handle = self._like_another(stage, source, facts(out)) if isinstance(stage, Stage) else None
         if handle is not None:
             self._calls.append((handle, out, source.memory, *stage.vectors))
             return
@@ -236,7 +239,12 @@ class _Queue:
             call.into(out, memory, *inputs)
             return
         self._calls.append((call.handle, out, memory, *inputs))
-        if self._of_size is not None and stage.positions is None and len(self._patterns) < MOST_PATTERNS:
+        if (
+            self._of_size is not None
+            and isinstance(stage, Stage)
+            and stage.positions is None
+            and len(self._patterns) < MOST_PATTERNS
+        ):
             self._patterns.append((stage, facts(out), call.handle))
         if self._runner is not None and len(self._calls) == AT_ONCE:
             assert self._launch_all is not None, "there is something to launch"

@@ -1,5 +1,5 @@
-"""A picture's way through transforms of which nothing is random, by its size alone: what its axes go through, and
-whether all else is as for a picture of another size. A new size then costs no program and no binding."""
+"""A picture's way through transforms by its size alone: what its axes go through, as numbers. A new size, or a new crop,
+then costs no program and no binding in Python."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import Any
 
 import torch
 
-from polyphase.kernels.facts import Sizes
-from polyphase.pipelines.picture import TENSOR
+from polyphase.kernels.facts import Facts, Sizes
+from polyphase.kernels.recipes import Recipe
+from polyphase.pipelines.patched import Patched
+from polyphase.pipelines.picture import NEAREST, TENSOR
 from polyphase.pipelines.reading import Step
 from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Transform
 from polyphase.sampling.axis_maps import AxisPath
+
+#: Of those that are followed.
+_WIDEST_BORDER = 2**16
 
 
 class NotFollowedError(Exception):
@@ -20,52 +25,103 @@ class NotFollowedError(Exception):
 
 
 class Outline:
-    """Stands for a `Picture` of a tensor. marks: what is done to it besides moving its pixels, in order; pictures of
-    the same marks have programs that differ in the steps of their axes alone."""
+    """Stands for a `Picture` of (channels, height, width), for what moves its pixels.
 
-    def __init__(self, dtype: torch.dtype, shape: Sizes) -> None:
-        self.kind, self.dtype, self._leading = TENSOR, dtype, shape[:-2]
-        self.height, self.width = shape[-2:]
-        self.rows, self.columns = AxisPath.whole(self.height), AxisPath.whole(self.width)
-        self.marks: list[object] = []
+    rows, columns: what its axes go through. marks: what is done, in order, where that depends on the size. Pictures of
+    one kind by the same transforms, which have the same marks and as many steps, differ in the numbers of their steps
+    alone; that asks for sizes of 2 or more, of which strides tell how a picture lies.
+    """
 
-    @property
-    def shape(self) -> Sizes:
-        return (*self._leading, self.height, self.width)
+    __slots__ = ("borders", "channels", "columns", "dtype", "height", "kind", "marks", "patches", "rows", "width")
+
+    def __init__(self, kind: str, dtype: torch.dtype, shape: Sizes) -> None:
+        self.kind, self.dtype = kind, dtype
+        self.channels, self.height, self.width = shape
+        self.rows, self.columns = Recipe(), Recipe()
+        self.marks: list[str] = []
+        self.patches: Patched | None = None
+        self.borders = 0
 
     def __getattr__(self, name: str) -> Any:
         raise NotFollowedError(name)
 
+    @property
+    def shape(self) -> Sizes:
+        return self.channels, self.height, self.width
+
+    @property
+    def name(self) -> tuple[object, ...]:
+        """What its program depends on, numbers aside."""
+        return len(self.rows), len(self.columns), *self.marks
+
+    def paths(self, shape: Sizes) -> tuple[AxisPath, AxisPath] | None:
+        """Of the rows and columns of an image; None where they are more than one resize, crops and flips."""
+        rows, columns = self.rows.path(shape[-2]), self.columns.path(shape[-1])
+        return None if rows is None or columns is None else (rows, columns)
+
     def resize(self, height: int, width: int, mode: str, antialias: bool, *, in_floats: bool = False) -> None:
-        if (height, width) == (self.height, self.width):
+        if height == self.height and width == self.width:
             return
-        if height < 1 or width < 1:
-            raise NotFollowedError("an error")
-        if self.rows.resized:
-            raise NotFollowedError("two of them")
-        self.marks.append(("resize", mode, antialias, in_floats))
-        self.rows, self.columns = self.rows.resize(height), self.columns.resize(width)
-        self.height, self.width = height, width
+        self._becomes_size(height, width)
+        self.marks.append("resize")
+        if mode in NEAREST:
+            exact = mode == "nearest-exact"
+            self.rows.nearest(height, exact)
+            self.columns.nearest(width, exact)
+        else:
+            self.rows.resize(height, mode, antialias)
+            self.columns.resize(width, mode, antialias)
 
     def crop(self, top: int, left: int, height: int, width: int) -> None:
-        self.rows, self.columns = self.rows.crop(top, height), self.columns.crop(left, width)
-        self.height, self.width = height, width
+        before, across = self.height, self.width
+        if height == before and width == across:
+            return
+        if top < 0 or left < 0 or top + height > before or left + width > across:
+            raise NotFollowedError("beyond the image")
+        self._becomes_size(height, width)
+        self.marks.append("crop")
+        if height != before:
+            self.rows.slice(top, top + height)
+        if width != across:
+            self.columns.slice(left, left + width)
 
     def flip(self, dim: int) -> None:
-        if dim == -1:
-            self.columns = self.columns.flip()
-        else:
-            self.rows = self.rows.flip()
+        self.marks.append("flip")
+        (self.columns if dim == -1 else self.rows).flip()
+
+    def pad(self, amounts: Sequence[int], fill: float, mode: str, *, as_batch: bool = True) -> None:
+        left, right, top, bottom = amounts
+        shorter, border = min(self.height, self.width), 0
+        most = {"reflect": shorter - 1, "symmetric": shorter}.get(mode, _WIDEST_BORDER)
+        if min(amounts) < 0 or max(amounts) > most:
+            raise NotFollowedError("by other rules")
+        if mode == "constant":
+            if not any(amounts):
+                return
+            self.borders = border = self.borders + 1
+        self._becomes_size(top + self.height + bottom, left + self.width + right)
+        self.marks.append("pad")
+        self.rows.pad(top, bottom, mode, border)
+        self.columns.pad(left, right, mode, border)
+
+    def cut(self, size: int, merge: int, frames: int, channels_last: bool) -> None:
+        if self.height % (size * merge) or self.width % (size * merge):
+            raise NotFollowedError("an error")
+        self.patches = Patched(self.shape, size, merge, frames, channels_last)
 
     def becomes(self, kind: str, *, contiguous: bool = False) -> None:
         self.kind = kind
 
     def compute(self, expression: Callable[..., Any], dtype: torch.dtype) -> None:
-        self.marks.append(dtype)
         self.dtype = dtype
 
     def normalise(self, mean: Sequence[float], std: Sequence[float]) -> None:
-        self.marks.append("normalise")
+        """Nothing that is asked for."""
+
+    def _becomes_size(self, height: int, width: int) -> None:
+        if height < 2 or width < 2:
+            raise NotFollowedError("strides that tell nothing, or an error")
+        self.height, self.width = height, width
 
 
 def fixed_transforms(step: Step | Container) -> list[Transform] | None:
@@ -76,13 +132,14 @@ def fixed_transforms(step: Step | Container) -> list[Transform] | None:
     return None if None in parts else [one for own in parts for one in own or ()]
 
 
-def outline(transforms: Sequence[Transform], dtype: torch.dtype, shape: Sizes) -> Outline | None:
-    """None where something else is done, or refused: that is a picture's matter."""
-    made = Outline(dtype, shape)
-    stands_in: Any = made
+def outline(transforms: Sequence[Transform], image: Facts) -> Outline | None:
+    """Of a tensor. None where something else is done, or refused: that is a picture's matter."""
+    if len(image.shape) != 3:
+        return None
+    made: Any = Outline(TENSOR, image.dtype, image.shape)
     try:
         for one in transforms:
-            one.apply(stands_in, NO_PARAMS)
+            one.apply(made, NO_PARAMS)
     except NotFollowedError:
         return None
-    return made
+    return made  # type: ignore[no-any-return]

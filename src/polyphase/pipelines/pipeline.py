@@ -27,9 +27,11 @@ from polyphase.pipelines.batches import (
 from polyphase.pipelines.outlines import fixed_transforms
 from polyphase.pipelines.picture import Picture, as_kind
 from polyphase.pipelines.reading import Step, is_random, read
+from polyphase.pipelines.sketches import Sketch, Sketches
+from polyphase.pipelines.sources import Source
 from polyphase.pipelines.stages import Ready
 from polyphase.pipelines.vocabulary import Compose, Container
-from polyphase.pipelines.walks import Walk, only_picture, picture_of
+from polyphase.pipelines.walks import Image, Walk, image_of, only_picture
 from polyphase.plain import are_plain
 from polyphase.sampling.text import to_text
 
@@ -51,12 +53,17 @@ def fuse(transform: Any) -> Pipeline:
 class _Known:
     """What became of an image, and what it was bound to, once somebody asks."""
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: Picture | Sketch) -> None:
         self.picture = picture
 
     @functools.cached_property
-    def ready(self) -> Ready | None:
+    def _ready(self) -> Ready | None:
         return self.picture.ready()
+
+    def value(self, source: Source) -> Any:
+        """The same done to another image of this kind."""
+        ready, picture = self._ready, self.picture
+        return picture.again(source).value() if ready is None else as_kind(ready.run(source.memory), picture.kind)
 
 
 class Pipeline:
@@ -69,24 +76,23 @@ class Pipeline:
         self._ready: dict[Any, _Known] = {}
         self._sheets: dict[Any, Sheet] = {}
         self._transforms = fixed_transforms(self._steps)
+        self._sketches = Sketches(self._steps)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.transform,)
 
     def __call__(self, *inputs: Any) -> Any:
         """As the transform it was made of: an image, or any sample that has one."""
-        picture = picture_of(inputs[0]) if self._is_fixed and len(inputs) == 1 else None
-        if picture is None:
+        image = image_of(inputs[0]) if len(inputs) == 1 else None
+        if image is None:
             return self.walk(inputs[0] if len(inputs) == 1 else inputs, unpacks=len(inputs) > 1).value()
-        known = self._ready.get(_kind_of(picture))
+        known = self._ready.get(_kind_of(image)) if self._is_fixed else None
         if known is None:
-            walk = self.walk(picture)
-            known = self._remembered(picture, walk)
-            if known is None or known.ready is None:
-                return walk.value()
-        if known.ready is None:
-            return known.picture.again(picture.source).value()
-        return as_kind(known.ready.run(picture.source.memory), known.picture.kind)
+            found = self._sketches.of(image)
+            known = self._remembered(image, found)
+            if known is None:
+                return found.value()
+        return known.value(image.source)
 
     def walk(self, sample: Any, *, unpacks: bool = False) -> Walk:
         """All that is drawn is drawn, and nothing is computed that need not be."""
@@ -94,27 +100,27 @@ class Pipeline:
         walk.take(self._steps)
         return walk
 
-    def _remembered(self, picture: Picture, walk: Walk) -> _Known | None:
+    def _remembered(self, image: Image, found: Sketch | Walk) -> _Known | None:
         """Where nothing is random, what an image was bound to is for the next of its size and kind."""
-        kind = _kind_of(picture)
-        if walk.leaves[0] is not picture or not picture.is_for_others():
+        picture = found if isinstance(found, Sketch) else found.leaves[0] if found.is_whole else None
+        if not self._is_fixed or picture is None or not picture.is_for_others():
             return None
         if len(self._ready) >= _MOST_READY:
             self._ready.clear()
-        self._ready[kind] = _Known(picture)
-        return self._ready[kind]
+        known = self._ready[_kind_of(image)] = _Known(picture)
+        return known
 
-    def _picture(self, image: Any) -> Picture:
+    def _picture(self, sample: Any) -> Picture | Sketch:
         """An image at the end of its way, not yet computed."""
-        picture = picture_of(image) if self._is_fixed else None
-        if picture is None:
-            return only_picture(self.walk(image))
-        known = self._ready.get(_kind_of(picture))
+        image = image_of(sample)
+        if image is None:
+            return only_picture(self.walk(sample))
+        known = self._ready.get(_kind_of(image)) if self._is_fixed else None
         if known is not None:
-            return known.picture.again(picture.source)
-        walk = self.walk(picture)
-        self._remembered(picture, walk)
-        return only_picture(walk)
+            return known.picture.again(image.source)
+        found = self._sketches.of(image)
+        self._remembered(image, found)
+        return found if isinstance(found, Sketch) else only_picture(found)
 
     def batch(
         self,
@@ -169,7 +175,7 @@ class Pipeline:
         return sheet.run(images, out)
 
     def _one_tensor(
-        self, pictures: list[Picture], numbers: list[int], out: Tensor | None, channels_last: bool, count: int
+        self, pictures: list[Picture | Sketch], numbers: list[int], out: Tensor | None, channels_last: bool, count: int
     ) -> Tensor:
         if not pictures:
             raise WrongImageError(f"none of {count} images can be done; on_error='raise' says why")
@@ -187,14 +193,14 @@ class Pipeline:
         run_into(pictures, list(out.unbind()))
         return out
 
-    def _pictures(self, images: Sequence[Any], on_error: str) -> tuple[list[Picture], list[int]]:
+    def _pictures(self, images: Sequence[Any], on_error: str) -> tuple[list[Picture | Sketch], list[int]]:
         """Those that can be done, and their numbers."""
         if on_error not in _ON_ERROR:
             raise UnknownNameError("on_error", on_error, _ON_ERROR)
         if isinstance(images, (Tensor, str, dict)) or not hasattr(images, "__len__") or not len(images):
             seen = "no images" if hasattr(images, "__len__") and not len(images) else f"a {type(images).__name__}"
             raise WrongArgumentError(f"a batch of {seen}; give a list of images, one at least")
-        pictures, numbers = list[Picture](), list[int]()
+        pictures, numbers = list[Picture | Sketch](), list[int]()
         for number, image in enumerate(images):
             try:
                 pictures.append(self._picture(image))
@@ -260,15 +266,15 @@ def _for_a_loader(count: int, *, dtype: torch.dtype, device: torch.device) -> Te
     return torch.empty(count, dtype=dtype, device=device, pin_memory=pins)
 
 
-def _recorded(pictures: Sequence[Picture]) -> list[Tensor] | None:
+def _recorded(pictures: Sequence[Picture | Sketch]) -> list[Tensor] | None:
     """By torch operations, one by one, where one of them is to be recorded; else None."""
     return [one.run() for one in pictures] if any(one.plain for one in pictures) else None
 
 
-def _kind_of(picture: Picture) -> tuple[Any, ...]:
-    """Of an image before anything is done to it: what its programs depend on."""
-    source = picture.source
-    return picture.kind, source.facts, source.flipped, picture.plain
+def _kind_of(image: Image) -> tuple[Any, ...]:
+    """What its programs depend on."""
+    kind, source, _, plain = image
+    return kind, source.facts, source.flipped, plain
 
 
 def _listed(step: Step | Container) -> Iterator[str]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from polyphase.kernels.facts import Sizes
 from polyphase.pipelines.doing import COMPUTED, not_an_image, not_fused
 from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture
 from polyphase.pipelines.reading import OWN, V2, Step, drawn, why_not
 from polyphase.pipelines.sources import (
     PIL_CHANNELS,
+    Source,
     array_dtype,
     can_be_read,
     is_array,
@@ -30,13 +32,27 @@ _STAND_IN = torch.empty(1)
 _FOR_IMAGES_ALONE = (ToImage, PILToTensor, ToTensor)
 
 
+class Image(NamedTuple):
+    """Before anything is done to it. original: what it was read from. plain: something is to be recorded."""
+
+    kind: str
+    source: Source
+    original: Any
+    plain: bool = False
+
+    def picture(self) -> Picture:
+        kind, source, original, plain = self
+        return Picture(kind, source, original, plain=plain)
+
+
 class Walk:
-    """A sample on its way: its leaves, images among them as pictures. runs: whether anything is computed at all."""
+    """A sample on its way: its leaves, images among them as pictures. is_whole: no step had to run as itself."""
 
     def __init__(self, sample: Any, *, unpacks: bool = False, runs: bool = True) -> None:
-        """`unpacks`: the sample is a tuple that functions are given as so many arguments."""
+        """`unpacks`: the sample is a tuple that functions are given as so many arguments. `runs`: whether anything is
+        computed at all."""
         self._begin(sample)
-        self._unpacks, self._runs = unpacks, runs
+        self._unpacks, self._runs, self.is_whole = unpacks, runs, True
 
     def _begin(self, sample: Any) -> None:
         self.tree: Tree | None = None
@@ -54,7 +70,8 @@ class Walk:
         values = [leaf.value() if isinstance(leaf, Picture) else leaf for leaf in self.leaves]
         return values[0] if self.tree is None else self.tree.with_leaves(values)
 
-    def take(self, step: Step | Container) -> None:
+    def take(self, step: Step | Container, drawn_before: tuple[Params | None] | None = None) -> None:
+        """`drawn_before`: the parameters of a random step, where there are some."""
         if isinstance(step, Container):
             for one in step.chosen():
                 self.take(one)
@@ -72,16 +89,20 @@ class Walk:
                     raise not_fused(step.ours, picture, reason)
                 self._as_itself(step)
                 return
-        self._apply(step, pictures)
+        (params,) = drawn_before or (self._drawn(step, pictures[0]),)
+        if params is not None:
+            self._apply(step, params)
 
-    def _apply(self, step: Step, pictures: list[Picture]) -> None:
+    def _drawn(self, step: Step, first: Picture) -> Params | None:
         assert step.ours is not None, "it was read"
-        params: Params | None = NO_PARAMS
-        if step.ours.is_random:
-            stand_ins = [_stand_in(leaf) for leaf in self.leaves if _takes_part(step, leaf)]
-            params = drawn(step, stand_ins, pictures[0].height, pictures[0].width)
-        if params is None:
-            return
+        if not step.ours.is_random:
+            return NO_PARAMS
+        taking_part = [leaf for leaf in self.leaves if _takes_part(step, leaf)]
+        stand_ins = [stand_in(leaf.shape) if isinstance(leaf, Picture) else leaf for leaf in taking_part]
+        return drawn(step, stand_ins, first.height, first.width)
+
+    def _apply(self, step: Step, params: Params) -> None:
+        assert step.ours is not None, "it was read"
         for i, leaf in enumerate(self.leaves):
             if isinstance(leaf, Picture):
                 step.ours.apply(leaf, params)
@@ -93,7 +114,7 @@ class Walk:
             for picture in self.pictures():
                 picture.store()
             return
-        sample = self.value()
+        sample, self.is_whole = self.value(), False
         if step.ours is not None and step.version == OWN:
             raise not_an_image(step.ours, sample)
         self._begin(step.itself(*sample) if self._unpacks else step.itself(sample))
@@ -111,23 +132,30 @@ def only_picture(walk: Walk) -> Picture:
 
 def picture_of(value: Any) -> Picture | None:
     """An image, if that is what it is."""
+    image = image_of(value)
+    return None if image is None else image.picture()
+
+
+def image_of(value: Any) -> Image | None:
     kind = type(value)
     if kind is Tensor:
         return _of_tensor(value, TENSOR, value)
     if is_pil(value):
-        return Picture(PIL, of_pil(value), value) if value.mode in PIL_CHANNELS and 0 not in value.size else None
+        return Image(PIL, of_pil(value), value) if value.mode in PIL_CHANNELS and 0 not in value.size else None
     if is_array(value):
         fits = value.ndim in (2, 3) and 0 not in value.shape and array_dtype(value) in COMPUTED
-        return Picture(ARRAY, of_array(value), value) if fits else None
+        return Image(ARRAY, of_array(value), value) if fits else None
     if _is_tv(kind, "Image"):
         return _of_tensor(value.as_subclass(Tensor), IMAGE, value)
     return None
 
 
-def _of_tensor(tensor: Tensor, kind: str, original: Any) -> Picture | None:
-    if tensor.layout != torch.strided or tensor.dim() < 3 or 0 in tensor.shape or tensor.dtype not in COMPUTED:
+def _of_tensor(tensor: Tensor, kind: str, original: Any) -> Image | None:
+    source = of_tensor(tensor)
+    dtype, shape, _, _ = source.facts
+    if tensor.layout != torch.strided or len(shape) < 3 or 0 in shape or dtype not in COMPUTED:
         return None
-    return Picture(kind, of_tensor(tensor), original, plain=not can_be_read(tensor))
+    return Image(kind, source, original, not can_be_read(tensor))
 
 
 def _with_pictures(leaves: Sequence[Any]) -> list[Any]:
@@ -155,5 +183,6 @@ def _takes_part(step: Step, leaf: Any) -> bool:
     return is_given and module is not None and isinstance(leaf, module.TVTensor)
 
 
-def _stand_in(leaf: Any) -> Any:
-    return _STAND_IN.expand(leaf.shape) if isinstance(leaf, Picture) else leaf
+def stand_in(shape: Sizes) -> Tensor:
+    """For an image, where parameters are drawn."""
+    return _STAND_IN.expand(shape)

@@ -1,0 +1,214 @@
+"""Pictures of one program by their numbers: an image of a size, or a crop, that was not seen before is bound by the
+pattern of one that was. The plain twin is the walk of a `Picture`, which is what the first of a pattern takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from polyphase.kernels import devices
+from polyphase.kernels.binding import BoundCall, Pattern
+from polyphase.kernels.facts import Facts, Sizes, facts
+from polyphase.pipelines.outlines import NotFollowedError, Outline
+from polyphase.pipelines.picture import ARRAY, Picture, as_kind
+from polyphase.pipelines.reading import Step, drawn
+from polyphase.pipelines.sources import Source
+from polyphase.pipelines.stages import Ready
+from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Normalize, Params, ToDtype
+from polyphase.pipelines.walks import Image, Walk, stand_in
+from polyphase.pipelines.warps import Warped
+
+#: Patterns of one kind of images; then all are forgotten.
+_MOST_PATTERNS = 64
+#: Of strides: in the order of rows, and of pixels with all their channels, one after the other or with gaps.
+_ROWS, _PIXELS, _PIXELS_APART = "rows", "pixels", "pixels apart"
+
+
+class Likeness(NamedTuple):
+    """What pictures have in common that differ in numbers. vectors: what they read besides their image. in_pixels: the
+    order of results."""
+
+    pattern: Pattern
+    vectors: tuple[Tensor, ...]
+    kind: str
+    dtype: torch.dtype
+    in_pixels: bool
+
+
+class Sketch:
+    """A picture at the end of its way, as far as it is asked for that: its only stage is itself."""
+
+    plain = False
+
+    def __init__(self, source: Source, outline: Outline, likeness: Likeness) -> None:
+        self.source, self._outline, self._likeness = source, outline, likeness
+        self.vectors, self.kind, self.dtype = likeness.vectors, likeness.kind, likeness.dtype
+
+    @property
+    def shape(self) -> Sizes:
+        return self.out.shape
+
+    @property
+    def out(self) -> Facts:
+        return _out(self._outline, self._likeness, self.source)
+
+    def stages(self) -> list[Sketch]:
+        return [self]
+
+    def bound(
+        self, source: Source, out: Facts | None = None, *, batched: bool = False
+    ) -> tuple[BoundCall, Any, tuple[Tensor, ...]]:
+        outline, patchwork, out = self._outline, None, out or self.out
+        if outline.patches is not None:
+            out, patchwork = outline.patches.lie(out)
+            patchwork.check(out)
+        call = self._likeness.pattern.bound(source.facts, out, patchwork, outline.rows + outline.columns)
+        return call, source.memory, self.vectors
+
+    def run(self) -> Tensor:
+        call, memory, inputs = self.bound(self.source)
+        return call.fresh(memory, *inputs)
+
+    def value(self) -> Any:
+        return as_kind(self.run(), self.kind)
+
+    def is_for_others(self) -> bool:
+        return True
+
+    def ready(self) -> Ready:
+        return Ready.made([self], self.source)
+
+    def again(self, source: Source) -> Sketch:
+        """The same done to another image of this kind."""
+        return Sketch(source, self._outline, self._likeness)
+
+
+def _out(outline: Outline, likeness: Likeness, source: Source) -> Facts:
+    channels, height, width = shape = outline.shape
+    device = source.facts.device
+    if outline.patches is not None:
+        patches, values = outline.patches.out_shape
+        return Facts(likeness.dtype, (patches, values), (values, 1), device)
+    strides = (1, width * channels, channels) if likeness.in_pixels else (height * width, width, 1)
+    return Facts(likeness.dtype, shape, strides, device)
+
+
+class Sketches:
+    """Of one pipeline: an image's sketch, or else its walk. Whatever is random is drawn once, for either."""
+
+    def __init__(self, steps: Step | Container) -> None:
+        self._whole, self._steps = steps, _steps_to_follow(steps)
+        # By kind of image; None where one had to be done otherwise.
+        self._kinds: dict[object, dict[object, Likeness | None] | None] = {}
+
+    def of(self, image: Image) -> Sketch | Walk:
+        kind = _kind_of(image) if self._steps is not None else None
+        patterns = self._kinds.get(kind)
+        if kind is None or self._steps is None:
+            walk = Walk(image.picture())
+            walk.take(self._whole)
+            return walk
+        if patterns is None:
+            walk = self._walked(image, ())
+            if kind not in self._kinds:
+                self._kinds[kind] = {} if walk.is_whole and _has_patterns(image) else None
+            return walk
+        draws = list[Params | None]()
+        outline = self._followed(image, draws)
+        name = None if outline is None else outline.name
+        likeness = patterns.get(name)
+        if outline is not None and likeness is not None and likeness.pattern.takes(image.source.facts, outline.shape):
+            return Sketch(image.source, outline, likeness)
+        walk = self._walked(image, draws)
+        if name is not None and name not in patterns:
+            if len(patterns) >= _MOST_PATTERNS:
+                patterns.clear()
+            patterns[name] = _likeness(walk)
+        return walk
+
+    def _followed(self, image: Image, draws: list[Params | None]) -> Outline | None:
+        """`draws`: what random steps have drawn, until the end or where it is not followed any further."""
+        known = image.source.facts
+        outline: Any = Outline(image.kind, known.dtype, known.shape)
+        try:
+            for step in self._steps or ():
+                ours = step.ours
+                assert ours is not None, "it can be followed"
+                if not ours.is_random:
+                    ours.apply(outline, NO_PARAMS)
+                    continue
+                params = drawn(step, [stand_in(outline.shape)], outline.height, outline.width)
+                draws.append(params)
+                if params is not None:
+                    ours.apply(outline, params)
+        except NotFollowedError:
+            return None
+        return outline  # type: ignore[no-any-return]
+
+    def _walked(self, image: Image, draws: Sequence[Params | None]) -> Walk:
+        """By a picture, with what was drawn for it."""
+        walk, left = Walk(image.picture()), list(draws)
+        for step in _steps_of(self._whole):
+            assert step.ours is not None, "it can be followed"
+            walk.take(step, (left.pop(0),) if left and step.ours.is_random else None)
+        return walk
+
+
+def _kind_of(image: Image) -> object:
+    """What pictures that differ in their sizes have in common; None of one that is not followed."""
+    kind, source, _, plain = image
+    dtype, shape, strides, device = source.facts
+    if plain or len(shape) != 3 or shape[1] < 2 or shape[2] < 2 or source.flipped != (False, False):
+        return None
+    order = _ROWS if kind == ARRAY else _order(shape, strides)  # arrays are put in order first
+    return None if order is None else (kind, dtype, shape[0], order, device)
+
+
+def _order(shape: Sizes, strides: Sizes) -> str | None:
+    """None of such strides, or of so few channels, that results lie by other rules."""
+    (channels, _, width), (along_c, along_y, along_x) = shape, strides
+    if along_c >= along_y >= along_x:
+        return _ROWS
+    if channels < 2 or along_c < 1 or along_x < channels * along_c or along_y < width * along_x:
+        return None
+    return _PIXELS if strides == (1, width * channels, channels) else _PIXELS_APART
+
+
+def _has_patterns(image: Image) -> bool:
+    device = image.source.facts.device
+    return devices.has_kernels(device.type) and devices.wing_of(device).bind_like is not None
+
+
+def _steps_of(step: Step | Container) -> list[Step]:
+    return [step] if isinstance(step, Step) else [one for part in step.transforms for one in _steps_of(part)]
+
+
+def _steps_to_follow(whole: Step | Container) -> list[Step] | None:
+    """Those that are more than arithmetic; None where there is one that only a picture can take, or may not be done."""
+    if not _are_all_done(whole) or any(step.ours is None or isinstance(step.ours, Warped) for step in _steps_of(whole)):
+        return None
+    return [step for step in _steps_of(whole) if not isinstance(step.ours, (ToDtype, Normalize))]
+
+
+def _are_all_done(step: Step | Container) -> bool:
+    return isinstance(step, Step) or (type(step) is Compose and all(map(_are_all_done, step.transforms)))
+
+
+def _likeness(walk: Walk) -> Likeness | None:
+    """None where a picture is not one program's, or is no tensor of its own."""
+    picture = walk.leaves[0]
+    if not walk.is_whole or not isinstance(picture, Picture) or not picture.is_for_others():
+        return None
+    stage, *others = picture.stages()
+    order = picture.patches is not None or _order(stage.out.shape, stage.out.strides)
+    if others or order is None:
+        return None
+    out, patchwork = (stage.out, None) if stage.patches is None else stage.patches.lie(stage.out)
+    inputs = (picture.source.facts, *map(facts, stage.vectors))
+    pattern = Pattern.of(stage.program, inputs, out, patchwork)
+    if pattern is None:
+        return None
+    return Likeness(pattern, stage.vectors, picture.kind, picture.dtype, order == _PIXELS)
