@@ -147,8 +147,9 @@ class Pattern:
 
     def takes(self, image: Facts, mapped: Sizes) -> bool:
         """Whether a kernel does, or `bind` decides what is to be done. `mapped`: the image's sizes after its steps."""
-        longest = max(*image.shape[1:], *mapped[1:])
-        return longest <= self._longest and elements(mapped) < self._most
+        (_, rows, columns), (channels, height, width), longest = image.shape, mapped, self._longest
+        is_short = rows <= longest and columns <= longest and height <= longest and width <= longest
+        return is_short and channels * height * width < self._most
 
     def bound(self, image: Facts, out: Facts, patchwork: Patchwork | None, steps: Sequence[float]) -> BoundCall:
         """`steps`: numbers of records that lead from an image to the output, of as many dimensions as the one this was

@@ -79,7 +79,8 @@ class Sketch:
         return True
 
     def ready(self) -> Ready:
-        return Ready.made([self], self.source)
+        call, _, inputs = self.bound(self.source)
+        return Ready(((call, inputs),))
 
     def again(self, source: Source) -> Sketch:
         """The same done to another image of this kind."""

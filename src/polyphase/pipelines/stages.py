@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -95,15 +94,6 @@ class Stage:
         return result if out is None else out.copy_(result)
 
 
-class Bindable(Protocol):
-    @property
-    def out(self) -> Facts: ...
-
-    def bound(
-        self, source: Source, out: Facts | None = None, *, batched: bool = False
-    ) -> tuple[BoundCall, Any, tuple[Tensor, ...]]: ...
-
-
 @dataclass(frozen=True)
 class Ready:
     """Stages without warps, bound to images of one kind, for the next of that kind."""
@@ -111,7 +101,7 @@ class Ready:
     calls: tuple[tuple[BoundCall, tuple[Tensor, ...]], ...]
 
     @staticmethod
-    def made(stages: Sequence[Bindable], source: Source) -> Ready:
+    def made(stages: list[Stage], source: Source) -> Ready:
         found = []
         for stage in stages:
             call, _, inputs = stage.bound(source)

@@ -135,12 +135,19 @@ struct RowMap {
 
 struct TapTable;
 
+// Which rows of a table, in their order; what is negative is a border, which has no taps. count: -1 for all there are.
+struct WantedRows {
+  const int32_t* row;
+  int64_t count;
+};
+
 // What a sampler's library exports under the name `polyphase_sampler`: all that is done to values of one type, whatever
 // the program. One that only moves them is for axes that are not weighted.
 struct Sampler {
   // The taps of a weighted step, after the crops and flips before it; fused: as eager's forward computes, where its
-  // backward differs. Null where values are only moved.
-  void (*weigh)(const Step* steps, const Step* weighted, int64_t in_size, bool fused, TapTable* table);
+  // backward differs; rows: those of its outputs that are wanted. Null where values are only moved.
+  void (*weigh)(const Step* steps, const Step* weighted, int64_t in_size, bool fused, const WantedRows& rows,
+                TapTable* table);
   // Tables to read rows of so many elements per pixel by these taps; `bytes` is set to their size.
   const RowMap* (*prepare)(const Taps& taps, int64_t channels, int64_t element_bytes, int64_t* bytes);
   void (*release)(const RowMap* map);

@@ -140,29 +140,6 @@ inline TapTable index_only_table(const Selection& selection, int64_t in_size) {
   return table;
 }
 
-inline TapTable selected(const TapTable& rows, const Selection& selection) {
-  TapTable table;
-  table.in_size = rows.in_size;
-  table.precision = rows.precision;
-  table.border = borders_of(selection);
-  table.begin.resize(selection.size() + 1);
-  for (int64_t i = 0; i < selection.size(); ++i) {
-    const int32_t row = selection[i];
-    table.begin[i + 1] = table.begin[i] + (row < 0 ? 0 : rows.begin[row + 1] - rows.begin[row]);
-  }
-  table.index.resize(table.begin.back());
-  table.weight.resize(table.begin.back());
-  for (int64_t i = 0; i < selection.size(); ++i) {
-    if (selection[i] < 0) continue;
-    const int32_t from = rows.begin[selection[i]];
-    for (int32_t t = table.begin[i]; t < table.begin[i + 1]; ++t) {
-      table.index[t] = rows.index[from + t - table.begin[i]];
-      table.weight[t] = rows.weight[from + t - table.begin[i]];
-    }
-  }
-  return table;
-}
-
 // ---- The adjoint -----------------------------------------------------------------------------
 
 inline bool has_one_tap_per_row(const TapTable& table) {
@@ -213,10 +190,13 @@ inline TapTable taps_of(const AxisRequest& request, const Sampler& sampler) {
   const Step* weighted = request.steps;
   while (weighted != end && !is_weighted(*weighted)) ++weighted;
   if (weighted == end) return index_only_table(selection_of(request.steps, end, request.in_size, nearest), request.in_size);
-  TapTable table;
-  sampler.weigh(request.steps, weighted, request.in_size, request.transposed == 0 || kEveryCpuFuses, &table);
   const Step* const after = weighted + 1;
-  return after == end ? move(table) : selected(table, selection_of(after, end, weighted->a, nearest));
+  const Selection rows = after == end ? Selection() : selection_of(after, end, weighted->a, nearest);
+  const bool fused = request.transposed == 0 || kEveryCpuFuses;
+  TapTable table;
+  sampler.weigh(request.steps, weighted, request.in_size, fused, {rows.data(), after == end ? -1 : rows.size()}, &table);
+  table.border = borders_of(rows);
+  return table;
 }
 
 }  // namespace detail

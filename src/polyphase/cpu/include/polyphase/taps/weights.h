@@ -18,18 +18,23 @@ namespace detail {
 
 // ATen's limit for the number of bits after the binary point of a 16 bit weight.
 constexpr int32_t kMaxPrecision = 22;
+// Less than 1 by more than two roundings.
+constexpr double kAlmost = 1 - 0x1p-40;
 
-// Row i reads pixel start[i] + k with weight[begin[i] + k]. Weights may be 0.
+// Row i reads pixel start[i] + k with weight[begin[i] + k], over total[i] if there are totals. Weights may be 0.
 struct Windows {
   Buffer<int32_t> begin;
   Buffer<int32_t> start;
   Buffer<double> weight;
+  Buffer<double> total;
   double peak = 0;  // the largest weight there was, also one that folding made smaller again
 
   Windows(int64_t rows, int64_t most_taps) : begin(rows + 1), start(rows), weight(rows * most_taps) {}
 
   int64_t rows() const { return start.size(); }
+  int64_t taps(int64_t i) const { return begin[i + 1] - begin[i]; }
   double* row(int64_t i) { return weight.data() + begin[i]; }
+  const double* row(int64_t i) const { return weight.data() + begin[i]; }
 
   void close_row(int64_t i, int64_t first_pixel, int64_t taps) {
     start[i] = static_cast<int32_t>(first_pixel);
@@ -88,19 +93,25 @@ Windows interpolated(const Step& step, int64_t in_size, bool keep_equal, bool fu
   return windows;
 }
 
-// Weighs the pixels of one output, whose centre and inverse stretch are given; returns the sum of the weights.
-using WeighRow = double (*)(double* row, int64_t start, int64_t stop, double centre, double inverse);
+// Of the weights of one output.
+struct Weighed {
+  double total, most;
+};
+
+// Weighs the pixels of one output, whose centre and inverse stretch are given.
+using WeighRow = Weighed (*)(double* row, int64_t start, int64_t stop, double centre, double inverse);
 
 template <typename Real, const auto& kFilter>
-double weigh_row(double* row, int64_t start, int64_t stop, double centre, double inverse) {
-  double total = 0;  // in the order of pixels, as ATen sums
+Weighed weigh_row(double* row, int64_t start, int64_t stop, double centre, double inverse) {
+  Weighed sum = {0, 0};  // in the order of pixels, as ATen sums
   for (int64_t pixel = start; pixel < stop; ++pixel) {
     const double from_centre = static_cast<Real>(pixel) - static_cast<Real>(centre);
     const double weight = kFilter(static_cast<Real>((from_centre + 0.5) * inverse));
     row[pixel - start] = weight;
-    total += weight;
+    sum.total += weight;
+    sum.most = max(sum.most, weight);
   }
-  return total;
+  return sum;
 }
 
 struct AntialiasFilter {
@@ -118,38 +129,51 @@ constexpr AntialiasFilter kAntialiasFilters[] = {
     kAntialias<Real, filters::kTriangle>, kAntialias<Real, filters::kAntialiasCubic>, kAntialias<double, filters::kBox>,
     kAntialias<Real, filters::kHamming>, kAntialias<Real, filters::kLanczos3>};
 
-// Makes weights of this total sum to 1; returns the largest.
-inline double normalise(double* row, int64_t taps, double total, Rounding round) {
-  const double divisor = total == 0 ? 1 : total;
-  double peak = 0;
-  for (int64_t k = 0; k < taps; ++k) {
-    row[k] = round(row[k] / divisor);
-    peak = max(peak, row[k]);
+// x / divisor, for many x: by the reciprocal, and twice corrected by the remainder. The first makes it one of the two
+// doubles next to the quotient, the second then the correctly rounded one (Markstein): weights are 0, or far from where
+// doubles lose precision.
+struct Divisor {
+  double value, reciprocal;
+
+  explicit Divisor(double divisor) : value(divisor), reciprocal(1 / divisor) {}
+
+  double of(double x) const {
+#if defined(__FMA__) || defined(__aarch64__)
+    double near = x * reciprocal;
+    near = __builtin_fma(__builtin_fma(-near, value, x), reciprocal, near);
+    return __builtin_fma(__builtin_fma(-near, value, x), reciprocal, near);
+#else
+    return x / value;
+#endif
   }
-  return peak;
+};
+
+// The greatest quotient of weights, or `least`. Without a division where that is certainly none of theirs; a total is
+// negative where the centre of an output lies far outside.
+inline double peak_of(const double* row, int64_t taps, const Weighed& sum, double least) {
+  if (sum.total > 0) return sum.most > least * sum.total * kAlmost ? max(least, sum.most / sum.total) : least;
+  for (int64_t k = 0; k < taps; ++k) least = max(least, row[k] / sum.total);
+  return least;
 }
 
-// The filter, stretched over the input pixels of one output pixel when shrinking, and normalised.
+// The filter, stretched over the input pixels of one output pixel when shrinking. Weights are to be divided by their total.
 inline Windows antialiased(const AntialiasFilter& filter, const Step& step, int64_t in_size, Rounding round) {
   const double ratio = resize_ratio(step, in_size, true, round);
   const double stretch = max(ratio, 1.0);
   const double support = round(filter.support * stretch);
   const double inverse = round(1 / stretch);
   Windows windows(step.a, whole_pixel(2 * support + 2, in_size));
+  windows.total.resize(step.a);
   for (int64_t i = 0; i < step.a; ++i) {
     const double centre = round(ratio * (static_cast<double>(i) + 0.5) + step.begin);
     const int64_t start = whole_pixel(round(centre - support) + 0.5, in_size);
     const int64_t stop = whole_pixel(round(centre + support) + 0.5, in_size);
-    const double total = filter.weigh_row(windows.row(i), start, stop, centre, inverse);
-    windows.peak = max(windows.peak, normalise(windows.row(i), stop - start, total, round));
+    Weighed sum = filter.weigh_row(windows.row(i), start, stop, centre, inverse);
+    if (sum.total == 0) sum.total = 1;
+    windows.total[i] = sum.total;
+    windows.peak = peak_of(windows.row(i), stop - start, sum, windows.peak);
     windows.close_row(i, start, stop - start);
   }
-  return windows;
-}
-
-inline Windows box(const AntialiasFilter& filter, const Step& step, int64_t in_size, Rounding round) {
-  Windows windows = antialiased(filter, step, in_size, {false});
-  for (double& weight : windows.weight) weight = round(weight);
   return windows;
 }
 
@@ -176,17 +200,17 @@ inline int32_t precision_for(double peak) {
   return bits;
 }
 
-// Integers over 2^precision, halves away from zero.
-inline int32_t quantise(Windows& windows) {
-  const int32_t precision = precision_for(windows.peak);
-  const double one = static_cast<double>(int64_t{1} << precision);
-  const int64_t taps = windows.begin.back();
-  for (int64_t t = 0; t < taps; ++t) {
-    const double scaled = windows.weight[t] * one;
-    windows.weight[t] = __builtin_trunc(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+// What becomes of a weight at last.
+struct Finish {
+  Rounding round;
+  double one;  // 2^precision, of which it is a whole number, halves away from zero; 0 where it is not quantised
+
+  double operator()(double weight) const {
+    if (one == 0) return round(weight);
+    const double scaled = weight * one;
+    return __builtin_trunc(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
   }
-  return precision;
-}
+};
 
 // ---- Crops and flips before a weighted step --------------------------------------------------
 
@@ -216,28 +240,33 @@ void reverse(T* values, int64_t count) {
   for (int64_t i = 0; i < count / 2; ++i) swap(values[i], values[count - 1 - i]);
 }
 
-// The rows of windows upon a crop, without their taps of weight 0. Takes what the windows own.
-inline TapTable rows_upon(const Crop& crop, Windows& windows) {
+// Rows of windows upon a crop, without their taps of weight 0.
+inline TapTable rows_upon(const Crop& crop, const Windows& windows, const WantedRows& wanted, Finish finish) {
+  const int64_t rows = wanted.count < 0 ? windows.rows() : wanted.count;
+  const auto row_at = [&](int64_t i) { return wanted.count < 0 ? i : wanted.row[i]; };
   TapTable table;
-  table.begin = move(windows.begin);
-  table.weight = move(windows.weight);
-  table.index.resize(table.begin.back());
+  table.begin.resize(rows + 1);
+  int64_t most = 0;
+  for (int64_t i = 0; i < rows; ++i) most += row_at(i) < 0 ? 0 : windows.taps(row_at(i));
+  table.index.resize(most);
+  table.weight.resize(most);
   int32_t* const index = table.index.data();
   double* const weight = table.weight.data();
-  int32_t used = 0, begin = 0;
-  for (int64_t i = 0; i < windows.rows(); ++i) {
-    const int32_t row = used, stop = table.begin[i + 1];
-    int64_t pixel = crop.first + crop.direction * windows.start[i];
-    for (int32_t t = begin; t < stop; ++t, pixel += crop.direction) {
+  int32_t used = 0;
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t row = row_at(i), first = used, taps = row < 0 ? 0 : windows.taps(row);
+    const double* const own = row < 0 ? nullptr : windows.row(row);
+    const Divisor divisor(row < 0 || windows.total.size() == 0 ? 1 : windows.total[row]);
+    int64_t pixel = row < 0 ? 0 : crop.first + crop.direction * windows.start[row];
+    for (int64_t t = 0; t < taps; ++t, pixel += crop.direction) {
       index[used] = static_cast<int32_t>(pixel);
-      weight[used] = weight[t];
+      weight[used] = finish(divisor.of(own[t]));
       used += weight[used] != 0;
     }
     if (crop.direction < 0) {
-      reverse(index + row, used - row);
-      reverse(weight + row, used - row);
+      reverse(index + first, used - first);
+      reverse(weight + first, used - first);
     }
-    begin = stop;
     table.begin[i + 1] = used;
   }
   table.index.resize(used);
@@ -252,13 +281,16 @@ template <TapArithmetic kArithmetic>
 struct Weights {
   using Real = Conditional<kArithmetic == TapArithmetic::kFloat32, float, double>;
   static constexpr bool kQuantised = kArithmetic == TapArithmetic::kQuantised;
+  static constexpr detail::Rounding kRound{kArithmetic == TapArithmetic::kFloat32};
 
   // The step `weighted`, and the crops and flips before it. fused: see `interpolated`.
-  static void weigh(const Step* steps, const Step* weighted, int64_t in_size, bool fused, TapTable* table) {
+  static void weigh(const Step* steps, const Step* weighted, int64_t in_size, bool fused, const WantedRows& rows,
+                    TapTable* table) {
     const detail::Crop crop = detail::crop_of(steps, weighted, in_size);
-    detail::Windows windows = windows_of(*weighted, crop.size, fused);
-    const int32_t precision = kQuantised ? detail::quantise(windows) : 0;
-    *table = detail::rows_upon(crop, windows);
+    const detail::Windows windows = windows_of(*weighted, crop.size, fused);
+    const int32_t precision = kQuantised ? detail::precision_for(windows.peak) : 0;
+    const double one = kQuantised ? static_cast<double>(int64_t{1} << precision) : 0;
+    *table = detail::rows_upon(crop, windows, rows, {kRound, one});
     table->in_size = in_size;
     table->precision = precision;
   }
@@ -266,11 +298,11 @@ struct Weights {
  private:
   static detail::Windows windows_of(const Step& step, int64_t in_size, bool fused) {
     using namespace detail;
-    const Rounding round{kArithmetic == TapArithmetic::kFloat32};
+    const Rounding round = kRound;
     if (step.kind == Step::kArea) return area(step, in_size, round);
     const bool antialias = step.c != 0;
     const AntialiasFilter& filter = kAntialiasFilters<Real>[step.b];
-    if (antialias) return (step.b == kBox ? box : antialiased)(filter, step, in_size, round);
+    if (antialias) return antialiased(filter, step, in_size, step.b == kBox ? Rounding{false} : round);
     if (step.b == kBilinear) return interpolated<Real>(step, in_size, true, true, round);
     // Eager's float bicubic resamples an axis even if only its scale changes; its uint8 one does not.
     return interpolated<Real>(step, in_size, kQuantised, fused, round);
