@@ -17,7 +17,7 @@ from polyphase.cpu import emit, isa, libraries
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelError
 from polyphase.kernels import records, store
 from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
-from polyphase.kernels.devices import BindLike, Described
+from polyphase.kernels.devices import BindLike, BindSized, Described
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.layout import dense_strides, strides_like
 from polyphase.kernels.patchwork import Patchwork
@@ -57,6 +57,19 @@ def _bound(handle: object, out: Facts) -> BoundCall:
 
 def _place(out: Facts) -> tuple[Sizes, Sizes, torch.dtype]:
     return out.shape, out.strides, out.dtype
+
+
+def bind_sized(record: CallRecord, transforms: bytes, longest: int, most: int) -> BindSized | None:
+    bind = libraries.launcher().sized(_request(record), transforms, longest, most)
+    dtype, device = record.out.dtype, record.out.device
+    if bind is None:
+        return None
+
+    def bound(image: Facts) -> BoundCall | None:
+        found = bind(image.shape, image.strides)
+        return None if found is None else _bound(found[0], Facts(dtype, found[1], found[2], device))
+
+    return bound
 
 
 def bind_like(record: CallRecord) -> BindLike:

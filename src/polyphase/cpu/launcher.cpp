@@ -6,6 +6,7 @@
 #include "polyphase/launch/any_size.h"
 #include "polyphase/launch/bind.h"
 #include "polyphase/launch/python_objects.h"
+#include "polyphase/launch/ways.h"
 
 namespace polyphase {
 namespace {
@@ -358,6 +359,46 @@ PyObject* python_any_size(PyObject*, PyObject* const* args, ptrdiff_t count) {
   });
 }
 
+// ---- images of any size, whose steps follow from it
+
+void release_sized(PyObject* capsule) { delete static_cast<SizedRequest*>(PyCapsule_GetPointer(capsule, nullptr)); }
+
+// sizes, strides
+PyObject* python_bind_sized(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    const auto* sized = static_cast<const SizedRequest*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, 0), nullptr));
+    if (sized == nullptr) throw PythonError();
+    if (count != 2 || PyTuple_Size(args[0]) != 3 || PyTuple_Size(args[1]) != 3) throw BadCall{"three sizes and strides"};
+    int64_t size[3], stride[3];
+    for (int d = 0; d < 3; ++d) {
+      size[d] = integer(PyTuple_GetItem(args[0], d));
+      stride[d] = integer(PyTuple_GetItem(args[1], d));
+    }
+    Buffer<uint8_t> request;
+    if (!sized->fill(size, stride, &request)) return none();
+    const auto& filled = *reinterpret_cast<const Request*>(request.data());
+    return tuple_of({new_bound(request.data(), request.size()), numbers(filled.out_size, 3), numbers(filled.out_stride, 3)});
+  });
+}
+
+// a request, transforms, the longest axis, the most elements of an output
+PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  static PyMethodDef bind = {"bind", python_bind_sized, METH_FASTCALL, "Of sizes and strides: what is bound, and its output's."};
+  return guarded([&] {
+    if (count != 4) throw BadCall{"sized takes a request, transforms, and two limits"};
+    const Data request = bytes(args[0]), steps = bytes(args[1]);
+    if (request.size < static_cast<ptrdiff_t>(sizeof(Request)) || steps.size % sizeof(SizeStep) != 0) {
+      throw BadCall{"a request or transforms of another size than the launcher's"};
+    }
+    const auto* first = reinterpret_cast<const SizeStep*>(steps.data);
+    const int64_t transforms = steps.size / static_cast<int64_t>(sizeof(SizeStep));
+    auto* const sized =
+        new SizedRequest(request.data, request.size, first, transforms, integer(args[2]), integer(args[3]));
+    const Reference capsule(PyCapsule_New(sized, nullptr, release_sized));
+    return sized->holds() ? made_of(&bind, {owned(capsule.get())}) : none();
+  });
+}
+
 PyObject* python_launch_all(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
     launch_all(args, count);
@@ -406,6 +447,7 @@ PyMethodDef functions[] = {
     {"taps", python_taps, METH_FASTCALL, "The table of an axis: (in_size, begin, index, weight, border, precision, index_only)"},
     {"counts", python_counts, METH_FASTCALL, "(kernels launched, tables made, tables found in the cache)"},
     {"launch_all", python_launch_all, METH_FASTCALL, "Runs what was bound, in any order, by as many threads as torch has."},
+    {"sized", python_sized, METH_FASTCALL, "A request for images of any size, or None; its steps follow from that."},
     {"forget", python_forget, METH_FASTCALL, "Empties the cache of tables."},
 };
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from polyphase.cpu import build, emit, isa
 from polyphase.errors import BuildFailedError
 from polyphase.kernels import records
+from polyphase.kernels.facts import Sizes
 from polyphase.kernels.handles import use_handles
 from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose, sampled_as
 from polyphase.kernels.recipes import encode
@@ -54,6 +55,7 @@ class Launcher(NamedTuple):
     taps: Callable[[int, int, bool, bytes], tuple[int, bytes, bytes, bytes, bytes, int, bool]]
     counts: Callable[[], tuple[int, int, int]]
     launch_all: Callable[..., None]
+    sized: Callable[[bytes, bytes, int, int], Callable[..., tuple[object, Sizes, Sizes] | None] | None]
     forget: Callable[[], None]
 
 

@@ -19,6 +19,7 @@ WING = Wing(
     bind_gradients=launch.bind_gradients,
     bind_any_size=launch.bind_any_size,
     bind_like=launch.bind_like,
+    bind_sized=launch.bind_sized,
     again=launch.again,
     forget=launch.forget,
     tap_bytes=libraries.tap_bytes,

@@ -126,22 +126,37 @@ def for_any_size(
 
 
 class Pattern:
-    """Programs that differ in the numbers of their steps alone, for images of any size. Made of one that was bound."""
+    """Programs that differ in the numbers of their steps alone, for images of any size. Made of one that was bound.
 
-    def __init__(self, bind_like: devices.BindLike, program: Program, wing: devices.Wing) -> None:
-        self._bind = bind_like
-        self._longest = wing.longest_runs if moves_runs(program) else wing.longest_axis
-        self._most = _LARGE // program.target.itemsize
+    sized: a call for an image (channels, height, width) whose transforms make the steps, None where that is another
+    program; None itself where nothing can tell.
+    """
+
+    def __init__(self, record: CallRecord, wing: devices.Wing, transforms: bytes | None) -> None:
+        assert wing.bind_like is not None, "the device has patterns"
+        self._bind = wing.bind_like(record)
+        self._longest = wing.longest_runs if moves_runs(record.program) else wing.longest_axis
+        self._most = _LARGE // record.program.target.itemsize
+        self.sized: devices.BindSized | None = None
+        if transforms is not None and wing.bind_sized is not None:
+            self.sized = wing.bind_sized(record, transforms, self._longest, self._most)
 
     @staticmethod
-    def of(program: Program, inputs: Sequence[Facts], out: Facts, patchwork: Patchwork | None = None) -> Pattern | None:
-        """None where a device binds one program at a time, or nothing can be built."""
+    def of(
+        program: Program,
+        inputs: Sequence[Facts],
+        out: Facts,
+        patchwork: Patchwork | None = None,
+        transforms: bytes | None = None,
+    ) -> Pattern | None:
+        """`transforms`: as the wing's `bind_sized` takes them. None where a device binds one program at a time, or
+        nothing can be built."""
         wing = devices.wing_of(inputs[0].device)
         record = record_of(program, inputs, out)._replace(patchwork=patchwork)
         if wing.bind_like is None or record.coordinates is not None or record.operands.copied:
             return None
         try:
-            return Pattern(wing.bind_like(record), record.program, wing)
+            return Pattern(record, wing, transforms)
         except (NoKernelError, *NOT_BUILT):
             return None
 

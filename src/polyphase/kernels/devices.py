@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Image, output (within a block, where it is cut), how it is cut, and the numbers of all records of steps.
 BindLike: TypeAlias = "Callable[[Facts, Facts, Patchwork | None, Sequence[float]], BoundCall]"
+#: An image; None where it leads to another program.
+BindSized: TypeAlias = "Callable[[Facts], BoundCall | None]"
 
 #: The module of each wing, which has it as `WING`.
 MODULES = {"cpu": "polyphase.cpu.wing", "cuda": "polyphase.cuda.wing"}
@@ -81,7 +83,9 @@ class Wing:
     most_warped: over how many elements the planes of a warped image may extend. survives_fork: whether a child of a
     process that used the device can use it. built_from: what is bound meanwhile runs the kernel of a source file.
     bind_any_size: a record, for all other sizes too; the last argument is called for those that are not for kernels.
-    bind_like: of a record of maps, what binds programs that differ in the numbers of their steps alone.
+    bind_like: of a record of maps, what binds programs that differ in the numbers of their steps alone. bind_sized:
+    likewise, where those follow from the image's size by transforms, up to the longest axis and the most elements; None
+    where they do not.
     again: `again.plainly` in C, None where nothing can be built.
     launch_all: many calls in any order, each a tuple of a handle and tensors: output, image, coordinates, operands.
     makes_patchwork: whether kernels of maps write outputs that are cut into blocks.
@@ -110,6 +114,7 @@ class Wing:
     launch_all: Callable[..., None] | None = None
     makes_patchwork: bool = False
     bind_like: Callable[[CallRecord], BindLike] | None = None
+    bind_sized: Callable[[CallRecord, bytes, int, int], BindSized | None] | None = None
     launch_into: Callable[[Tensor, Sequence[tuple[Any, tuple[Tensor, ...]]], Sequence[Tensor]], None] | None = None
     bind_batched: Callable[[CallRecord], BoundCall] | None = None
     of_size: Callable[[object, Facts, tuple[AxisPath, AxisPath]], object | None] | None = None

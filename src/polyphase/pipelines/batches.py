@@ -122,7 +122,7 @@ class Sheet:
         self._picture_of, self._transforms, self._channels_last = picture_of, transforms, channels_last
         self._like: Pictured | None = None
         self._calls: dict[tuple[Any, Any], _Call] = {}
-        self._patterns = list[tuple[list[object], _Call]]()
+        self._patterns = list[tuple[list[str], _Call]]()
 
     def run(self, images: Sequence[Tensor], out: Tensor | None) -> Tensor | None:
         """None where one of them is not for this."""

@@ -1,5 +1,5 @@
-"""A picture's way through transforms by its size alone: what its axes go through, as numbers. A new size, or a new crop,
-then costs no program and no binding in Python."""
+"""A picture's way through transforms by its size alone: what its axes go through, as numbers. A new size, or crop, then
+costs no program and no binding in Python."""
 
 from __future__ import annotations
 

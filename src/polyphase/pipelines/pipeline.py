@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,20 +49,19 @@ def fuse(transform: Any) -> Pipeline:
     return transform if isinstance(transform, Pipeline) else Pipeline(transform)
 
 
-class _Known:
-    """What became of an image, and what it was bound to, once somebody asks."""
+class _Known(NamedTuple):
+    """What an image was bound to, or what became of it, where it is not one kernel's alone."""
 
-    def __init__(self, picture: Picture | Sketch) -> None:
-        self.picture = picture
-
-    @functools.cached_property
-    def _ready(self) -> Ready | None:
-        return self.picture.ready()
+    ready: Ready | None
+    kind: str
+    picture: Picture | Sketch | None
 
     def value(self, source: Source) -> Any:
         """The same done to another image of this kind."""
-        ready, picture = self._ready, self.picture
-        return picture.again(source).value() if ready is None else as_kind(ready.run(source.memory), picture.kind)
+        if self.ready is not None:
+            return as_kind(self.ready.run(source.memory), self.kind)
+        assert self.picture is not None, "it is bound, or there is a picture"
+        return self.picture.again(source).value()
 
 
 class Pipeline:
@@ -86,13 +84,23 @@ class Pipeline:
         image = image_of(inputs[0]) if len(inputs) == 1 else None
         if image is None:
             return self.walk(inputs[0] if len(inputs) == 1 else inputs, unpacks=len(inputs) > 1).value()
-        known = self._ready.get(_kind_of(image)) if self._is_fixed else None
-        if known is None:
-            found = self._sketches.of(image)
-            known = self._remembered(image, found)
-            if known is None:
-                return found.value()
-        return known.value(image.source)
+        known = self._known(image)
+        if known is not None:
+            return known.value(image.source)
+        found = self._sketches.of(image)
+        known = self._remembered(image, found)
+        return found.value() if known is None else known.value(image.source)
+
+    def _known(self, image: Image) -> _Known | None:
+        """What was remembered of its size and kind, or follows from the size alone."""
+        if not self._is_fixed:
+            return None
+        known = self._ready.get(_kind_of(image))
+        sized = self._sketches.sized(image) if known is None else None
+        if sized is None:
+            return known
+        call, likeness = sized
+        return self._keep(image, _Known(Ready(((call, likeness.vectors),)), likeness.kind, None))
 
     def walk(self, sample: Any, *, unpacks: bool = False) -> Walk:
         """All that is drawn is drawn, and nothing is computed that need not be."""
@@ -105,9 +113,12 @@ class Pipeline:
         picture = found if isinstance(found, Sketch) else found.leaves[0] if found.is_whole else None
         if not self._is_fixed or picture is None or not picture.is_for_others():
             return None
+        return self._keep(image, _Known(picture.ready(), picture.kind, picture))
+
+    def _keep(self, image: Image, known: _Known) -> _Known:
         if len(self._ready) >= _MOST_READY:
             self._ready.clear()
-        known = self._ready[_kind_of(image)] = _Known(picture)
+        self._ready[_kind_of(image)] = known
         return known
 
     def _picture(self, sample: Any) -> Picture | Sketch:
@@ -115,11 +126,7 @@ class Pipeline:
         image = image_of(sample)
         if image is None:
             return only_picture(self.walk(sample))
-        known = self._ready.get(_kind_of(image)) if self._is_fixed else None
-        if known is not None:
-            return known.picture.again(image.source)
         found = self._sketches.of(image)
-        self._remembered(image, found)
         return found if isinstance(found, Sketch) else only_picture(found)
 
     def batch(

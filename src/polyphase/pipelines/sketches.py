@@ -12,8 +12,9 @@ from torch import Tensor
 from polyphase.kernels import devices
 from polyphase.kernels.binding import BoundCall, Pattern
 from polyphase.kernels.facts import Facts, Sizes, facts
+from polyphase.pipelines import ways
 from polyphase.pipelines.outlines import NotFollowedError, Outline
-from polyphase.pipelines.picture import ARRAY, Picture, as_kind
+from polyphase.pipelines.picture import ARRAY, PIL, Picture, as_kind
 from polyphase.pipelines.reading import Step, drawn
 from polyphase.pipelines.sources import Source
 from polyphase.pipelines.stages import Ready
@@ -102,8 +103,20 @@ class Sketches:
 
     def __init__(self, steps: Step | Container) -> None:
         self._whole, self._steps = steps, _steps_to_follow(steps)
+        self._by_size = None if self._steps is None else ways.packed([step.ours for step in self._steps if step.ours])
         # By kind of image; None where one had to be done otherwise.
         self._kinds: dict[object, dict[object, Likeness | None] | None] = {}
+
+    def sized(self, image: Image) -> tuple[BoundCall, Likeness] | None:
+        """What a sketch would be bound to, told from the size in C++; None where that cannot tell."""
+        patterns = None if self._by_size is None else self._kinds.get(_kind_of(image))
+        for likeness in (patterns or {}).values():
+            call = None
+            if likeness is not None and likeness.pattern.sized is not None:
+                call = likeness.pattern.sized(image.source.facts)
+            if call is not None and likeness is not None:
+                return call, likeness
+        return None
 
     def of(self, image: Image) -> Sketch | Walk:
         kind = _kind_of(image) if self._steps is not None else None
@@ -127,7 +140,7 @@ class Sketches:
         if name is not None and name not in patterns:
             if len(patterns) >= _MOST_PATTERNS:
                 patterns.clear()
-            patterns[name] = _likeness(walk)
+            patterns[name] = _likeness(walk, None if image.kind == PIL else self._by_size)
         return walk
 
     def _followed(self, image: Image, draws: list[Params | None]) -> Outline | None:
@@ -198,8 +211,9 @@ def _are_all_done(step: Step | Container) -> bool:
     return isinstance(step, Step) or (type(step) is Compose and all(map(_are_all_done, step.transforms)))
 
 
-def _likeness(walk: Walk) -> Likeness | None:
-    """None where a picture is not one program's, or is no tensor of its own."""
+def _likeness(walk: Walk, by_size: bytes | None) -> Likeness | None:
+    """None where a picture is not one program's, or is no tensor of its own. `by_size`: transforms as `ways` packs
+    them."""
     picture = walk.leaves[0]
     if not walk.is_whole or not isinstance(picture, Picture) or not picture.is_for_others():
         return None
@@ -209,7 +223,7 @@ def _likeness(walk: Walk) -> Likeness | None:
         return None
     out, patchwork = (stage.out, None) if stage.patches is None else stage.patches.lie(stage.out)
     inputs = (picture.source.facts, *map(facts, stage.vectors))
-    pattern = Pattern.of(stage.program, inputs, out, patchwork)
+    pattern = Pattern.of(stage.program, inputs, out, patchwork, by_size)
     if pattern is None:
         return None
     return Likeness(pattern, stage.vectors, picture.kind, picture.dtype, order == _PIXELS)
