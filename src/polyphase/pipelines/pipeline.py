@@ -281,7 +281,7 @@ def _recorded(pictures: Sequence[Picture | Sketch]) -> list[Tensor] | None:
 def _kind_of(image: Image) -> tuple[Any, ...]:
     """What its programs depend on."""
     kind, source, _, plain = image
-    return kind, source.facts, source.flipped, plain
+    return kind, source.facts, source.flipped, plain, torch.get_default_dtype()
 
 
 def _listed(step: Step | Container) -> Iterator[str]:

@@ -98,49 +98,60 @@ def _out(outline: Outline, likeness: Likeness, source: Source) -> Facts:
     return Facts(likeness.dtype, shape, strides, device)
 
 
+class _Kind:
+    """Patterns of images that differ in their sizes alone, by what their outlines have in common; None where there is
+    none. sized: those that tell from the size alone. Other threads may be here too."""
+
+    def __init__(self) -> None:
+        self.patterns = dict[object, Likeness | None]()
+        self.sized: tuple[tuple[devices.BindSized, Likeness], ...] = ()
+
+    def learn(self, name: object, likeness: Likeness | None) -> None:
+        if len(self.patterns) >= _MOST_PATTERNS:
+            self.patterns, self.sized = {}, ()
+        self.patterns[name] = likeness
+        if likeness is not None and likeness.pattern.sized is not None:
+            self.sized = (*self.sized, (likeness.pattern.sized, likeness))
+
+
 class Sketches:
     """Of one pipeline: an image's sketch, or else its walk. Whatever is random is drawn once, for either."""
 
     def __init__(self, steps: Step | Container) -> None:
         self._whole, self._steps = steps, _steps_to_follow(steps)
         self._by_size = None if self._steps is None else ways.packed([step.ours for step in self._steps if step.ours])
-        # By kind of image; None where one had to be done otherwise.
-        self._kinds: dict[object, dict[object, Likeness | None] | None] = {}
+        self._kinds: dict[object, _Kind | None] = {}  # None of a kind that had to be done otherwise
 
     def sized(self, image: Image) -> tuple[BoundCall, Likeness] | None:
         """What a sketch would be bound to, told from the size in C++; None where that cannot tell."""
-        patterns = None if self._by_size is None else self._kinds.get(_kind_of(image))
-        for likeness in (patterns or {}).values():
-            call = None
-            if likeness is not None and likeness.pattern.sized is not None:
-                call = likeness.pattern.sized(image.source.facts)
-            if call is not None and likeness is not None:
+        kind = None if self._by_size is None else self._kinds.get(_kind_of(image))
+        for bind, likeness in () if kind is None else kind.sized:
+            call = bind(image.source.facts)
+            if call is not None:
                 return call, likeness
         return None
 
     def of(self, image: Image) -> Sketch | Walk:
-        kind = _kind_of(image) if self._steps is not None else None
-        patterns = self._kinds.get(kind)
-        if kind is None or self._steps is None:
+        named = None if self._steps is None else _kind_of(image)
+        if named is None:
             walk = Walk(image.picture())
             walk.take(self._whole)
             return walk
-        if patterns is None:
+        kind = self._kinds.get(named)
+        if kind is None:
             walk = self._walked(image, ())
-            if kind not in self._kinds:
-                self._kinds[kind] = {} if walk.is_whole and _has_patterns(image) else None
+            if named not in self._kinds:
+                self._kinds[named] = _Kind() if walk.is_whole and _has_patterns(image) else None
             return walk
         draws = list[Params | None]()
         outline = self._followed(image, draws)
         name = None if outline is None else outline.name
-        likeness = patterns.get(name)
+        likeness = kind.patterns.get(name)
         if outline is not None and likeness is not None and likeness.pattern.takes(image.source.facts, outline.shape):
             return Sketch(image.source, outline, likeness)
         walk = self._walked(image, draws)
-        if name is not None and name not in patterns:
-            if len(patterns) >= _MOST_PATTERNS:
-                patterns.clear()
-            patterns[name] = _likeness(walk, None if image.kind == PIL else self._by_size)
+        if name is not None and name not in kind.patterns:
+            kind.learn(name, _likeness(walk, None if image.kind == PIL else self._by_size))
         return walk
 
     def _followed(self, image: Image, draws: list[Params | None]) -> Outline | None:
@@ -178,7 +189,7 @@ def _kind_of(image: Image) -> object:
     if plain or len(shape) != 3 or shape[1] < 2 or shape[2] < 2 or source.flipped != (False, False):
         return None
     order = _ROWS if kind == ARRAY else _order(shape, strides)  # arrays are put in order first
-    return None if order is None else (kind, dtype, shape[0], order, device)
+    return None if order is None else (kind, dtype, shape[0], order, device, torch.get_default_dtype())
 
 
 def _order(shape: Sizes, strides: Sizes) -> str | None:

@@ -1,0 +1,251 @@
+"""Images of sizes that were not seen before: by numbers that are filled into a pattern, or as pictures, they are the
+same."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import polyphase
+from polyphase import transforms as T
+from polyphase.kernels import binding
+from polyphase.kernels.recipes import RECORD, encode
+from polyphase.pipelines.picture import Picture
+from polyphase.pipelines.pipeline import Pipeline
+from polyphase.pipelines.sketches import Sketch
+from polyphase.pipelines.walks import Image, Walk, image_of
+from polyphase.sampling.programs import Axes
+from tests.pipelines import chains
+from tests.support.vision import torchvision
+
+LAST = [T.ToDtype(torch.float32, scale=True), T.Normalize(chains.MEAN, chains.STD)]
+#: What C++ follows by itself.
+BY_SIZE: dict[str, list[Any]] = {
+    "evaluation": [T.Resize(40), T.CenterCrop(32), *LAST],
+    "not longer than": [T.Resize(40, max_size=48), *LAST],
+    "longer side": [T.Resize(None, max_size=37, interpolation="bicubic")],
+    "to a size": [T.Resize((33, 47), interpolation="lanczos"), T.CenterCrop((30, 47)), T.CenterCrop((21, 20))],
+    "crop, then resize": [T.CenterCrop((30, 40)), T.ToDtype(torch.float32), T.Resize(20), *LAST[1:]],
+    "nearest": [T.Resize((33, 50), interpolation="nearest"), T.ToDtype(torch.float32, scale=True)],
+    "nearest, exactly": [T.Resize(35, interpolation="nearest-exact"), T.CenterCrop(20)],
+    "nested": [[T.Resize(40), [T.CenterCrop(32)]], T.ToImage(), T.ToPureTensor(), *LAST],
+    "without antialias": [T.Resize(45, antialias=False), T.ConvertImageDtype(torch.float16)],
+}
+OTHERS: dict[str, list[Any]] = {
+    "crop of a smaller one": [T.Resize(40), T.CenterCrop((60, 44)), *LAST],
+    "border": [T.Resize((30, 40)), T.Pad((1, 2, 3, 4), fill=7), T.CenterCrop((31, 40)), *LAST],
+    "reflected": [T.Pad(5, padding_mode="reflect"), T.Pad((2, 0), padding_mode="edge"), *LAST],
+    "symmetric": [T.CenterCrop(50), T.Pad((3, 20), padding_mode="symmetric")],
+    "letterbox": [T.Letterbox((50, 60), fill=114), *LAST],
+    "letterbox at a corner": [T.Letterbox(40, centred=False), T.ToDtype(torch.float32, scale=True)],
+    "smart": [T.SmartResize(14, 14 * 14 * 4, 14 * 14 * 20), *LAST],
+    "patches": [T.SmartResize(8, 8 * 8 * 9, 8 * 8 * 40), *LAST, T.Patches(4, merge=2, frames=2)],
+    "two programs": [T.Resize(50), T.Resize((20, 30)), *LAST],
+    "border first": [T.Pad(3), T.Resize(30)],
+    "border after arithmetic": [*LAST, T.Pad(4, fill=1), T.CenterCrop(50)],
+    "a view": [T.CenterCrop(33)],
+}
+RANDOM: dict[str, list[Any]] = {
+    "training": [T.RandomResizedCrop(32), T.RandomHorizontalFlip(), *LAST],
+    "flips": [T.RandomHorizontalFlip(), T.RandomVerticalFlip(), T.Resize(30), T.RandomHorizontalFlip(), *LAST],
+    "crops": [T.Resize(40), T.RandomCrop(32, padding=3), T.RandomVerticalFlip(), *LAST],
+    "small crops": [T.RandomCrop(60, pad_if_needed=True), T.CenterCrop((30, 70)), T.RandomCrop(20), *LAST],
+    "two programs": [T.RandomResizedCrop((50, 40)), T.RandomHorizontalFlip(), T.Resize(20)],
+    "chosen": [T.RandomApply([T.RandomCrop(30)]), T.RandomHorizontalFlip(), T.Resize(25)],
+    "warped": [T.RandomRotation(20), T.RandomHorizontalFlip()],
+}
+
+
+def images(count: int, seed: int) -> list[Tensor]:
+    """Of many sizes and layouts: rows, pixels, parts of larger images, turned ones; some of one channel."""
+    draw, made = Random(seed), list[Tensor]()
+    for _ in range(count):
+        channels, height, width = draw.choice([3, 3, 3, 3, 1, 4]), draw.randint(34, 90), draw.randint(34, 90)
+        pixels = torch.randint(0, 256, (height, width, channels), dtype=torch.uint8)
+        rows = pixels.permute(2, 0, 1).contiguous()
+        top, left = draw.randint(0, 10), draw.randint(0, 10)
+        kinds = [rows, rows, pixels.permute(2, 0, 1), rows[:, top:, left:], pixels.permute(2, 0, 1)[:, top:, left:]]
+        made.append(draw.choice([*kinds, rows.mT, pixels.permute(2, 1, 0), rows[:, :, ::2]]))
+    return made
+
+
+def read(image: Any) -> Image:
+    found = image_of(image)
+    assert found is not None
+    return found
+
+
+def walked(pipeline: Pipeline, image: Any) -> Picture:
+    """The plain twin."""
+    walk = Walk(read(image).picture())
+    walk.take(pipeline._steps)
+    picture = walk.leaves[0]
+    assert isinstance(picture, Picture)
+    return picture
+
+
+def assert_same(sketch: Sketch, picture: Picture) -> None:
+    """Sizes, strides and steps are all that a request has of an image."""
+    (stage,) = picture.stages()
+    axes = stage.program.sampler
+    assert isinstance(axes, Axes)
+    numbers = sketch._outline.rows + sketch._outline.columns
+    packed = struct.pack(f"={len(numbers) // 6 * RECORD}", *numbers)
+    assert packed == b"".join(map(encode, axes.maps))
+    assert (sketch.out, sketch.shape, sketch.kind) == (stage.out, picture.shape, picture.kind)
+    assert list(map(id, sketch.vectors)) == list(map(id, stage.vectors))
+    assert torch.equal(sketch.run(), picture.run())
+
+
+@pytest.mark.parametrize("name", [*BY_SIZE, *OTHERS])
+def test_sketches_are_pictures(name: str) -> None:
+    pipeline, followed, by_size = polyphase.fuse((BY_SIZE | OTHERS)[name]), 0, 0
+    for image in images(60, seed=len(name)):
+        normalised = any(isinstance(one, T.Normalize) for one in (BY_SIZE | OTHERS)[name])
+        if normalised and image.shape[0] != 3:
+            continue
+        found, sized = pipeline._sketches.of(read(image)), pipeline._sketches.sized(read(image))
+        if isinstance(found, Sketch):
+            assert_same(found, walked(pipeline, image))
+            followed += 1
+        if sized is not None:
+            call, likeness = sized
+            picture = walked(pipeline, image)
+            assert call.out == picture.stages()[0].out
+            assert torch.equal(call.fresh(image, *likeness.vectors), picture.run())
+            by_size += 1
+    assert (followed > 10) == (name not in ("two programs", "border first", "a view"))
+    assert (by_size > 10) == (name in BY_SIZE)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_what_is_random_is_drawn_once(name: str) -> None:
+    pipeline, twin, followed = polyphase.fuse(RANDOM[name]), polyphase.fuse(RANDOM[name]), 0
+    for seed, image in enumerate(images(60, seed=3)):
+        if image.shape[0] != 3 or image.shape[1] < 32 or image.shape[2] < 32:
+            continue
+        torch.manual_seed(seed)
+        picture = walked(twin, image)
+        expected, after = picture.value(), torch.rand(1)
+        torch.manual_seed(seed)
+        found = pipeline._sketches.of(read(image))
+        if isinstance(found, Sketch):
+            assert_same(found, picture)
+            followed += 1
+        assert torch.equal(found.value(), expected)
+        assert torch.rand(1) == after
+    assert (followed > 0) == (name not in ("two programs", "chosen", "warped"))
+
+
+@pytest.mark.parametrize("kind", ["array", "Pillow image", "image"])
+def test_kinds_of_images(kind: str) -> None:
+    v2 = torchvision()
+    chain = v2.Compose([v2.Resize(40), v2.CenterCrop(36), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+    pipeline, twin = polyphase.fuse(chain), polyphase.fuse(chain)
+    made, Image = {"image": 0, "array": 0, "Pillow image": 0}, pytest.importorskip("PIL.Image")  # noqa: N806
+    for pixels in (one.permute(1, 2, 0).contiguous() for one in images(40, seed=5) if one.shape[0] == 3):
+        if kind == "image":
+            image: Any = torchvision("torchvision.tv_tensors").Image(pixels.permute(2, 0, 1))
+        else:
+            image = pixels.numpy() if kind == "array" else Image.fromarray(pixels.numpy())
+        found = pipeline._sketches.of(read(image))
+        if isinstance(found, Sketch):
+            assert_same(found, walked(twin, image))
+            made[kind] += 1
+        assert torch.equal(pipeline(image), walked(twin, image).value())
+    assert made[kind] > 10
+
+
+def test_a_new_size_makes_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a new crop."""
+    fixed, random = polyphase.fuse(BY_SIZE["evaluation"]), polyphase.fuse(RANDOM["training"])
+    before = [torch.zeros(3, n, 70, dtype=torch.uint8) for n in (60, 61, 80)]
+    for _ in range(20):  # flipped and not
+        for image in before:
+            fixed(image)
+            random(image)
+    monkeypatch.setattr(binding, "record_of", None)
+    for n in range(100, 120):
+        assert fixed(torch.zeros(3, n, n + 30, dtype=torch.uint8)).shape == (3, 32, 32)
+        assert random(torch.zeros(3, n, n + 30, dtype=torch.uint8)).shape == (3, 32, 32)
+    fixed.batch([torch.zeros(3, n, 77, dtype=torch.uint8) for n in range(120, 130)])
+    with pytest.raises(TypeError):
+        fixed(torch.zeros(3, 100, 130))
+
+
+def test_what_is_not_followed() -> None:
+    pipeline, image = polyphase.fuse(BY_SIZE["evaluation"]), torch.rand(3, 50, 60)
+    numpy = pytest.importorskip("numpy")
+    for other in (image, torch.rand(3, 60, 50)):
+        pipeline(other)
+    assert isinstance(pipeline._sketches.of(read(image)), Sketch)
+    backwards = numpy.zeros((50, 60, 3), dtype=numpy.float32)[::-1]
+    for other in (image[None], image.clone().requires_grad_(), image.mT, image[:, :1], backwards):
+        for _ in range(3):
+            assert isinstance(pipeline._sketches.of(read(other)), Walk)
+
+
+def test_a_step_that_has_to_run_as_itself() -> None:
+    """What it draws, it draws itself."""
+    v2 = torchvision()
+    chain = v2.Compose([v2.RandomResizedCrop(20), v2.RandomHorizontalFlip()])
+    pipeline = polyphase.fuse(chain)
+    for seed in range(5):
+        image = torch.randint(0, 2, (3, 40, 50 + seed), dtype=torch.bool)
+        torch.manual_seed(seed)
+        expected, after = _outcome(chain, image), torch.rand(1)
+        torch.manual_seed(seed)
+        found = _outcome(pipeline, image)
+        assert torch.equal(found, expected) if isinstance(expected, Tensor) else type(found) is type(expected)
+        assert torch.rand(1) == after
+
+
+def _outcome(function: Any, image: Tensor) -> Any:
+    try:
+        return function(image)
+    except Exception as error:
+        return error
+
+
+def test_the_default_dtype_is_part_of_a_kind() -> None:
+    numpy = pytest.importorskip("numpy")
+    pipeline, image = polyphase.fuse([T.ToTensor(), T.Resize(30)]), numpy.zeros((40, 50, 3), dtype=numpy.uint8)
+    for dtype in (torch.float32, torch.float64, torch.float32):
+        torch.set_default_dtype(dtype)
+        try:
+            assert {pipeline(image).dtype for _ in range(3)} == {dtype}
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+
+def test_large_results_are_asked_for_first() -> None:
+    pipeline = polyphase.fuse([T.Resize((2**15, 2**15))])
+    pipeline._sketches.of(read(torch.zeros(1, 50, 60, dtype=torch.uint8)))
+    for n in range(3):
+        found = pipeline._sketches.of(read(torch.zeros(1, 50, 60 + n, dtype=torch.uint8)))
+        assert isinstance(found, Walk)
+        assert pipeline._sketches.sized(read(torch.zeros(1, 50, 60 + n, dtype=torch.uint8))) is None
+
+
+def test_threads_at_once() -> None:
+    pipeline, failed = polyphase.fuse([T.Resize(30), T.CenterCrop((28, 40))]), list[Exception]()
+
+    def work(seed: int) -> None:
+        try:
+            for image in images(30, seed):
+                pipeline(image)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not failed
