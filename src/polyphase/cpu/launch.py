@@ -60,16 +60,7 @@ def _place(out: Facts) -> tuple[Sizes, Sizes, torch.dtype]:
 
 
 def bind_sized(record: CallRecord, transforms: bytes, longest: int, most: int) -> BindSized | None:
-    bind = libraries.launcher().sized(_request(record), transforms, longest, most)
-    dtype, device = record.out.dtype, record.out.device
-    if bind is None:
-        return None
-
-    def bound(image: Facts) -> BoundCall | None:
-        found = bind(image.shape, image.strides)
-        return None if found is None else _bound(found[0], Facts(dtype, found[1], found[2], device))
-
-    return bound
+    return libraries.launcher().sized(_request(record), transforms, longest, most, empty_strided, record.out.dtype)
 
 
 def bind_like(record: CallRecord) -> BindLike:

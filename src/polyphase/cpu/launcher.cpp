@@ -205,12 +205,13 @@ PyObject* python_call(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   });
 }
 
+PyMethodDef fresh_call = {"call", python_call, METH_FASTCALL, "Of tensors: a new one."};
+
 // bound, what makes a tensor, its arguments
 PyObject* python_fresh(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  static PyMethodDef call = {"call", python_call, METH_FASTCALL, "Of tensors: a new one."};
   return guarded([&] {
     if (count != kFreshParts) throw BadCall{"fresh takes what is bound, and how a tensor is made"};
-    return made_of(&call, {owned(args[kBound]), owned(args[kEmpty]), owned(args[kPlace])});
+    return made_of(&fresh_call, {owned(args[kBound]), owned(args[kEmpty]), owned(args[kPlace])});
   });
 }
 
@@ -363,10 +364,13 @@ PyObject* python_any_size(PyObject*, PyObject* const* args, ptrdiff_t count) {
 
 void release_sized(PyObject* capsule) { delete static_cast<SizedRequest*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
+enum { kSizedRequest, kNewOfSize, kDtypeOfSize };
+
 // sizes, strides
-PyObject* python_bind_sized(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+PyObject* python_fresh_of_size(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    const auto* sized = static_cast<const SizedRequest*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, 0), nullptr));
+    PyObject* const capsule = PyTuple_GetItem(parts, kSizedRequest);
+    const auto* sized = static_cast<const SizedRequest*>(PyCapsule_GetPointer(capsule, nullptr));
     if (sized == nullptr) throw PythonError();
     if (count != 2 || PyTuple_Size(args[0]) != 3 || PyTuple_Size(args[1]) != 3) throw BadCall{"three sizes and strides"};
     int64_t size[3], stride[3];
@@ -377,15 +381,19 @@ PyObject* python_bind_sized(PyObject* parts, PyObject* const* args, ptrdiff_t co
     Buffer<uint8_t> request;
     if (!sized->fill(size, stride, &request)) return none();
     const auto& filled = *reinterpret_cast<const Request*>(request.data());
-    return tuple_of({new_bound(request.data(), request.size()), numbers(filled.out_size, 3), numbers(filled.out_stride, 3)});
+    const Reference bound(new_bound(request.data(), request.size()));
+    PyObject* const dtype = owned(PyTuple_GetItem(parts, kDtypeOfSize));
+    const Reference place(tuple_of({numbers(filled.out_size, 3), numbers(filled.out_stride, 3), dtype}));
+    PyObject* const empty = owned(PyTuple_GetItem(parts, kNewOfSize));
+    return made_of(&fresh_call, {owned(bound.get()), empty, owned(place.get())});
   });
 }
 
-// a request, transforms, the longest axis, the most elements of an output
+// a request, transforms, the longest axis, the most elements of an output, what makes a tensor, its dtype
 PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  static PyMethodDef bind = {"bind", python_bind_sized, METH_FASTCALL, "Of sizes and strides: what is bound, and its output's."};
+  static PyMethodDef of_size = {"of_size", python_fresh_of_size, METH_FASTCALL, "Of sizes and strides: as of fresh."};
   return guarded([&] {
-    if (count != 4) throw BadCall{"sized takes a request, transforms, and two limits"};
+    if (count != 6) throw BadCall{"sized takes a request, transforms, two limits, and how a tensor is made"};
     const Data request = bytes(args[0]), steps = bytes(args[1]);
     if (request.size < static_cast<ptrdiff_t>(sizeof(Request)) || steps.size % sizeof(SizeStep) != 0) {
       throw BadCall{"a request or transforms of another size than the launcher's"};
@@ -395,7 +403,8 @@ PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
     auto* const sized =
         new SizedRequest(request.data, request.size, first, transforms, integer(args[2]), integer(args[3]));
     const Reference capsule(PyCapsule_New(sized, nullptr, release_sized));
-    return sized->holds() ? made_of(&bind, {owned(capsule.get())}) : none();
+    if (!sized->holds()) return none();
+    return made_of(&of_size, {owned(capsule.get()), owned(args[4]), owned(args[5])});
   });
 }
 

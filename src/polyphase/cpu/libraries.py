@@ -55,7 +55,7 @@ class Launcher(NamedTuple):
     taps: Callable[[int, int, bool, bytes], tuple[int, bytes, bytes, bytes, bytes, int, bool]]
     counts: Callable[[], tuple[int, int, int]]
     launch_all: Callable[..., None]
-    sized: Callable[[bytes, bytes, int, int], Callable[..., tuple[object, Sizes, Sizes] | None] | None]
+    sized: Callable[..., Callable[[Sizes, Sizes], Callable[..., Tensor] | None] | None]
     forget: Callable[[], None]
 
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 #: Image, output (within a block, where it is cut), how it is cut, and the numbers of all records of steps.
 BindLike: TypeAlias = "Callable[[Facts, Facts, Patchwork | None, Sequence[float]], BoundCall]"
-#: An image; None where it leads to another program.
-BindSized: TypeAlias = "Callable[[Facts], BoundCall | None]"
+#: Sizes and strides of an image; what makes a new output, None where it is another program's.
+BindSized: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...]], Callable[..., Tensor] | None]"
 
 #: The module of each wing, which has it as `WING`.
 MODULES = {"cpu": "polyphase.cpu.wing", "cuda": "polyphase.cuda.wing"}

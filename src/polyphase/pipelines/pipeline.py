@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -28,7 +28,6 @@ from polyphase.pipelines.picture import Picture, as_kind
 from polyphase.pipelines.reading import Step, is_random, read
 from polyphase.pipelines.sketches import Sketch, Sketches
 from polyphase.pipelines.sources import Source
-from polyphase.pipelines.stages import Ready
 from polyphase.pipelines.vocabulary import Compose, Container
 from polyphase.pipelines.walks import Image, Walk, image_of, only_picture
 from polyphase.plain import are_plain
@@ -50,17 +49,18 @@ def fuse(transform: Any) -> Pipeline:
 
 
 class _Known(NamedTuple):
-    """What an image was bound to, or what became of it, where it is not one kernel's alone."""
+    """What makes pictures of images of one size and kind: of their memory and of vectors. None where that is not one
+    kernel after the other; then they are made as the picture was."""
 
-    ready: Ready | None
+    fresh: Callable[..., Tensor] | None
+    vectors: tuple[Tensor, ...]
     kind: str
-    picture: Picture | Sketch | None
+    picture: Picture | Sketch | None = None
 
     def value(self, source: Source) -> Any:
-        """The same done to another image of this kind."""
-        if self.ready is not None:
-            return as_kind(self.ready.run(source.memory), self.kind)
-        assert self.picture is not None, "it is bound, or there is a picture"
+        if self.fresh is not None:
+            return as_kind(self.fresh(source.memory, *self.vectors), self.kind)
+        assert self.picture is not None, "one of both is there"
         return self.picture.again(source).value()
 
 
@@ -99,8 +99,8 @@ class Pipeline:
         sized = self._sketches.sized(image) if known is None else None
         if sized is None:
             return known
-        call, likeness = sized
-        return self._keep(image, _Known(Ready(((call, likeness.vectors),)), likeness.kind, None))
+        fresh, likeness = sized
+        return self._keep(image, _Known(fresh, likeness.vectors, likeness.kind))
 
     def walk(self, sample: Any, *, unpacks: bool = False) -> Walk:
         """All that is drawn is drawn, and nothing is computed that need not be."""
@@ -113,7 +113,9 @@ class Pipeline:
         picture = found if isinstance(found, Sketch) else found.leaves[0] if found.is_whole else None
         if not self._is_fixed or picture is None or not picture.is_for_others():
             return None
-        return self._keep(image, _Known(picture.ready(), picture.kind, picture))
+        ready = picture.ready()
+        fresh = None if ready is None else ready.run
+        return self._keep(image, _Known(fresh, (), picture.kind, picture))
 
     def _keep(self, image: Image, known: _Known) -> _Known:
         if len(self._ready) >= _MOST_READY:

@@ -3,7 +3,7 @@ pattern of one that was. The plain twin is the walk of a `Picture`, which is wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -122,13 +122,15 @@ class Sketches:
         self._by_size = None if self._steps is None else ways.packed([step.ours for step in self._steps if step.ours])
         self._kinds: dict[object, _Kind | None] = {}  # None of a kind that had to be done otherwise
 
-    def sized(self, image: Image) -> tuple[BoundCall, Likeness] | None:
-        """What a sketch would be bound to, told from the size in C++; None where that cannot tell."""
+    def sized(self, image: Image) -> tuple[Callable[..., Tensor], Likeness] | None:
+        """What makes the picture, told from the size in C++; None where that cannot tell."""
         kind = None if self._by_size is None else self._kinds.get(_kind_of(image))
-        for bind, likeness in () if kind is None else kind.sized:
-            call = bind(image.source.facts)
-            if call is not None:
-                return call, likeness
+        if kind is not None:
+            _, shape, strides, _ = image.source.facts
+            for bind, likeness in kind.sized:
+                fresh = bind(shape, strides)
+                if fresh is not None:
+                    return fresh, likeness
         return None
 
     def of(self, image: Image) -> Sketch | Walk:
