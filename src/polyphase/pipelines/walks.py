@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -183,6 +184,7 @@ def _takes_part(step: Step, leaf: Any) -> bool:
     return is_given and module is not None and isinstance(leaf, module.TVTensor)
 
 
+@functools.lru_cache(maxsize=256)
 def stand_in(shape: Sizes) -> Tensor:
     """For an image, where parameters are drawn."""
     return _STAND_IN.expand(shape)
