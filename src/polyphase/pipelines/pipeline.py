@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,18 +48,26 @@ def fuse(transform: Any) -> Pipeline:
     return transform if isinstance(transform, Pipeline) else Pipeline(transform)
 
 
-class _Known(NamedTuple):
-    """What makes pictures of images of one size and kind: of their memory and of vectors. None where that is not one
-    kernel after the other; then they are made as the picture was."""
+class _Known:
+    """What makes pictures of images of one size and kind: of their memory and of vectors; or a picture of which others
+    are made, which is bound once somebody asks."""
 
-    fresh: Callable[..., Tensor] | None
-    vectors: tuple[Tensor, ...]
-    kind: str
-    picture: Picture | Sketch | None = None
+    def __init__(
+        self,
+        kind: str,
+        fresh: Callable[..., Tensor] | None = None,
+        vectors: tuple[Tensor, ...] = (),
+        picture: Picture | None = None,
+    ) -> None:
+        self.kind, self.picture = kind, picture
+        self._fresh, self._vectors, self._is_bound = fresh, vectors, fresh is not None
 
     def value(self, source: Source) -> Any:
-        if self.fresh is not None:
-            return as_kind(self.fresh(source.memory, *self.vectors), self.kind)
+        if not self._is_bound and self.picture is not None:
+            ready, self._is_bound = self.picture.ready(), True
+            self._fresh = None if ready is None else ready.run
+        if self._fresh is not None:
+            return as_kind(self._fresh(source.memory, *self._vectors), self.kind)
         assert self.picture is not None, "one of both is there"
         return self.picture.again(source).value()
 
@@ -100,7 +108,7 @@ class Pipeline:
         if sized is None:
             return known
         fresh, likeness = sized
-        return self._keep(image, _Known(fresh, likeness.vectors, likeness.kind))
+        return self._keep(image, _Known(likeness.kind, fresh, likeness.vectors))
 
     def walk(self, sample: Any, *, unpacks: bool = False) -> Walk:
         """All that is drawn is drawn, and nothing is computed that need not be."""
@@ -110,12 +118,14 @@ class Pipeline:
 
     def _remembered(self, image: Image, found: Sketch | Walk) -> _Known | None:
         """Where nothing is random, what an image was bound to is for the next of its size and kind."""
-        picture = found if isinstance(found, Sketch) else found.leaves[0] if found.is_whole else None
-        if not self._is_fixed or picture is None or not picture.is_for_others():
+        if not self._is_fixed:
             return None
-        ready = picture.ready()
-        fresh = None if ready is None else ready.run
-        return self._keep(image, _Known(fresh, (), picture.kind, picture))
+        if isinstance(found, Sketch):
+            return self._keep(image, _Known(found.kind, found.ready().run))
+        picture = found.leaves[0]
+        if not found.is_whole or not picture.is_for_others():
+            return None
+        return self._keep(image, _Known(picture.kind, picture=picture))
 
     def _keep(self, image: Image, known: _Known) -> _Known:
         if len(self._ready) >= _MOST_READY:
@@ -128,8 +138,14 @@ class Pipeline:
         image = image_of(sample)
         if image is None:
             return only_picture(self.walk(sample))
+        known = self._ready.get(_kind_of(image)) if self._is_fixed else None
+        if known is not None and known.picture is not None:
+            return known.picture.again(image.source)
         found = self._sketches.of(image)
-        return found if isinstance(found, Sketch) else only_picture(found)
+        if isinstance(found, Sketch):
+            return found
+        self._remembered(image, found)
+        return only_picture(found)
 
     def batch(
         self,

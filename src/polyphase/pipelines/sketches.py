@@ -76,16 +76,9 @@ class Sketch:
     def value(self) -> Any:
         return as_kind(self.run(), self.kind)
 
-    def is_for_others(self) -> bool:
-        return True
-
     def ready(self) -> Ready:
         call, _, inputs = self.bound(self.source)
         return Ready(((call, inputs),))
-
-    def again(self, source: Source) -> Sketch:
-        """The same done to another image of this kind."""
-        return Sketch(source, self._outline, self._likeness)
 
 
 def _out(outline: Outline, likeness: Likeness, source: Source) -> Facts:
