@@ -58,7 +58,7 @@ class Emitter:
                 sizes.append(known(n).number)
         slots = iter(range(len(symbolic), len(sizes)))
         size = tuple(n if isinstance(n, int) else size_slot(next(slots)) for n in found.size)
-        warp = to_text(Warp("formula", mode, padding, found.align_corners, size, formula))
+        warp = to_text(Warp("formula", mode, padding, found.align_corners, size, formula=formula))
         fields = [self._field(one, len(found.size)) for one in tensors.fields]
         filled = [self._number(one) for one in sizes] or None
         given = (self._image, self._entries(tensors.entries), fields, warp, filled)

@@ -90,7 +90,7 @@ class Followed {
   bool slice(int axis, int64_t start, int64_t stop) {
     Step* const last = count_[axis] == 0 ? nullptr : &steps_[axis][count_[axis] - 1];
     if (last == nullptr || last->kind != Step::kSlice) {
-      return add(axis, {Step::kSlice, start, stop, 1, 0, __builtin_nan("")});
+      return add(axis, {Step::kSlice, start, stop, 1, 0, __builtin_nan(""), 0, __builtin_nan("")});
     }
     last->b = last->a + stop;
     last->a += start;
