@@ -16,7 +16,7 @@ import polyphase
 from polyphase import transforms as T
 from polyphase.kernels import binding
 from polyphase.kernels.facts import facts
-from polyphase.kernels.recipes import RECORD, encode
+from polyphase.kernels.recipes import NUMBERS, RECORD, encode
 from polyphase.pipelines.picture import Picture
 from polyphase.pipelines.pipeline import Pipeline
 from polyphase.pipelines.sketches import Sketch
@@ -97,7 +97,7 @@ def assert_same(sketch: Sketch, picture: Picture) -> None:
     axes = stage.program.sampler
     assert isinstance(axes, Axes)
     numbers = sketch._outline.rows + sketch._outline.columns
-    packed = struct.pack(f"={len(numbers) // 6 * RECORD}", *numbers)
+    packed = struct.pack(f"={len(numbers) // NUMBERS * RECORD}", *numbers)
     assert packed == b"".join(map(encode, axes.maps))
     assert (sketch.out, sketch.shape, sketch.kind) == (stage.out, picture.shape, picture.kind)
     assert list(map(id, sketch.vectors)) == list(map(id, stage.vectors))

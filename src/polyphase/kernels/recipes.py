@@ -14,7 +14,7 @@ FILTERS = ("bilinear", "bicubic", "box", "hamming", "lanczos")
 
 #: abi.h's `Step`: kind, a, b, c, d, scale, begin, end.
 RECORD = "5q3d"
-_NUMBERS = 8
+NUMBERS = 8
 _RECORD = struct.Struct(f"={RECORD}")
 _NO_BOX = (0.0, math.nan)
 _PLAIN = (math.nan, *_NO_BOX)  # neither a scale nor a box
@@ -60,15 +60,15 @@ class Recipe(list[float]):
         self += (_NEAREST, size, exact, 0, 0, *_PLAIN)
 
     def flip(self) -> None:
-        if self and self[-_NUMBERS] == _FLIP:
-            del self[-_NUMBERS:]
+        if self and self[-NUMBERS] == _FLIP:
+            del self[-NUMBERS:]
         else:
             self += (_FLIP, 0, 0, 0, 0, *_PLAIN)
 
     def slice(self, start: int, stop: int) -> None:
-        if self and self[-_NUMBERS] == _SLICE:
-            first = self[1 - _NUMBERS]
-            self[1 - _NUMBERS], self[2 - _NUMBERS] = first + start, first + stop
+        if self and self[-NUMBERS] == _SLICE:
+            first = self[1 - NUMBERS]
+            self[1 - NUMBERS], self[2 - NUMBERS] = first + start, first + stop
         else:
             self += (_SLICE, start, stop, 1, 0, *_PLAIN)
 
@@ -79,7 +79,7 @@ class Recipe(list[float]):
     def path(self, size: int) -> AxisPath | None:
         """Of an axis of so many pixels; None where it is no `AxisPath`."""
         path = AxisPath.whole(size)
-        for at in range(0, len(self), _NUMBERS):
+        for at in range(0, len(self), NUMBERS):
             kind, a, b = map(int, self[at : at + 3])
             if kind == _SLICE:
                 path = path.crop(a, b - a)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from polyphase.kernels.recipes import RECORD, Recipe
+from polyphase.kernels.recipes import NUMBERS, RECORD, Recipe
 from polyphase.pipelines.picture import NEAREST
 from polyphase.pipelines.sizes import CenterCrop, Resize
 from polyphase.pipelines.vocabulary import PILToTensor, ToImage, ToPureTensor, ToTensor, Transform
@@ -22,7 +22,7 @@ def packed(transforms: Sequence[Transform]) -> bytes | None:
         if type(one) is Resize:
             records.append(_RECORD.pack(*_target(one), *_resized(one)))
         elif type(one) is CenterCrop:
-            records.append(_RECORD.pack(_CENTRE, *one.size, *[0] * 6))
+            records.append(_RECORD.pack(_CENTRE, *one.size, *[0] * NUMBERS))
         elif not isinstance(one, (ToImage, ToTensor, PILToTensor, ToPureTensor)):
             return None
     return b"".join(records) if len(records) <= _MOST else None

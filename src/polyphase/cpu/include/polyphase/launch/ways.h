@@ -18,7 +18,7 @@ struct SizeStep {
   int64_t b;    // kShorter: the longer side's limit, or 0                      kTo, kCentre: width
   Step resize;  // but for its size
 };
-static_assert(sizeof(SizeStep) == 72);
+static_assert(sizeof(SizeStep) == 88);
 
 // What an image's rows and columns go through. marks: what was done, two bits for each transform: nothing, or along which
 // axes. Sizes of less than 2 are refused: strides do not tell how such an image lies.
