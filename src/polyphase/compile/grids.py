@@ -8,6 +8,7 @@ pixel become `polyphase::formula_warp`.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from polyphase.compile.coordinates.walk import Walk, pixel
 from polyphase.compile.reasons import NotFused, Why
 from polyphase.kernels.devices import has_kernels
 from polyphase.sampling.formulas import is_smooth
-from polyphase.sampling.warps import MODES, PADDINGS
+from polyphase.sampling.warps import FILL_RULES, MODES, PADDINGS
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,13 @@ class Sampling:
     mode: Any
     padding: Any
     align_corners: bool
+    fill: Any = None
+    fill_rule: Any = "blend"
+
+    @property
+    def rules(self) -> tuple[Any, ...]:
+        """As operators take them, behind the output's size."""
+        return self.mode, self.padding, self.align_corners, self.fill, self.fill_rule
 
 
 def without_grids(module: GraphModule) -> tuple[NotFused, ...]:
@@ -59,7 +67,7 @@ def _by_names(function: Any) -> Callable[[Node], Sampling]:
     def read(node: Node) -> Sampling:
         given = _arguments(function, node)
         options = given["mode"], given["padding_mode"], bool(given["align_corners"])
-        return Sampling(given["input"], given["grid"], *options)
+        return Sampling(given["input"], given["grid"], *options, given.get("fill"), given.get("fill_rule", "blend"))
 
     return read
 
@@ -76,7 +84,9 @@ def _grid_sampler(input: Any, grid: Any, interpolation_mode: Any, padding_mode: 
     """The signature of torch.grid_sampler, which cannot be asked for it."""
 
 
-def _whole_call(input: Any, grid: Any, mode: Any, padding_mode: Any, align_corners: Any) -> None:
+def _whole_call(
+    input: Any, grid: Any, mode: Any, padding_mode: Any, align_corners: Any, fill: Any = None, fill_rule: Any = "blend"
+) -> None:
     """That of polyphase::grid_sample."""
 
 
@@ -135,7 +145,16 @@ def _is_ours(sampling: Sampling) -> bool:
         and sampling.mode in MODES
         and sampling.padding in PADDINGS
         and not (sampling.mode == "bicubic" and axes == 3)
+        and _is_no_mistake(sampling)
     )
+
+
+def _is_no_mistake(sampling: Sampling) -> bool:
+    """Of a fill that is one, the operator says so."""
+    if sampling.fill is None:
+        return True
+    numbers = all(isinstance(one, float) and math.isfinite(one) for one in sampling.fill)
+    return numbers and sampling.padding == "zeros" and sampling.fill_rule in FILL_RULES
 
 
 # ---- affine_grid itself
@@ -156,8 +175,7 @@ def _is_affine(sampling: Sampling, sampler: Node) -> bool:
 
 def _affine_sample(module: GraphModule, sampler: Node, sampling: Sampling) -> Node:
     affine = _arguments(F.affine_grid, sampling.grid)
-    options = sampling.mode, sampling.padding, sampling.align_corners
-    given = (sampling.image, affine["theta"], affine["size"], *options)
+    given = (sampling.image, affine["theta"], affine["size"], *sampling.rules)
     with module.graph.inserting_before(sampler):
         return module.graph.call_function(torch.ops.polyphase.affine_sample.default, given)
 
@@ -206,8 +224,8 @@ def _computed(module: GraphModule, sampler: Node, sampling: Sampling, cut: CutOu
         try:
             matrix = found.matrix()
             if matrix is not None:
-                return emitter.affine(found, matrix, sampling.mode, sampling.padding)
-            return emitter.formula(found, sampling.mode, sampling.padding)
+                return emitter.affine(found, matrix, sampling.rules)
+            return emitter.formula(found, sampling.rules)
         except Refused:
             emitter.undo()
             raise

@@ -41,15 +41,15 @@ class Emitter:
         self._entries_read: dict[Read, Node] = {}
         self.made: list[Node] = []
 
-    def affine(self, found: Found, matrix: list[list[Value]], mode: str, padding: str) -> Node:
+    def affine(self, found: Found, matrix: list[list[Value]], rules: tuple[Any, ...]) -> Node:
+        """`rules`: mode, padding, alignment, fill and its rule, as operators take them."""
         rows = [self._per_image(one) for row in matrix for one in row]
         shape = (self.size(self._batch()), len(matrix), len(matrix) + 1)
         theta = self._call(torch.reshape, self._call(torch.stack, rows, 1), shape)
         size = [self.size(n) for n in (*example(self._image).shape[:2], *found.size)]
-        given = (self._image, theta, size, mode, padding, found.align_corners)
-        return self._call(torch.ops.polyphase.affine_sample.default, *given)
+        return self._call(torch.ops.polyphase.affine_sample.default, self._image, theta, size, *rules)
 
-    def formula(self, found: Found, mode: str, padding: str) -> Node:
+    def formula(self, found: Found, rules: tuple[Any, ...]) -> Node:
         tensors = Tensors(found)
         formula, symbolic = tensors.formula()
         sizes = list(symbolic)
@@ -58,7 +58,8 @@ class Emitter:
                 sizes.append(known(n).number)
         slots = iter(range(len(symbolic), len(sizes)))
         size = tuple(n if isinstance(n, int) else size_slot(next(slots)) for n in found.size)
-        warp = to_text(Warp("formula", mode, padding, found.align_corners, size, formula=formula))
+        mode, padding, aligned, fill, fill_rule = rules
+        warp = to_text(Warp("formula", mode, padding, aligned, size, tuple(fill or ()), fill_rule, formula))
         fields = [self._field(one, len(found.size)) for one in tensors.fields]
         filled = [self._number(one) for one in sizes] or None
         given = (self._image, self._entries(tensors.entries), fields, warp, filled)

@@ -177,7 +177,7 @@ inline Floats greater(Floats a, Floats b) {
   asm("fmax %0.4s, %1.4s, %2.4s" : "=w"(most) : "w"(a), "w"(b));
   return most;
 }
-inline Counts greater(Counts a, Ints b) {
+inline Counts greater(Counts a, Counts b) {
   Counts most;
   asm("umax %0.4s, %1.4s, %2.4s" : "=w"(most) : "w"(a), "w"(b));
   return most;

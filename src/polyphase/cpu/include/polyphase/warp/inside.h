@@ -18,7 +18,7 @@ namespace polyphase {
 // Conversions are slow. In a float from 2^23 on, the last bit is 1: a small whole number is put into the last bits of 2^23,
 // which is then subtracted; or a number is added to the middle of such floats, and then found, rounded, in the last bits.
 constexpr float kFrom23 = 0x1p23f, kMiddle23 = 0x1.8p23f;
-constexpr int32_t kBits23 = __builtin_bit_cast(int32_t, kFrom23), kMiddleBits23 = __builtin_bit_cast(int32_t, kMiddle23);
+constexpr uint32_t kBits23 = __builtin_bit_cast(uint32_t, kFrom23), kMiddleBits23 = __builtin_bit_cast(uint32_t, kMiddle23);
 constexpr int64_t kMost23 = 1 << 22;  // from kMiddle23 on, so many whole numbers are counted by the last bits
 
 // Pixels of so many bytes, all of whose channels are summed: eight bytes from the left tap on are both taps of a row.
@@ -149,7 +149,7 @@ class InsideTiles {
   // False where a tap is outside. Of a position that is a whole number, the pixel there may be the left one or the right one.
   template <class EachBlock>
   POLYPHASE_BLOCK bool locate(const EachBlock& each_block, SquareTaps& taps) const {
-    const int32_t x_stride = x_stride_, y_stride = y_stride_;
+    const uint32_t x_stride = static_cast<uint32_t>(x_stride_), y_stride = static_cast<uint32_t>(y_stride_);
     neon::Counts most_column = {}, most_row = {}, most_first = {};  // less than 0 is very much
     each_block([&](int i, const Lanes* x, const Lanes* y) __attribute__((always_inline)) {
       Quad::Register column[kSide], row[kSide], right[kSide], below[kSide];
@@ -162,9 +162,9 @@ class InsideTiles {
         below[k] = y[k].v - (row[k] - kMiddle23);
       });
       repeat<kSide>([&](auto k) __attribute__((always_inline)) {
-        const neon::Ints at_x = reinterpret_cast<neon::Ints>(column[k]) - kMiddleBits23;
-        const neon::Ints at_y = reinterpret_cast<neon::Ints>(row[k]) - kMiddleBits23;
-        const neon::Ints first = at_x * x_stride + at_y * y_stride;
+        const neon::Counts at_x = reinterpret_cast<neon::Counts>(column[k]) - kMiddleBits23;
+        const neon::Counts at_y = reinterpret_cast<neon::Counts>(row[k]) - kMiddleBits23;
+        const neon::Counts first = at_x * x_stride + at_y * y_stride;
         most_column = neon::greater(most_column, at_x);
         most_row = neon::greater(most_row, at_y);
         most_first = neon::greater(most_first, first);
@@ -188,7 +188,7 @@ class InsideTiles {
       for (int k = 0; k < kSide; ++k) {
         const Moved columns = moved(x[k].v, x_last_), rows = moved(y[k].v, y_last_);
         const neon::Ints first = columns.place * x_stride_ + rows.place * y_stride_;
-        most_first = neon::greater(most_first, first);
+        most_first = neon::greater(most_first, reinterpret_cast<neon::Counts>(first));
         neon::store(taps.first + i + 4 * k, first);
         keep(taps, i + 4 * k, columns.first, columns.second, rows.first, rows.second);
       }
