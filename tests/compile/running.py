@@ -51,6 +51,19 @@ def check_gradients(
     torch.testing.assert_close(found, wanted, rtol=rtol, atol=None if rtol is None else rtol)
 
 
+def elements_saved(function: Function, *tensors: Tensor) -> list[int]:
+    """Of every tensor that autograd keeps for the backward of a call."""
+    found: list[int] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda one: one):
+        function(*_leaves(tensors))
+    return found
+
+
 def same(got: Any, want: Any, exact: bool | None = None) -> None:
     ours, theirs = _as_tuple(got), _as_tuple(want)
     assert len(ours) == len(theirs)

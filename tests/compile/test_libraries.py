@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import polyphase
-from tests.compile.running import check_gradients, compiled, launches
+from tests.compile.running import check_gradients, compiled, elements_saved, launches
 from tests.support.vision import torchvision
 
 pytestmark = pytest.mark.inductor
@@ -101,8 +101,6 @@ def test_a_spatial_transformer_saves_no_grid() -> None:
     function, tensors = _kornia("warp_affine")
     image, matrix = tensors(45, 56)
     run = compiled(function)
-    saved: list[int] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda one: (saved.append(one.numel()), one)[1], lambda one: one):
-        run(image.requires_grad_(), matrix.requires_grad_())
+    saved = elements_saved(run, image, matrix)
     assert sorted(saved)[-1] == image.numel()
     assert sum(saved) < image.numel() + 512
