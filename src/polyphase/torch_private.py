@@ -280,6 +280,8 @@ COMPILING = {
         _is_not_in_its_graph,
         take=lambda _: attrgetter("_erased"),
     ),
+    # What a function calls, recorded.
+    "TorchDispatchMode": Private("torch.utils._python_dispatch:TorchDispatchMode", _NO_BACKEND),
     "register_fast_op_impl": Private(
         "torch._subclasses.fake_impls:register_fast_op_impl",
         "a graph with affine_grid is compiled anew for every size",

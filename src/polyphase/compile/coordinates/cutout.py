@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from polyphase.compile.coordinates.algebra import Refused
 from polyphase.compile.coordinates.recorded import Recording, recorded
@@ -145,11 +146,7 @@ def _is_of_tensors(node: Node) -> bool:
 def _storages(node: Node) -> Iterator[int]:
     tensor = example(node)
     if isinstance(tensor, Tensor):
-        yield id_of_storage(tensor)
-
-
-def id_of_storage(tensor: Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
+        yield StorageWeakRef(tensor.untyped_storage()).cdata
 
 
 # ---- writing

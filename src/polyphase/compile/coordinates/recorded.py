@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from polyphase.decompositions.upsample import arguments_of
+from polyphase.torch_private import TorchDispatchMode
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +44,9 @@ class Recording:
         return {call.operator for call in self.calls.values()}
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self, recording: Recording) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._recording = recording
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
