@@ -19,7 +19,7 @@ from polyphase.kernels.formulas import formula_type
 from polyphase.kernels.operands import leaves, slots
 from polyphase.kernels.plans import MapsPlan, Plan, WarpPlan
 from polyphase.sampling.integers import SUMMED_IN
-from polyphase.sampling.pointwise import VALUE, Channel, Expression, Operand
+from polyphase.sampling.pointwise import VALUE, Cast, Channel, Expression, Operand
 
 KERNEL_SYMBOL = "polyphase_kernel"
 SAMPLER_SYMBOL = "polyphase_sampler"
@@ -133,7 +133,8 @@ def _load(plan: Plan) -> RowFunction:
     """From what is in memory to what is summed."""
     if plan.source is None or (plan.prologue == VALUE and plan.source == plan.work):
         return _unchanged(plan)
-    if plan.prologue == VALUE and isinstance(plan, WarpPlan) and not plan.source.is_floating_point:
+    widens = plan.prologue in (VALUE, Cast(VALUE, plan.work))
+    if widens and isinstance(plan, WarpPlan) and not plan.source.is_floating_point:
         return RowFunction(f"Widened<{CPP_TYPES[plan.source]}, {CPP_TYPES[plan.work]}>")
     if plan.prologue == VALUE:
         return _conversion("Load", plan.source, plan.work)
