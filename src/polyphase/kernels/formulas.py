@@ -164,13 +164,17 @@ def _given(expressions: Iterable[Expression]) -> Iterator[str]:
     for leaf in _leaves(expressions):
         match leaf:
             case Place(axis) | Base(axis):
-                yield f"const P {_name(leaf)} = at.{type(leaf).__name__.lower()}[{axis}];"
+                yield _read(leaf, type(leaf).__name__.lower(), axis)
             case Entry(number):
-                yield f"const P {_name(leaf)} = at.entries[{number}];"
+                yield _read(leaf, "entry", number)
             case Constant(slot):
-                yield f"const P {_name(leaf)} = at.numbers[{slot}];"
+                yield _read(leaf, "number", slot)
             case Field(slot):
-                yield f"const P {_name(leaf)} = at.fields[{slot}];"
+                yield _read(leaf, "field", slot)
+
+
+def _read(leaf: Expression, kind: str, number: int) -> str:
+    return f"const P {_name(leaf)} = at.template {kind}<{number}>();"
 
 
 def _count(numbers: Iterable[int]) -> int:

@@ -8,17 +8,17 @@ struct Formula {
 
   template <class Pixel, class P>
   static __attribute__((always_inline)) void coordinates(const Pixel& at, P (&out)[2]) {
-    const P base0 = at.base[0];
-    const P base1 = at.base[1];
-    const P entry0 = at.entries[0];
-    const P entry1 = at.entries[1];
-    const P entry2 = at.entries[2];
-    const P entry3 = at.entries[3];
-    const P entry4 = at.entries[4];
-    const P entry5 = at.entries[5];
-    const P entry6 = at.entries[6];
-    const P entry7 = at.entries[7];
-    const P entry8 = at.entries[8];
+    const P base0 = at.template base<0>();
+    const P base1 = at.template base<1>();
+    const P entry0 = at.template entry<0>();
+    const P entry1 = at.template entry<1>();
+    const P entry2 = at.template entry<2>();
+    const P entry3 = at.template entry<3>();
+    const P entry4 = at.template entry<4>();
+    const P entry5 = at.template entry<5>();
+    const P entry6 = at.template entry<6>();
+    const P entry7 = at.template entry<7>();
+    const P entry8 = at.template entry<8>();
     const P common0 = (((entry6 * base1) + (entry7 * base0)) + entry8);
     out[0] = ((((entry0 * base1) + (entry1 * base0)) + entry2) / common0);
     out[1] = ((((entry3 * base1) + (entry4 * base0)) + entry5) / common0);
@@ -27,17 +27,17 @@ struct Formula {
   template <class Pixel, class P>
   static __attribute__((always_inline)) void gradients(const Pixel& at, const P (&given)[2],
                                                        P (&shares)[9]) {
-    const P base0 = at.base[0];
-    const P base1 = at.base[1];
-    const P entry0 = at.entries[0];
-    const P entry1 = at.entries[1];
-    const P entry2 = at.entries[2];
-    const P entry3 = at.entries[3];
-    const P entry4 = at.entries[4];
-    const P entry5 = at.entries[5];
-    const P entry6 = at.entries[6];
-    const P entry7 = at.entries[7];
-    const P entry8 = at.entries[8];
+    const P base0 = at.template base<0>();
+    const P base1 = at.template base<1>();
+    const P entry0 = at.template entry<0>();
+    const P entry1 = at.template entry<1>();
+    const P entry2 = at.template entry<2>();
+    const P entry3 = at.template entry<3>();
+    const P entry4 = at.template entry<4>();
+    const P entry5 = at.template entry<5>();
+    const P entry6 = at.template entry<6>();
+    const P entry7 = at.template entry<7>();
+    const P entry8 = at.template entry<8>();
     const P common0 = (((entry6 * base1) + (entry7 * base0)) + entry8);
     const P common1 = (base1 / common0);
     const P common2 = (base0 / common0);

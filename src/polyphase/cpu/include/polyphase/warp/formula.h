@@ -1,5 +1,9 @@
-// What the formula of a warp's coordinates reads for an output pixel: the CPU's kernels and CUDA's have it computed by one
-// generated type.
+// The formula of a warp's coordinates: the CPU's kernels and CUDA's have it computed by one generated type, from what a
+// pixel says of itself:
+//
+//     entry<n>(), number<n>()    of the image, and of the formula
+//     place<a>(), base<a>()      along axis a, of which 0 is the image's first
+//     field<f>()
 #pragma once
 
 #include "polyphase/warp/rules.h"
@@ -13,15 +17,6 @@ struct NoFormula {
 };
 
 constexpr int at_least_one_of(int count) { return count > 0 ? count : 1; }
-
-// Of axis numbers, 0 is the image's first.
-template <class P, class Formula>
-struct FormulaPixel {
-  const P* entries;  // of the image
-  const P* numbers;
-  P place[3], base[3];
-  P fields[at_least_one_of(Formula::kFields)];
-};
 
 // What a coordinate's gradient adds to that of a value it was computed from. One of 0 adds nothing, however steep the slope:
 // where a homography divides by 0, no pixel is read.

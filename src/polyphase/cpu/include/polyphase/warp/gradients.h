@@ -242,9 +242,9 @@ class CoordinateGradient {
     TileOf<P> shares[at_least_one_of(kSums + Formula::kFields)];
     tile_.positions.formula_tile().each_pixel([&](int i, const auto& at) __attribute__((always_inline)) {
       P given[kAxes], found[at_least_one_of(kSums + Formula::kFields)];
-      for (int a = 0; a < kAxes; ++a) given[a] = by_axis_[a].at[i];
+      repeat<kAxes>([&](auto a) __attribute__((always_inline)) { given[a] = by_axis_[a].at[i]; });
       Formula::gradients(at, given, found);
-      for (int s = 0; s < kSums + Formula::kFields; ++s) shares[s].at[i] = found[s];
+      repeat<kSums + Formula::kFields>([&](auto s) __attribute__((always_inline)) { shares[s].at[i] = found[s]; });
     });
     for (int e = 0; e < kSums; ++e) {
       double sums[4] = {};  // four at a time

@@ -30,30 +30,53 @@ struct alignas(64) TileOf {
 // What a formula reads for a tile, which is part of a row.
 template <class P, class Formula, int kAxes>
 struct FormulaTile {
-  P entries[at_least_one_of(Formula::kEntries)];
-  P numbers[at_least_one_of(Formula::kNumbers)];
-  TileOf<P> fields[at_least_one_of(Formula::kFields)];
-  P place[2], base[2];  // along axes before the last
-  TileOf<P> row_place, row_base;
+  // What is the same for all its pixels.
+  struct Shared {
+    P entries[at_least_one_of(Formula::kEntries)];
+    P numbers[at_least_one_of(Formula::kNumbers)];
+    P place[2], base[2];  // along axes before the last
+  };
 
-  // function(i, pixel) for every pixel of the tile: a loop that the compiler vectorises, if the function is inlined.
+  Shared shared;
+  TileOf<P> row_place, row_base;
+  TileOf<P> fields[at_least_one_of(Formula::kFields)];
+
+  struct Pixel {
+    const Shared& shared;
+    const FormulaTile& tile;
+    int i;
+
+    template <int n>
+    POLYPHASE_BLOCK P entry() const { return shared.entries[n]; }
+    template <int n>
+    POLYPHASE_BLOCK P number() const { return shared.numbers[n]; }
+    template <int a>
+    POLYPHASE_BLOCK P place() const {
+      if constexpr (a == kAxes - 1) {
+        return tile.row_place.at[i];
+      } else {
+        return shared.place[a];
+      }
+    }
+    template <int a>
+    POLYPHASE_BLOCK P base() const {
+      if constexpr (a == kAxes - 1) {
+        return tile.row_base.at[i];
+      } else {
+        return shared.base[a];
+      }
+    }
+    template <int f>
+    POLYPHASE_BLOCK P field() const { return tile.fields[f].at[i]; }
+  };
+
+  // function(i, pixel) for every pixel of the tile: a loop that the compiler vectorises, if the function is inlined and has no
+  // loops of its own.
   template <class Function>
   POLYPHASE_BLOCK void each_pixel(const Function& function) const {
-    P of_image[at_least_one_of(Formula::kEntries)], of_formula[at_least_one_of(Formula::kNumbers)];  // nothing else writes there
-    for (int i = 0; i < Formula::kEntries; ++i) of_image[i] = entries[i];
-    for (int i = 0; i < Formula::kNumbers; ++i) of_formula[i] = numbers[i];
+    const Shared copied = shared;  // the compiler knows that nothing else writes there
 #pragma GCC ivdep
-    for (int i = 0; i < kTile; ++i) {
-      FormulaPixel<P, Formula> pixel = {of_image, of_formula, {}, {}, {}};
-      for (int a = 0; a < kAxes - 1; ++a) {
-        pixel.place[a] = place[a];
-        pixel.base[a] = base[a];
-      }
-      pixel.place[kAxes - 1] = row_place.at[i];
-      pixel.base[kAxes - 1] = row_base.at[i];
-      for (int f = 0; f < Formula::kFields; ++f) pixel.fields[f] = fields[f].at[i];
-      function(i, pixel);
-    }
+    for (int i = 0; i < kTile; ++i) function(i, Pixel{copied, *this, i});
   }
 };
 
@@ -70,7 +93,7 @@ class Positions {
       : call_(call), dense_(__is_same(G, float) && call.coordinate_strides.component == 1 && call.coordinate_strides.x == kAxes) {
     for (int i = 0; i < kTile; ++i) ramp_.at[i] = i;
     for (int a = 0; a < kAxes; ++a) axes_[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0, sizeof(G) < 8);
-    for (int i = 0; i < Formula::kNumbers; ++i) at_.numbers[i] = static_cast<P>(call.numbers[i]);
+    for (int i = 0; i < Formula::kNumbers; ++i) at_.shared.numbers[i] = static_cast<P>(call.numbers[i]);
   }
 
   // Image axis a: 0 is x.
@@ -82,7 +105,7 @@ class Positions {
     coordinates_ = static_cast<const G*>(call_.coordinates) + n * s.batch;
     if constexpr (Formula::kExists) {
       n_ = n;
-      for (int i = 0; i < Formula::kEntries; ++i) at_.entries[i] = static_cast<P>(coordinates_[i * s.component]);
+      for (int i = 0; i < Formula::kEntries; ++i) at_.shared.entries[i] = static_cast<P>(coordinates_[i * s.component]);
       return;
     }
     if (!call_.affine) return;
@@ -124,7 +147,12 @@ class Positions {
       return {static_cast<P>(origin_[0] + step_[0][0] * at_x + step_[0][1] * at_y),
               static_cast<P>(origin_[1] + step_[1][0] * at_x + step_[1][1] * at_y), nullptr};
     }
-    if (Formula::kExists || !dense_) {
+    if constexpr (Formula::kExists) {
+      read_formula(0, y, x, kTile);
+      compute(tile_);
+      return {};
+    }
+    if (!dense_) {
       tile(0, y, x, kTile, tile_);
       return {};
     }
@@ -141,6 +169,10 @@ class Positions {
       const Lanes place = Lanes::load(ramp_.at + i);
       out_x = multiply_add(place, Lanes::broadcast(static_cast<P>(step_[0][0])), Lanes::broadcast(start.x));
       out_y = multiply_add(place, Lanes::broadcast(static_cast<P>(step_[1][0])), Lanes::broadcast(start.y));
+      return settle(out_x, out_y);
+    }
+    if constexpr (Formula::kExists) {
+      unsettled_block(i, out_x, out_y);
       return settle(out_x, out_y);
     }
     if constexpr (__is_same(G, float) && !Formula::kExists) {
@@ -163,6 +195,14 @@ class Positions {
     using Lanes = Vec<float>;
     constexpr int kStep = kSide * Lanes::kLanes;
     Lanes x[kSide], y[kSide];
+    if constexpr (Formula::kExists) {
+      for (int i = 0; i < kTile; i += kStep) {
+        repeat<kSide>([&](auto k) __attribute__((always_inline)) { unsettled_block(i + k * Lanes::kLanes, x[k], y[k]); });
+        settle<kSide>(x, y);
+        each(i, x, y);
+      }
+      return;
+    }
     if (!call_.affine) {
       for (int i = 0; i < kTile; i += kStep) {
         repeat<kSide>([&](auto k) __attribute__((always_inline)) { block(start, i + k * Lanes::kLanes, x[k], y[k]); });
@@ -195,6 +235,14 @@ class Positions {
   const FormulaTile<P, Formula, kAxes>& formula_tile() const { return at_; }
 
  private:
+  // A vector of the positions that a formula leads to, from pixel i of the tile on.
+  template <class Lanes>
+  POLYPHASE_BLOCK void unsettled_block(int i, Lanes& x, Lanes& y) const {
+    const Lanes one = Lanes::broadcast(1), offset = Lanes::broadcast(axes_[0].offset);
+    x = multiply_add(Lanes::load(tile_[0].at + i).plus(one), Lanes::broadcast(axes_[0].half), offset);
+    y = multiply_add(Lanes::load(tile_[1].at + i).plus(one), Lanes::broadcast(axes_[1].half), offset);
+  }
+
   template <class Lanes>
   POLYPHASE_BLOCK void settle(Lanes& x, Lanes& y) const {
     settle<1>(&x, &y);
@@ -222,11 +270,7 @@ class Positions {
   void unsettled_tile(int64_t z, int64_t y, int64_t x, int count, TileOf<P> (&out)[kAxes]) {
     if constexpr (Formula::kExists) {
       read_formula(z, y, x, count);
-      at_.each_pixel([&](int i, const auto& pixel) __attribute__((always_inline)) {
-        P found[kAxes];
-        Formula::coordinates(pixel, found);
-        for (int a = 0; a < kAxes; ++a) out[a].at[i] = found[a];
-      });
+      compute(out);
       return to_pixels(out);
     }
     if (call_.affine) {
@@ -244,6 +288,15 @@ class Positions {
     to_pixels(out);
   }
 
+  // A formula's coordinates.
+  void compute(TileOf<P> (&out)[kAxes]) const {
+    at_.each_pixel([&](int i, const auto& pixel) __attribute__((always_inline)) {
+      P found[kAxes];
+      Formula::coordinates(pixel, found);
+      repeat<kAxes>([&](auto a) __attribute__((always_inline)) { out[a].at[i] = found[a]; });
+    });
+  }
+
   void to_pixels(TileOf<P> (&out)[kAxes]) const {
     for (int a = 0; a < kAxes; ++a) {
       P* at = out[a].at;
@@ -259,8 +312,8 @@ class Positions {
   void read_formula(int64_t z, int64_t y, int64_t x, int count) {
     const int64_t before[2] = {kAxes == 3 ? z : y, y};
     for (int a = 0; a < kAxes - 1; ++a) {
-      at_.place[a] = static_cast<P>(before[a]);
-      at_.base[a] = static_cast<P>(base_coordinate(before[a], 3 - kAxes + a));
+      at_.shared.place[a] = static_cast<P>(before[a]);
+      at_.shared.base[a] = static_cast<P>(base_coordinate(before[a], 3 - kAxes + a));
     }
     if (x != row_at_) {  // tiles go down before they go right
       row_at_ = x;
@@ -309,7 +362,7 @@ class Positions {
   PixelAxis<P> axes_[kAxes];
   TileOf<P> ramp_;
   double origin_[kAxes] = {}, step_[kAxes][kAxes] = {};  // of a matrix, in pixels
-  TileOf<P> tile_[kAxes];  // one whose grid is not dense
+  TileOf<P> tile_[kAxes];  // positions of one whose grid is not dense; of one by a formula, its coordinates
   int64_t n_ = 0;
   int64_t row_at_ = -1;  // where the places in `at_` begin
   FormulaTile<P, Formula, kAxes> at_;

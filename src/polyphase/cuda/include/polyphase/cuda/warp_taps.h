@@ -152,24 +152,38 @@ struct PixelPositions {
   }
 
   // What a formula reads.
-  FormulaPixel<P, Formula> read(const OutputPixel& pixel) const {
-    FormulaPixel<P, Formula> at = {entries, numbers, {}, {}, {}};
-    const int32_t place[3] = {pixel.z, pixel.y, pixel.x};
-#pragma unroll
-    for (int a = 0; a < kAxes; ++a) {
-      const int along = 3 - kAxes + a;
-      const int64_t size = call.out_size[along];
-      at.place[a] = static_cast<P>(place[along]);
-      at.base[a] = static_cast<P>(2 * place[along] + 1 - size) / static_cast<P>(call.align_corners ? max<int64_t>(size - 1, 1) : size);
+  struct Read {
+    const PixelPositions& positions;
+    const OutputPixel& pixel;
+
+    template <int k>
+    P entry() const { return positions.entries[k]; }
+    template <int k>
+    P number() const { return positions.numbers[k]; }
+    template <int a>
+    P place() const { return static_cast<P>(index<a>()); }
+    template <int a>
+    P base() const {
+      const int64_t size = positions.call.out_size[3 - kAxes + a];
+      const int64_t steps = positions.call.align_corners ? max<int64_t>(size - 1, 1) : size;
+      return static_cast<P>(2 * index<a>() + 1 - size) / static_cast<P>(steps);
     }
-#pragma unroll
-    for (int f = 0; f < Formula::kFields; ++f) {
-      const ImageStrides& s = call.tensor_strides[Formula::kFirstField + f];
-      const G* field = static_cast<const G*>(call.tensors[Formula::kFirstField + f].known()) + n * s.batch;
-      at.fields[f] = static_cast<P>(fetched(field + offset_in<kAxes, Offset>(s, pixel)));
+    template <int f>
+    P field() const {
+      constexpr int kPlace = Formula::kFirstField + f;
+      const ImageStrides& s = positions.call.tensor_strides[kPlace];
+      const G* of_image = static_cast<const G*>(positions.call.tensors[kPlace].known()) + positions.n * s.batch;
+      return static_cast<P>(fetched(of_image + offset_in<kAxes, Offset>(s, pixel)));
     }
-    return at;
-  }
+
+   private:
+    template <int a>
+    int32_t index() const {
+      constexpr int kAlong = 3 - kAxes + a;
+      return kAlong == 0 ? pixel.z : kAlong == 1 ? pixel.y : pixel.x;
+    }
+  };
+  Read read(const OutputPixel& pixel) const { return {*this, pixel}; }
 
   void find(const OutputPixel& pixel, P (&out)[kAxes]) const {
     if constexpr (Formula::kExists) {
