@@ -34,7 +34,6 @@ class Why(Enum):
     NOT_A_FORMULA = "its coordinates are not computed, pixel by pixel, by what a formula holds"
     LONG_SIZES = "its symbolic sizes are computed by long formulas, which take torch minutes to compare"
     DIVIDED_BY_ZERO = "its coordinates are divided by 0"
-    ALREADY_IN_MEMORY = "its coordinates are a tensor that is in memory anyway"
     NOT_SMOOTH = "its coordinates need gradients, and have steps or kinks"
     TOO_MANY_INPUTS = "its coordinates are computed from too many values or tensors"
 
