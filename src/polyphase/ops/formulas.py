@@ -90,13 +90,13 @@ def _backward_on_device(
 ) -> Of:
     sampler = _sampler(warp, sizes)
     asked = (bool(needed[0]), bool(needed[1]) and sampler.mode != "nearest")  # nearby, the nearest pixel is the same
-    empty = _empty_gradients(image, entries, fields, needed)
-    if not any(asked):
-        return empty[0], empty[1].zero_(), [one.zero_() for one in empty[2]]
-    found = levels.with_autograd(binding.warp_gradients, gradient, image, entries, sampler, asked, *fields)
+    tensors, wanted = (image, entries, *fields), (needed[0], *[needed[1]] * (1 + len(fields)))
+    found: Sequence[Tensor | None] = [None] * len(tensors)
+    if any(asked):
+        found = levels.with_autograd(binding.warp_gradients, gradient, image, entries, sampler, asked, *fields)
     of_image, of_entries, *of_fields = (
-        like.zero_() if one is None else one.contiguous()
-        for one, like in zip(found, (empty[0], empty[1], *empty[2]), strict=True)
+        of.new_zeros(of.shape if want else 0) if one is None else one.contiguous()
+        for one, of, want in zip(found, tensors, wanted, strict=True)
     )
     return of_image, of_entries, of_fields
 

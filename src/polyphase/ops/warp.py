@@ -60,12 +60,13 @@ def _backward_on_device(gradient: Tensor, image: Tensor, coordinates: Tensor, *g
     *of_sampler, needed = given
     sampler = sampler_of(*of_sampler)
     moves = sampler.mode == "nearest"  # to where coordinates nearby do: their gradient is 0
-    of_image, of_coordinates = _empty_gradients(image, coordinates, needed)
     launched = (needed[0], needed[1] and not moves)
+    found: tuple[Tensor | None, Tensor | None] = (None, None)
     if any(launched):
         launch = _launch_complex if image.is_complex() else binding.warp_gradients
         found = levels.with_autograd(launch, gradient, image, coordinates, sampler, launched)
-        of_image, of_coordinates = map(_into, (of_image, of_coordinates), found)
+    of_image = _as_promised(found[0], image, needed[0])
+    of_coordinates = _as_promised(found[1], coordinates, needed[1])
     return of_image, of_coordinates.zero_() if moves else of_coordinates
 
 
@@ -77,11 +78,9 @@ def _launch_complex(gradient: Tensor, image: Tensor, *given: Any) -> tuple[Tenso
     return torch.view_as_complex(found.unflatten(1, (-1, 2)).movedim(2, -1).contiguous()), of_coordinates
 
 
-def _into(like: Tensor, found: Tensor | None) -> Tensor:
-    """What was found, laid out as promised."""
-    if found is None or found.stride() == like.stride():
-        return like if found is None else found
-    return like.copy_(found)
+def _as_promised(found: Tensor | None, of: Tensor, needed: bool) -> Tensor:
+    """What was found, contiguous; without values where nothing was."""
+    return of.new_empty(of.shape if needed else 0) if found is None else found.contiguous()
 
 
 def _backward_without_data(gradient: Tensor, image: Tensor, coordinates: Tensor, *given: Any) -> Pair:
