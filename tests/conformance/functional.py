@@ -55,7 +55,7 @@ def asked(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Asked:
 
 
 #: Arguments that PyTorch's functions do not have.
-OURS_ALONE = ("box",)
+OURS_ALONE = ("box", "fill", "fill_rule")
 
 
 _signature = functools.cache(inspect.signature)

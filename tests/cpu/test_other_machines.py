@@ -160,7 +160,7 @@ void print(float value) { std::printf(" %.9g", value); }
 void print(uint8_t value) { std::printf(" %d", value); }
 
 Step resized(int64_t size, Filter filter, bool antialias) {
-  return {Step::kResize, size, filter, antialias, 0, __builtin_nan("")};
+  return {Step::kResize, size, filter, antialias, 0, __builtin_nan(""), 0, __builtin_nan("")};
 }
 
 Axis axis_of(const Taps& taps, int64_t in_stride, int64_t out_stride) {
@@ -212,8 +212,9 @@ int main() {
   resize<float, FloatSampler<float>>("float32");
   resize<uint8_t, QuantisedSampler>("uint8");
   for (const int64_t pixel : {1, 2, 3, 4, 5, 6, 8, 12, 16}) {
-    const Step flip = {Step::kFlip, 0, 0, 0, 0, 0}, nearest = {Step::kNearest, 33, 0, 0, 0, __builtin_nan("")};
-    const Step cut = {Step::kSlice, 1, 5, 1, 0, 0};
+    const double none = __builtin_nan("");
+    const Step flip = {Step::kFlip, 0, 0, 0, 0, 0, 0, none}, nearest = {Step::kNearest, 33, 0, 0, 0, none, 0, none};
+    const Step cut = {Step::kSlice, 1, 5, 1, 0, 0, 0, none};
     using Moved = MovingSampler<TapArithmetic::kFloat32>;
     resample<uint8_t, Moved>("flipped", flip, flip, 3, 70, pixel);
     resample<uint8_t, Moved>("nearest", cut, nearest, 6, 80, pixel);
