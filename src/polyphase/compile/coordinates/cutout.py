@@ -23,8 +23,8 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from polyphase.compile.coordinates.algebra import Refused
+from polyphase.compile.coordinates.readers import OF_SHAPES, is_known
 from polyphase.compile.coordinates.recorded import Recording, recorded
-from polyphase.compile.coordinates.walk import OF_SHAPES, is_known
 from polyphase.compile.reasons import Why
 from polyphase.sampling.steps import Size
 
