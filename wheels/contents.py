@@ -3,6 +3,7 @@ integers that eager does not mix, and the arithmetic that most pipelines end wit
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -12,9 +13,10 @@ from polyphase.arguments.warping import COORDINATES, OTHER_COORDINATES
 from polyphase.cpu import build, isa, libraries
 from polyphase.cuda import launcher as cuda_launcher
 from polyphase.kernels.binding import WARPED_AXES
-from polyphase.kernels.plans import MapsPlan, WarpPlan, plan_maps, plan_warp, plan_warp_gradients
+from polyphase.kernels.plans import MapsPlan, WarpPlan, expressions_of, plan_maps, plan_warp, plan_warp_gradients
 from polyphase.plain import DTYPES
 from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.formulas import displacement, homography
 from polyphase.sampling.pointwise import Expression
 from polyphase.sampling.programs import Axes, Program, warp_program
 from polyphase.sampling.steps import Flip, Resize
@@ -45,6 +47,11 @@ def plans(architecture: str) -> Iterator[MapsPlan | WarpPlan]:
         yield plan_warp(warp_program(dtype, Warp("grid", mode, "zeros", False)), coordinates, axes, architecture)
         if dtype.is_floating_point:
             yield plan_warp_gradients(dtype, coordinates, mode, axes, architecture)
+    for dtype, coordinates, warp in _computed():
+        yield plan_warp(warp_program(dtype, warp), coordinates, len(warp.size), architecture)
+        if dtype.is_floating_point:
+            formula = expressions_of(warp)
+            yield plan_warp_gradients(dtype, coordinates, warp.mode, len(warp.size), architecture, formula)
 
 
 def _maps() -> Iterator[Program]:
@@ -61,6 +68,20 @@ def _warps() -> Iterator[tuple[torch.dtype, torch.dtype, str, int]]:
             for coordinates in COORDINATES.get(dtype, OTHER_COORDINATES):
                 for axes in numbers:
                     yield dtype, coordinates, mode, axes
+
+
+def _computed() -> Iterator[tuple[torch.dtype, torch.dtype, Warp]]:
+    """Homographies and displacements: of bytes and float32; of other floats, those that are most asked for."""
+    for mode, numbers in WARPED_AXES.items():
+        usual = (torch.uint8, torch.float32)
+        images = (torch.uint8, *COORDINATES) if mode == "bilinear" else usual
+        for dtype, axes in itertools.product(images, numbers):
+            if axes == 3 and dtype not in usual:
+                continue
+            coordinates = torch.float64 if dtype == torch.float64 else torch.float32
+            formulas = [displacement((1,) * axes, aligned) for aligned in (False, True)]
+            for formula in [*formulas, homography()] if axes == 2 else formulas:
+                yield dtype, coordinates, Warp("formula", mode, size=(1,) * axes, formula=formula)
 
 
 def _chains() -> Iterator[Program]:

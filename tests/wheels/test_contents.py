@@ -69,6 +69,30 @@ def kinds() -> dict[tuple[object, ...], samples.Sample]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("mode", "dtype"),
+    [
+        *(("bilinear", dtype) for dtype in (torch.uint8, *COORDINATES)),
+        *((mode, dtype) for mode in ("nearest", "bicubic") for dtype in (torch.uint8, torch.float32)),
+    ],
+)
+def test_warps_without_a_grid(mode: str, dtype: torch.dtype, asked: dict[str, build.Request]) -> None:
+    image, other = torch.ones(2, 3, 4, 5).to(dtype), dtype if dtype.is_floating_point else torch.float32
+    matrix, field = torch.eye(3).expand(2, 3, 3).to(other), torch.zeros(2, 4, 5, 2, dtype=other)
+    given = [one.clone().requires_grad_(one.is_floating_point()) for one in (image, matrix, field)]
+    for aligned in (False, True):
+        for out in (
+            P.perspective_sample(given[0], given[1], (2, 3, 6, 7), mode, align_corners=aligned),
+            P.displacement_sample(given[0], given[2], mode, align_corners=aligned, fill=1.0),
+        ):
+            if out.requires_grad:
+                out.sum().backward()
+    if mode != "bicubic" and dtype in (torch.uint8, torch.float32):
+        P.displacement_sample(image[:, :, None], torch.zeros(2, 1, 4, 5, 3, dtype=other), mode)
+    assert asked
+    assert lacking(asked) == []
+
+
 @pytest.mark.parametrize("accelerated", [False, True])
 def test_calls_of_every_kind_and_their_gradients(accelerated: bool, asked: dict[str, build.Request]) -> None:
     functions, block = (samples.OPERATORS, polyphase.accelerate) if accelerated else (FUNCTIONS, nullcontext)
