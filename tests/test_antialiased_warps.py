@@ -52,15 +52,14 @@ def test_near_to_the_mean(mode: str, shrinks: float, degrees: float) -> None:
     picture, theta, size = photograph(), turned(shrinks, degrees), (1, 1, OUT, OUT)
     expected = mean_over_pixels(picture, theta)
     ours, plain = (P.affine_sample(picture, theta, size, mode, antialias=one) for one in (True, False))
-    aligned_by_luck = degrees == 0 and shrinks == 2  # every sample is the mean of four pixels
-    assert off(ours, expected) < (1.3 if aligned_by_luck else 0.75) * off(plain, expected) + 0.012
-    assert off(ours, expected) < 0.025
+    assert off(ours, expected) < 0.018
+    if (mode, degrees, shrinks) != ("bilinear", 0, 2.0):  # by luck, every sample is the mean of four pixels
+        assert off(ours, expected) < 0.6 * off(plain, expected)
 
 
 def test_what_does_not_shrink_is_as_ever() -> None:
-    picture, theta = image((2, 3, 20, 30)), turned(1.4, 30, 2).float()
+    picture, theta = image((2, 3, 20, 30)), torch.eye(2, 3).expand(2, 2, 3) * 0.9
     for size in ((2, 3, 24, 24), (2, 3, 100, 90)):
-        theta = torch.eye(2, 3).expand(2, 2, 3) * 0.9
         assert torch.equal(P.affine_sample(picture, theta, size, antialias=True), P.affine_sample(picture, theta, size))
 
 

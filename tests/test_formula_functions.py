@@ -201,7 +201,7 @@ def test_traced() -> None:
         assert torch.allclose(for_ours, for_theirs)
 
 
-def test_no_grid_in_memory_and_one_kernel() -> None:
+def test_one_kernel_for_every_size() -> None:
     picture, matrix = image((1, 3, 64, 64)), homographies(torch.float32, 1)
     P.perspective_sample(picture, matrix, picture.shape)
     before = polyphase.stats()

@@ -125,7 +125,7 @@ def test_with_arithmetic_around(instruction_set: str) -> None:
         expected = reference.run(
             program, case.picture, entries=case.entries, fields=case.fields, channels=vectors, tensors={0: tensor}
         )
-        assert torch.allclose(ours.double(), expected, rtol=0, atol=0.2)
+        assert torch.allclose(ours.double(), expected, rtol=0, atol=0.02)
 
 
 @pytest.mark.parametrize("kind", ["homography", "displacement"])

@@ -23,6 +23,7 @@ from polyphase.kernels.layout import dense_strides, strides_like
 from polyphase.kernels.patchwork import Patchwork
 from polyphase.kernels.plans import WarpPlan, expressions_of, plan_maps, plan_of, plan_warp, plan_warp_gradients
 from polyphase.kernels.records import CallRecord, GradientRecord
+from polyphase.kernels.shares import Shares, are_shares
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.warps import Warp
 from polyphase.torch_private import empty_strided_cpu as empty_strided
@@ -169,6 +170,8 @@ def bind_gradients(record: GradientRecord) -> BoundGradients:
         expressions_of(sampler),
     )
     strides = dense_strides(image.shape, False)
+    rows = math.prod(record.gradient.shape[2:-1])
+    shares = Shares.of(record, rows, plan.positions) if are_shares(record) else None
     launch = None if 0 in record.gradient.shape else _gradient_launch(record, plan, strides)
 
     def run(gradient: Tensor, image: Tensor, coordinates: Tensor, *fields: Tensor) -> Gradients:
@@ -176,7 +179,7 @@ def bind_gradients(record: GradientRecord) -> BoundGradients:
         if record.needed[0]:
             of_image = torch.empty_strided(image.shape, strides, dtype=plan.work).zero_()
         if record.needed[1]:
-            of_coordinates = _empty_gradient(record, plan)
+            of_coordinates = _empty_gradient(record, plan, shares)
         if launch is not None:
             launch(gradient, image, coordinates, of_image, of_coordinates, *fields)
         elif of_coordinates is not None:
@@ -184,27 +187,11 @@ def bind_gradients(record: GradientRecord) -> BoundGradients:
         found = None if of_image is None else of_image.to(image.dtype)
         if of_coordinates is None:
             return found, *[None for _ in (coordinates, *fields)]
-        if sampler.formula is not None:
-            return found, *_parted(of_coordinates, coordinates, fields, tuple(gradient.shape))
-        if sampler.source == "affine":
-            of_coordinates = of_coordinates.sum(1).view(coordinates.shape)
-        return found, of_coordinates.to(coordinates.dtype)
+        if shares is None:
+            return found, of_coordinates.to(coordinates.dtype)
+        return found, *shares.added_up(of_coordinates, coordinates, fields)
 
     return run
-
-
-def _parted(found: Tensor, entries: Tensor, fields: Sequence[Tensor], out_shape: tuple[int, ...]) -> list[Tensor]:
-    """The gradients of a formula's entries, by rows, and of its fields, behind them: summed to the shapes of both."""
-    batch, _, *size = out_shape
-    shape = (batch, math.prod(size[:-1]), entries.shape[1])
-    shares = math.prod(shape)
-    of_entries = found[:shares].view(shape).sum(1)
-    dense = (len(fields), batch, 1, *size)
-    of_fields = found[shares:].view(entries.dtype)[: math.prod(dense)].view(dense)
-    return [
-        of_entries.to(entries.dtype),
-        *(of.sum_to_size(one.shape) for of, one in zip(of_fields, fields, strict=True)),
-    ]
 
 
 def _gradient_launch(record: GradientRecord, plan: WarpPlan, strides: tuple[int, ...]) -> Callable[..., None]:
@@ -214,17 +201,10 @@ def _gradient_launch(record: GradientRecord, plan: WarpPlan, strides: tuple[int,
     return functools.partial(launcher.launch, launcher.bind(records.pack_gradients(record, strides, part)))
 
 
-def _empty_gradient(record: GradientRecord, plan: WarpPlan) -> Tensor:
-    """Of a grid; of matrices (batch, rows of an image, elements), to be summed over the rows; of a formula, such
-    shares of its entries, and behind them dense fields, in the dtype of positions."""
-    coordinates, out_shape = record.coordinates, record.gradient.shape
-    rows = math.prod(out_shape[2:-1])
-    if record.sampler.formula is not None:
-        shares = coordinates.shape[0] * rows * coordinates.shape[1]
-        fields = len(record.fields.tensors) * coordinates.shape[0] * rows * out_shape[-1]
-        result = torch.empty((shares + math.ceil(fields * plan.positions.itemsize / 8),), dtype=torch.float64)
-    elif record.sampler.source == "affine":
-        result = torch.empty((coordinates.shape[0], rows, plan.axes * (plan.axes + 1)), dtype=torch.float64)
+def _empty_gradient(record: GradientRecord, plan: WarpPlan, shares: Shares | None) -> Tensor:
+    """Of a grid, or what is added up to that of other coordinates."""
+    if shares is None:
+        result = torch.empty(record.coordinates.shape, dtype=plan.positions)
     else:
-        result = torch.empty(coordinates.shape, dtype=plan.positions)
+        result = torch.empty((shares.doubles,), dtype=torch.float64)
     return result.zero_() if record.sampler.mode == "nearest" else result

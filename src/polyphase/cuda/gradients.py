@@ -23,6 +23,7 @@ from polyphase.kernels.facts import elements
 from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.plans import expressions_of, plan_warp_gradients
 from polyphase.kernels.records import GradientRecord
+from polyphase.kernels.shares import Shares, are_shares
 
 #: What is added to the image's gradient: `Adding` of warp_gradients.h.
 NOTHING, FLOATS, INTEGERS, NOT_FINITE = range(4)
@@ -118,30 +119,21 @@ class WarpGradients:
         if shares is None:
             contiguous = torch.contiguous_format
             return [torch.zeros_like(one, memory_format=contiguous) for one in (coordinates, *fields)]
-        if not self._affine and not self._record.sampler.formula:
+        if not are_shares(self._record):
             return [shares.to(coordinates.dtype)]
-        by_blocks = (coordinates.shape[0], self._blocks(), self._sums)
-        of_entries = shares[: math.prod(by_blocks)].view(by_blocks).sum(1).view(coordinates.shape)
-        batch, _, *size = self._record.gradient.shape
-        dense = (len(fields), batch, 1, *size)
-        of_fields = shares[math.prod(by_blocks) :].view(self._plan.positions)[: math.prod(dense)].view(dense)
-        summed = [of.sum_to_size(one.shape) for of, one in zip(of_fields, fields, strict=True)]
-        return [of_entries.to(coordinates.dtype), *summed]
+        return self._shares().added_up(shares, coordinates, fields)
 
-    def _blocks(self) -> int:
-        """Of an image."""
+    def _shares(self) -> Shares:
+        """By the blocks of an image."""
         call = self._passes[FLOATS].given
-        return int(math.prod(call[name][0] for name in ("chunks", "strips", "tiles")))
+        blocks = int(math.prod(call[name][0] for name in ("chunks", "strips", "tiles")))
+        return Shares.of(self._record, blocks, self._plan.positions)
 
     def _new_shares(self, new: New) -> Tensor:
-        """Of a grid, its gradient; of matrices and entries (batch, blocks of an image, elements), to be summed over the
-        blocks, and behind them those of fields, in the dtype of positions."""
-        record, positions = self._record, self._plan.positions
-        if not self._affine and not record.sampler.formula:
-            return new(tuple(record.coordinates.shape), positions)
-        shares = record.coordinates.shape[0] * self._blocks() * self._sums
-        fields = len(record.fields.tensors) * elements(record.gradient.shape) // max(record.gradient.shape[1], 1)
-        return new((shares + math.ceil(fields * positions.itemsize / 8),), torch.float64)
+        """Of a grid, its gradient."""
+        if are_shares(self._record):
+            return new((self._shares().doubles,), torch.float64)
+        return new(tuple(self._record.coordinates.shape), self._plan.positions)
 
     def _pass(self, adding: int) -> PreparedWarp:
         """The kernel that adds; the one of what is not finite leaves the coordinates alone."""

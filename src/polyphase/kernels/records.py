@@ -26,7 +26,7 @@ from polyphase.sampling.warps import FILL_RULES, PADDINGS, Warp, fill_values
 
 MOST_DIMENSIONS = 16
 MOST_OPERANDS = 8
-#: Of a formula: `warp/abi.h`.
+#: Of a formula: a CUDA thread has all of them in registers.
 MOST_ENTRIES = MOST_NUMBERS = 32
 
 

@@ -10,11 +10,10 @@ import sympy
 from polyphase.compile.coordinates import algebra
 from polyphase.compile.coordinates.algebra import Coordinate, Known, Read, Refused, Value, known
 from polyphase.compile.reasons import Why
+from polyphase.kernels.records import MOST_ENTRIES, MOST_OPERANDS
 from polyphase.sampling.formulas import Formula
 from polyphase.sampling.pointwise import Base, Binary, Constant, Entry, Expression, Field, Number
 from polyphase.sampling.steps import Size, size_slot
-
-MOST_ENTRIES, MOST_FIELDS = 32, 8
 
 #: Numbers that a kernel may depend on.
 LITERALS = (0.0, 1.0, 2.0, -1.0, 0.5)
@@ -61,7 +60,7 @@ class Tensors:
         self.numbers: list[sympy.Expr] = []
         for read in found.reads():
             (self.fields if algebra.leaf_is_field(read) else self.entries).append(read)
-        if len(self.entries) > MOST_ENTRIES or len(self.fields) > MOST_FIELDS:
+        if len(self.entries) > MOST_ENTRIES or len(self.fields) > MOST_OPERANDS:
             raise Refused(Why.TOO_MANY_INPUTS, f"{len(self.entries)} values, {len(self.fields)} tensors")
 
     def formula(self) -> tuple[Formula, list[sympy.Expr]]:

@@ -6,10 +6,6 @@
 
 namespace polyphase {
 
-// Of a formula.
-constexpr int kMaxEntries = 32;
-constexpr int kMaxNumbers = 32;
-
 // A warp of (batch, channels, z, y, x), or its gradients; an image has one z. Of operands, outer_strides[0] is the batch's.
 struct WarpCall : KernelCall {
   int64_t batch;
