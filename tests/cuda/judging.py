@@ -74,6 +74,16 @@ def tie_failure(got: Tensor, want: Tensor, most: float) -> str | None:
     return f"off by {float(apart.max())}" if differing and float(apart.max()) > most else None
 
 
+def integer_failure(got: Tensor, want: Tensor, longest: int) -> str | None:
+    """Of integers that have more bits than a position: those of its last bits, and a tie."""
+    if failure := kind_failure(got, want):
+        return failure
+    info = torch.iinfo(got.dtype)
+    allowed = 1 + 2 * EPSILON * longest * (info.max - info.min)
+    apart = float((got.double() - want.double()).abs().max()) if got.numel() else 0.0
+    return f"off by {apart}, {allowed:.3g} is allowed" if apart > allowed else None
+
+
 def kind_failure(got: Tensor, want: Tensor) -> str | None:
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"{got.dtype} {tuple(got.shape)} instead of {want.dtype} {tuple(want.shape)}"

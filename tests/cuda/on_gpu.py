@@ -28,8 +28,8 @@ import polyphase.functional as P
 from polyphase.cuda import ways
 from polyphase.kernels import binding
 from tests.cuda import times
-from tests.cuda.judging import Found, exact_failure, float_failure, strides_failure, tie_failure
-from tests.cuda.random_calls import draw, placed, warped
+from tests.cuda.judging import Found, exact_failure, float_failure, integer_failure, strides_failure, tie_failure
+from tests.cuda.random_calls import INTEGERS, draw, placed, warped
 
 MODES = ("conformance", "random", "compiled", "times")
 #: What is farther from float64 than the CPU's, on average of many values, is no luck.
@@ -84,6 +84,10 @@ def random_call(seed: int, number: int, device: str, found: Found) -> None:
         return None
     found.failed(f"call {number}, {call}", strides_failure(got, want))
     by_sums = call.function is warped and not call.backward and not call.moves
+    longest = max(*call.shape[2:], *want.shape[2:], *call.options.get("size", ()))
+    if call.dtype in INTEGERS and not call.moves and "nearest" not in call.mode:
+        found.failed(f"call {number}, {call}", integer_failure(here, want, longest))
+        return None
     if by_sums and ("nearest" in call.mode or not call.dtype.is_floating_point):
         most = math.inf if "nearest" in call.mode else 1
         found.failed(f"call {number}, {call}", tie_failure(here, want, most))
@@ -93,7 +97,6 @@ def random_call(seed: int, number: int, device: str, found: Found) -> None:
         return None
     truth = want if call.dtype == torch.float64 else call.run(image.double())
     kind = f"{call.mode}{' backward' * call.backward} {call.dtype}"
-    longest = max(*call.shape[2:], *want.shape[2:], *call.options.get("size", ()))
     found.failed(f"call {number}, {call}", float_failure(here, [want], truth, longest, found.errors, kind))
     return None
 

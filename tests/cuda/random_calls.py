@@ -19,10 +19,13 @@ import polyphase.functional as P
 from tests.support.samples import DTYPES, GRID_MODES, GRID_PADDINGS, LAYOUTS, image
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-COMPUTED = (*[torch.uint8] * 3, *[torch.float32] * 2, *FLOATS)
+INTEGERS = (torch.int16, torch.uint16, torch.int32)  # which eager does not mix
+COMPUTED = (*[torch.uint8] * 6, *[torch.float32] * 4, *FLOATS * 2, *INTEGERS)
 #: Output pixels for an input pixel.
 RATIOS = (0.05, 0.25, 0.5, 0.5, 0.7, 1.0, 2.0, 2.0, 3.3)
 CHANNELS = (1, 3, 3, 4, 8)
+SOURCES = ("grid", "affine", "homography", "displacement")
+FILL_RULES = ("blend", "constant", "edge")
 MODES: dict[int, tuple[dict[str, Any], ...]] = {
     1: ({"mode": "linear"}, {"mode": "nearest"}, {"mode": "area"}),
     2: (
@@ -57,7 +60,7 @@ class Call:
     shifted: bool = False  # memory begins where no vector of it could be read
 
     def __str__(self) -> str:
-        words = [f"{self.function.__name__}({self.options})", f"{DTYPES[self.dtype]} {self.layout} {self.shape}"]
+        words = [f"{self.function.__name__}({self.options})", f"{str(self.dtype)[6:]} {self.layout} {self.shape}"]
         marks = [name for name in ("backward", "broken", "shifted") if getattr(self, name)]
         return " ".join([*words, *marks, f"seed {self.seed}"])
 
@@ -69,12 +72,13 @@ class Call:
     def moves(self) -> bool:
         """Values only: every bit counts. Gradients are sums all the same."""
         sums = (P.interpolate, warped, sampled_at)
-        return not self.backward and (self.function not in sums or ("nearest" in self.mode and not self.by_matrix))
+        nearest = "nearest" in self.mode and not self.by_matrix and "fill" not in self.options
+        return not self.backward and (self.function not in sums or nearest)
 
     @property
     def by_matrix(self) -> bool:
         """Its positions are rounded otherwise on every device: where one lies between two pixels, either is nearest."""
-        return self.options.get("source") == "affine"
+        return bool(self.options.get("source", "grid") != "grid")
 
     def run(self, tensor: Tensor) -> Tensor:
         if not self.backward:
@@ -111,14 +115,17 @@ def placed(made: Tensor, device: str, shifted: bool = False) -> Tensor:
 def warped(
     image: Tensor, *, source: str, size: tuple[int, ...], stored: torch.dtype, seed: int, **options: Any
 ) -> Tensor:
-    """By a grid or matrices of random values, as they are in dtype `stored`."""
-    axes = image.dim() - 2
-    shape = (image.shape[0], axes, axes + 1) if source == "affine" else (image.shape[0], *size, axes)
-    values = (_random(shape, seed) * 2.6 - 1.3).to(stored)
+    """By coordinates, or by what they are computed from, of random values, as they are in dtype `stored`."""
+    axes, result = image.dim() - 2, (*image.shape[:2], *size)
+    shape = {"affine": (axes, axes + 1), "homography": (3, 3)}.get(source, (*size, axes))
+    values = _random((image.shape[0], *shape), seed) * 2.6 - 1.3
+    if source == "homography":
+        values[:, 2] = values[:, 2] / 8 + torch.eye(3)[2]
+    values = (values * 9 if source == "displacement" else values).to(stored)
     coordinates = values.to(image.device, image.dtype if image.is_floating_point() else torch.float32)
-    if source == "grid":
-        return P.grid_sample(image, coordinates, **options)
-    return P.affine_sample(image, coordinates, (*image.shape[:2], *size), **options)
+    if source in ("grid", "displacement"):
+        return (P.grid_sample if source == "grid" else P.displacement_sample)(image, coordinates, **options)
+    return (P.affine_sample if source == "affine" else P.perspective_sample)(image, coordinates, result, **options)
 
 
 def sampled_at(grid: Tensor, *, size: tuple[int, ...], seed: int, **options: Any) -> Tensor:
@@ -171,7 +178,16 @@ def _resize(rng: random.Random) -> Call:
     ratio = rng.choice(RATIOS)
     ratios = [ratio if rng.random() < 0.95 else rng.choice(RATIOS) for _ in range(axes)]
     size = tuple(max(1, round(n * by)) for n, by in zip(given["shape"][2:], ratios, strict=True))
+    if axes == 2 and rng.random() < 0.1 and options["mode"] != "area":
+        options["box"] = _box(rng, given["shape"][2:])
     return Call(P.interpolate, {"size": size, **options}, **given, **_marks(rng, given))
+
+
+def _box(rng: random.Random, size: tuple[int, int]) -> tuple[float, ...]:
+    """(left, top, right, bottom), at least a quarter of the image each way."""
+    first = [n * rng.uniform(0, 0.7) for n in reversed(size)]
+    last = [a + (n - a) * rng.uniform(0.9, 1.0) for a, n in zip(first, reversed(size), strict=True)]
+    return (*first, *last)
 
 
 def _flip(rng: random.Random) -> Call:
@@ -203,7 +219,7 @@ def _warp(rng: random.Random) -> Call:
     axes = rng.choice((2, 2, 2, 3))
     given = _image(rng, axes, COMPUTED)
     size = tuple(rng.randint(1, n + 20) for n in given["shape"][2:])
-    source, stored = rng.choice(("grid", "affine")), given["dtype"]
+    source, stored = rng.choice(SOURCES if axes == 2 else ("grid", "affine", "displacement")), given["dtype"]
     options = {
         "source": source,
         "size": size,
@@ -211,8 +227,10 @@ def _warp(rng: random.Random) -> Call:
         "seed": given["seed"] + 2,
         **_rules(rng, axes),
     }
+    if rng.random() < 0.3:
+        options |= {"padding_mode": "zeros", "fill": rng.choice((0.25, 1.0)), "fill_rule": rng.choice(FILL_RULES)}
     marks = _marks(rng, given)
-    if source == "affine" and options["mode"] == "nearest":
+    if source != "grid" and options["mode"] == "nearest":
         marks["backward"] = False
     return Call(warped, options, **given, **marks)
 
