@@ -18,7 +18,7 @@ from polyphase.compile.grids import without_grids
 from polyphase.compile.reasons import NotFused, Why
 from polyphase.kernels import plain_torch
 from polyphase.ops.formulas import _sampler
-from polyphase.sampling.formulas import Formula, is_smooth, slope
+from polyphase.sampling.formulas import Formula, is_smooth, nodes_of, slope
 from polyphase.sampling.pointwise import Binary, Constant, Entry, Number, Place, Select, Unary
 from polyphase.sampling.text import from_text, to_text
 from polyphase.sampling.warps import Warp
@@ -91,6 +91,22 @@ def test_values_and_gradients(function: Function) -> None:
     assert not read.left
     assert read.samplers == 0
     assert (read.matrices, len(read.formulas)) == ((1, 0) if function in BY_MATRIX else (0, 1))
+
+
+def test_numbers_in_the_code_are_numbers_of_the_formula() -> None:
+    """What they are computed to, and written into, besides: nothing of a matrix is left in memory."""
+
+    def function(x: Tensor) -> Tensor:
+        matrix = torch.tensor(MATRIX.tolist(), dtype=torch.float64)
+        matrix[:2].div_(torch.tensor([[1.5], [0.75]], dtype=torch.float64))
+        return spellings.by_homography(x, matrix.expand(2, 3, 3))
+
+    read, x = Read(), image()
+    same(torch.compile(function, backend=read)(x), function(x))
+    (warp,) = read.formulas
+    assert warp.formula is not None
+    assert len(warp.formula.numbers) >= 6
+    assert not any(isinstance(one, Entry) for axis in warp.formula.axes for one in nodes_of(axis))
 
 
 def test_volumes() -> None:

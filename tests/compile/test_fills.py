@@ -155,7 +155,7 @@ def test_what_is_no_mask_is_none() -> None:
 @pytest.mark.inductor
 @pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_torchvisions_rotate(dynamic: bool) -> None:
-    """Compiled as a whole: eager's picture, its strides, and one launch."""
+    """Compiled as a whole: eager's picture, its strides, and one launch that reads the image alone."""
     v2 = torchvision()
     rotate, modes = sys.modules["torchvision.transforms.v2.functional"].rotate, v2.InterpolationMode
     for x, mode, fill in (
@@ -174,6 +174,10 @@ def test_torchvisions_rotate(dynamic: bool) -> None:
         found, expected = compiled(x), function(x)
         assert polyphase.stats()["kernels_launched"] - before == 1
         assert found.stride() == expected.stride()
+        if not dynamic:
+            (graph,) = polyphase.explain(function)(x).graphs
+            assert ["fill" in one.program for one in graph.ours] == [True]
+            assert all(one.bytes < 1024 for one in graph.buffers if one.role == "between")
         apart = (found.double() - expected.double()).abs()
         assert apart.max() <= (1 if x.dtype == torch.uint8 else 1e-4)
         assert x.dtype != torch.uint8 or (apart > 0).double().mean() <= 0.002

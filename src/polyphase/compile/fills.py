@@ -1,16 +1,17 @@
 """Warps with a fill, as libraries spell them: ones beside the image as one more channel, all of it warped, and what
 came of the ones used to mix the image with a colour.
 
-    cat([image, ones]) -> grid_sampler -> s, m = slices -> (s - fill) * m + fill
+    cat([image, ones]) -> warp -> s, m = slices -> (s - fill) * m + fill
 
-Such a chain becomes one `polyphase::warp` in the functional graph, before programs are made of it. What is written in
-place there are slices that are scattered back and sliced again.
+Such a chain becomes one warp in the functional graph, before programs are made of it: by a grid, by matrices or by a
+formula. What is written in place there are slices that are scattered back and sliced again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -20,11 +21,14 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from polyphase.compile.drafts import same, value
 from polyphase.compile.reasons import Why
 from polyphase.compile.recognise import call_of
-from polyphase.sampling.warps import MODES, PADDINGS
+from polyphase.ops.formulas import formula_warp
+from polyphase.ops.warp import options, sampler_of, warp
+from polyphase.sampling.steps import Size
+from polyphase.sampling.text import from_text, to_text
+from polyphase.sampling.warps import MODES, PADDINGS, Warp
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
-_SAMPLERS = (aten.grid_sampler_2d.default, aten.grid_sampler_3d.default)
 _BINARY = {
     aten.add.Tensor: "add",
     aten.sub.Tensor: "sub",
@@ -46,18 +50,66 @@ _SAME_NUMBERS = (
 #: Of a colour. What is longer is no colour.
 MOST_NUMBERS = 4096
 
+#: An operator, and what it is given.
+Call: TypeAlias = "tuple[Any, tuple[Any, ...]]"
+
 #: What is sampled, the share of it that lies inside, and where that is less than a half; then nested tuples of them, of
 #: numbers and of operations.
 SAMPLED, SHARE, OUTSIDE = "s", "m", "outside"
 
 
+# ---- warps
+
+
+@dataclass(frozen=True)
+class _Warped:
+    """A call of an operator. filled(image, sampler): a call of one of ours, of another image and sampler."""
+
+    image: Node
+    sampler: Warp
+    filled: Callable[[Node, Warp], Call]
+
+
+def _by_grid(node: Node) -> _Warped:
+    call = call_of(node)
+    mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]
+    sampler = Warp("grid", mode, padding, bool(call["align_corners"]))
+    return _Warped(call.given("input"), sampler, lambda image, by: (warp, (image, call.given("grid"), *_options(by))))
+
+
+def _by_coordinates(node: Node) -> _Warped:
+    image, coordinates, *given = node.args
+    sampler = sampler_of(*given)  # type: ignore[arg-type]
+    return _Warped(image, sampler, lambda image, by: (warp, (image, coordinates, *_options(by))))  # type: ignore[arg-type]
+
+
+def _by_formula(node: Node) -> _Warped:
+    image, entries, fields, text, sizes = node.args
+    sampler = from_text(str(text))
+    assert isinstance(sampler, Warp), "what formula_warp takes"
+    return _Warped(image, sampler, lambda image, by: (formula_warp, (image, entries, fields, to_text(by), sizes)))  # type: ignore[arg-type]
+
+
+def _options(sampler: Warp) -> tuple[Any, ...]:
+    size, *rules, fill, rule = options(sampler)
+    return size, *rules, list(fill), rule
+
+
+_WARPS: dict[Any, Callable[[Node], _Warped]] = {
+    aten.grid_sampler_2d.default: _by_grid,
+    aten.grid_sampler_3d.default: _by_grid,
+    warp: _by_coordinates,
+    formula_warp: _by_formula,
+}
+
+
 def mixed_with_ones(node: Node) -> Node | None:
     """The image of a warp that ones were put beside: (batch, channels, spatial...)."""
-    if node.target not in _SAMPLERS:
+    if node.target not in _WARPS:
         return None
-    call = call_of(node)
-    beside: Node = call.given("input")
-    if beside.target is not aten.cat.default or PADDINGS[call["padding_mode"]] != "zeros":
+    warped = _WARPS[node.target](node)
+    beside = warped.image
+    if beside.target is not aten.cat.default or warped.sampler.padding != "zeros" or warped.sampler.fill:
         return None
     together = call_of(beside)
     if together["dim"] % value(beside).dim() != 1 or len(together.given("tensors")) != 2:
@@ -67,25 +119,36 @@ def mixed_with_ones(node: Node) -> Node | None:
     return image if has_one_channel and _numbers(ones) == (1.0,) else None
 
 
-def replaced(graph: Graph, node: Node, image: Node) -> tuple[tuple[Any, ...], Node] | Why:
-    """Of a warp with ones beside its image: the arguments of `polyphase::warp`, and the node whose value that is."""
-    call = call_of(node)
-    if len(call.given("input").users) > 1:
+class Replaced(NamedTuple):
+    """call: what stands for the node `last`. strides: of what is in its place in the user's code, where that is a part
+    of something larger."""
+
+    call: Call
+    last: Node
+    strides: Sequence[Size] | None
+
+
+def replaced(graph: Graph, node: Node, image: Node) -> Replaced | Why:
+    """A warp with ones beside its image."""
+    warped = _WARPS[node.target](node)
+    if len(warped.image.users) > 1:
         return Why.NOT_ALONE
-    _without_scatters(graph, node)
+    strides = _without_scatters(graph, node)
     found = _find(node, value(image).shape[1])
     if isinstance(found, Why):
         return found
     last, fill, rule = found
-    mode, aligned = MODES[call["interpolation_mode"]], bool(call["align_corners"])
-    return (image, call.given("grid"), None, mode, "zeros", aligned, list(fill), rule), last
+    call = warped.filled(image, replace(warped.sampler, fill=fill, fill_rule=rule))
+    return Replaced(call, last, strides.get(last))
 
 
 # ---- what is written in place
 
 
-def _without_scatters(graph: Graph, node: Node) -> None:
-    """Of slices along the channels of what was scattered: what was scattered, or a slice of what it went to."""
+def _without_scatters(graph: Graph, node: Node) -> dict[Node, Sequence[Size]]:
+    """Of slices along the channels of what was scattered: what was scattered, or a slice of what it went to. Gives the
+    strides of those slices, by what is in their place."""
+    strides: dict[Node, Sequence[Size]] = {}
     for user in list(node.users):
         if user.target is not aten.slice_scatter.default or user.args[0] is not node:
             continue
@@ -95,13 +158,15 @@ def _without_scatters(graph: Graph, node: Node) -> None:
             if one.target is not aten.slice.Tensor:
                 continue
             if list(one.args[1:]) == place:
+                strides[source] = value(one).stride()
                 one.replace_all_uses_with(source)
                 graph.erase_node(one)
             elif _are_apart(one.args[1:], place, node):
                 one.args = (node, *one.args[1:])
-        _without_scatters(graph, user)
+        strides |= _without_scatters(graph, user)
         if not user.users:
             graph.erase_node(user)
+    return strides
 
 
 def _are_apart(one: Sequence[Any], other: Sequence[Any], of: Node) -> bool:

@@ -23,7 +23,7 @@ from polyphase.compile.reasons import NotFused, Why
 from polyphase.compile.recognise import call_of, sampling_of, slice_of
 from polyphase.kernels.devices import has_kernels
 from polyphase.ops.program import program as program_op
-from polyphase.ops.warp import options, warp, warp_backward
+from polyphase.ops.warp import options, warp_backward
 from polyphase.sampling.steps import Size, size_slot
 from polyphase.sampling.templates import with_slots_in_order
 from polyphase.sampling.text import to_text
@@ -328,10 +328,12 @@ def _fill_warps(graph: Graph) -> dict[Node, Why]:
         if isinstance(found, Why):
             not_filled[node] = found
             continue
-        args, last = found
-        with graph.inserting_before(last):
-            last.replace_all_uses_with(_call(graph, warp, args, image, last))
-        _erase_unread(graph, last)
+        with graph.inserting_before(found.last):
+            filled = _call(graph, *found.call, image, found.last)
+        if found.strides is not None and _is_returned_as_view(found.last):
+            filled.meta["val"] = value(filled).new_empty_strided(value(filled).shape, found.strides)
+        found.last.replace_all_uses_with(filled)
+        _erase_unread(graph, found.last)
     return not_filled
 
 

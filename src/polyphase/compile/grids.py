@@ -199,7 +199,7 @@ def _found(cut: CutOut, sampling: Sampling) -> Found:
     if grid.dtype not in (torch.float32, torch.float64) or example(sampling.image).dtype != grid.dtype:
         raise Refused(Why.ANOTHER_DTYPE)
     assert made is not None, "a grid is a tensor"
-    walk = Walk(cut.recording, readers(), grid.fake_mode.shape_env)
+    walk = Walk(cut.recording, cut.literals, readers(), grid.fake_mode.shape_env)
     axes = tuple(walk.value(made, pixel(grid.shape, component)) for component in range(grid.dim() - 2))
     return Found(axes, tuple(grid.shape[1:-1]), sampling.align_corners)
 

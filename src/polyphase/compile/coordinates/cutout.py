@@ -1,7 +1,8 @@
 """The part of Dynamo's graph that computes a grid, cut out and recorded.
 
 It begins where nothing more can be read: at the graph's inputs, at calls of something unknown (a network, random
-numbers), and at what is small and depends on them: a matrix is left as it is, however it was computed.
+numbers), and at what is small and depends on them: a matrix is left as it is, however it was computed. Numbers that
+stand in the code are read as numbers.
 
 Dynamo's graphs are not functional. What is written into, and what writes there, is in the cut-out as a whole or not at
 all.
@@ -25,6 +26,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from polyphase.compile.coordinates.algebra import Refused
 from polyphase.compile.coordinates.readers import OF_SHAPES, is_known
 from polyphase.compile.coordinates.recorded import Recording, recorded
+from polyphase.compile.coordinates.walk import DTYPES
 from polyphase.compile.reasons import Why
 from polyphase.sampling.steps import Size
 
@@ -38,10 +40,12 @@ LONGEST_SIZE = 32
 
 @dataclass(frozen=True)
 class CutOut:
-    """leaves: nodes of Dynamo's graph that the recording's inputs stand for."""
+    """leaves: nodes of Dynamo's graph that the recording's inputs stand for. literals: values of those that are numbers
+    in the code, by their place among leaves."""
 
     leaves: tuple[Node, ...]
     recording: Recording
+    literals: dict[int, Tensor]
 
 
 def cut_out(grid: Node, reader: Node) -> CutOut:
@@ -88,8 +92,10 @@ class _Search:
             else:
                 members.add(node)
                 waiting += [*node.all_input_nodes, *self._writers(node)]
-        steps, inputs = (sorted(some, key=self._order.__getitem__) for some in (members, leaves))
-        return CutOut(tuple(inputs), _recorded(steps, inputs, grid))
+        numbers = {one for one in members if _is_literal(one)}
+        steps, inputs = (sorted(some, key=self._order.__getitem__) for some in (members, leaves | numbers))
+        literals = {place: _literal(one) for place, one in enumerate(inputs) if one in numbers}
+        return CutOut(tuple(inputs), _recorded(steps, inputs, grid), literals)
 
     def _writers(self, node: Node) -> list[Node]:
         """Who writes to its memory after it was made."""
@@ -106,7 +112,9 @@ class _Search:
     def _is_readable(self, node: Node) -> bool:
         """Whether it does nothing but what a walk knows, and passes gradients on."""
         if node not in self._known:
-            self._known[node] = node.op in ("call_function", "call_method") and _calls_known_operators(node)
+            self._known[node] = _is_literal(node) or (
+                node.op in ("call_function", "call_method") and _calls_known_operators(node)
+            )
         return self._known[node]
 
     def _is_small(self, node: Node) -> bool:
@@ -149,6 +157,26 @@ def _storages(node: Node) -> Iterator[int]:
         yield StorageWeakRef(tensor.untyped_storage()).cdata
 
 
+# ---- numbers in the code
+
+
+def _is_literal(node: Node) -> bool:
+    """Whether it is a small tensor of numbers that stand in the code."""
+    return (
+        node.target is torch.tensor
+        and not node.all_input_nodes
+        and not node.kwargs.get("requires_grad")
+        and isinstance(example(node), Tensor)
+        and example(node).numel() <= SMALL
+        and example(node).dtype in DTYPES
+    )
+
+
+def _literal(node: Node) -> Tensor:
+    """Its values, as numbers of its dtype."""
+    return torch.tensor(node.args[0], dtype=example(node).dtype, device="cpu")
+
+
 # ---- writing
 
 
@@ -184,7 +212,8 @@ def _recorded(steps: list[Node], leaves: list[Node], grid: Node) -> Recording:
     def compute(*tensors: Tensor) -> Any:
         values: dict[Node, Any] = dict(zip(leaves, tensors, strict=True))
         for node in steps:
-            values[node] = made = _call(node, values)
+            # What stands in the code may be written into: each time it is a tensor of its own.
+            values[node] = made = values[node].clone() if node in values else _call(node, values)
             if isinstance(made, Tensor) and made.dtype != example(node).dtype:
                 raise Refused(Why.ANOTHER_DTYPE, str(node))  # under autocast, whose nodes are no part of this
         return values[grid]

@@ -24,10 +24,14 @@ Indices: TypeAlias = "tuple[Index, ...]"
 
 
 class Walk:
-    """Of one recording. Its inputs are leaves. readers: of operators. environment: what is known of symbolic sizes."""
+    """Of one recording. Its inputs are leaves; literals: those that are numbers. readers: of operators. environment:
+    what is known of symbolic sizes."""
 
-    def __init__(self, recording: Recording, readers: Mapping[Any, Reader], environment: Any) -> None:
-        self._recording, self._readers, self.environment = recording, readers, environment
+    def __init__(
+        self, recording: Recording, literals: Mapping[int, Tensor], readers: Mapping[Any, Reader], environment: Any
+    ) -> None:
+        self._recording, self._literals = recording, literals
+        self._readers, self.environment = readers, environment
         self._leaves = {id(one): number for number, one in enumerate(recording.inputs)}
         self._found: dict[tuple[int, Indices], Value] = {}
 
@@ -41,13 +45,20 @@ class Walk:
 
     def _value(self, tensor: Tensor, at: Indices) -> Value:
         if id(tensor) in self._leaves:
-            return Read(self._leaves[id(tensor)], at)
+            return self._read(self._leaves[id(tensor)], at)
         call = self._recording.made(tensor)
         if call is None or call.operator not in self._readers:
             raise Refused(Why.NOT_A_FORMULA, "a constant" if call is None else str(call.operator))
         if tensor.dtype not in DTYPES:
             raise Refused(Why.ANOTHER_DTYPE, str(call.operator))
         return self._readers[call.operator](self, call, at)
+
+    def _read(self, leaf: int, at: Indices) -> Value:
+        """A number, where it is of a literal, and the same for all pixels."""
+        places = [constant(one) for one in at] if leaf in self._literals else [None]
+        if None in places:
+            return Read(leaf, at)
+        return known(self._literals[leaf][tuple(places)].item())
 
     def broadcast(self, given: Any, at: Indices) -> Value:
         """Of an argument that broadcasts to what `at` is an index of."""
