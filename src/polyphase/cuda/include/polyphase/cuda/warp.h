@@ -103,6 +103,17 @@ struct Warp {
       return inside;
     }
 
+    // Whether no tap of a pixel is inside. Of a position that is no finite number, taps are none.
+    bool misses(const P (&at)[kAxes]) const {
+      bool outside = false, finite = true;
+#pragma unroll
+      for (int a = 0; a < kAxes; ++a) {
+        outside = outside | InnerTaps<Filter, P>::miss(at[a], place.tile.axes[a].last);
+        finite = finite & (at[a] - at[a] == 0);
+      }
+      return outside & finite;
+    }
+
     Offset start(const InnerTaps<Filter, P> (&taps)[kAxes]) const {
       const ImageStrides& s = place.call.image_strides;
       const Offset plane = taps[0].first * step() + taps[1].first * static_cast<Offset>(s.y);
@@ -153,6 +164,8 @@ struct Warp {
       return inside;
     }
 
+    bool misses(const P (&)[kAxes]) const { return false; }  // a box has what lies outside too
+
     int32_t start(const InnerTaps<Filter, P> (&taps)[kAxes]) const { return box.place(taps[0].first, taps[1].first); }
 
     void fetch(int64_t, int32_t start, From (&read)[kGroup][kCount]) const {
@@ -196,14 +209,20 @@ struct Warp {
       const Row rows = row_count<kAxes>(call);
       OutputPixel pixels[kPixels];
       P at[kPixels][kAxes];
-      bool inside = row + (kPixels - 1) * Threads::kRows < rows;
+      const bool all_exist = row + (kPixels - 1) * Threads::kRows < rows;
+      bool inside = all_exist, outside = all_exist & (call.padding == kZeros);
 #pragma unroll
       for (int p = 0; p < kPixels; ++p) {
         pixels[p] = output_pixel<kAxes>(call, min<Row>(row + p * Threads::kRows, rows - 1), x);
         positions.find(pixels[p], at[p]);
         inside = inside & source.has(at[p]);
+        outside = outside & source.misses(at[p]);
       }
-      if (!inside) return false;
+      if (outside) {
+#pragma unroll
+        for (int p = 0; p < kPixels; ++p) output_outside(pixels[p]);
+      }
+      if (!inside) return outside;
       InnerTaps<Filter, P> taps[kPixels][kAxes];
       decltype(source.start(taps[0])) start[kPixels];
 #pragma unroll
@@ -230,6 +249,12 @@ struct Warp {
         }
       }
       return spoilt == 0;
+    }
+
+    void output_outside(const OutputPixel& pixel) const {
+      Target target(call, n, first, pixel);
+#pragma unroll 1
+      for (int64_t c = first; c < end; ++c, target.next(call)) target.store(call, c, outer_filled(Value{}, P(0), c));
     }
 
     // From `row` on, as many as there are.

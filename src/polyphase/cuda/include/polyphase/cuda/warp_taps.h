@@ -164,9 +164,9 @@ struct PixelPositions {
     P place() const { return static_cast<P>(index<a>()); }
     template <int a>
     P base() const {
-      const int64_t size = positions.call.out_size[3 - kAxes + a];
-      const int64_t steps = positions.call.align_corners ? max<int64_t>(size - 1, 1) : size;
-      return static_cast<P>(2 * index<a>() + 1 - size) / static_cast<P>(steps);
+      const auto size = static_cast<int32_t>(positions.call.out_size[3 - kAxes + a]);
+      const int32_t steps = positions.call.align_corners ? max(size - 1, 1) : size;
+      return static_cast<P>(index<a>() - size + 1 + index<a>()) / static_cast<P>(steps);
     }
     template <int f>
     P field() const {
@@ -267,6 +267,12 @@ struct InnerTaps {
   static bool exist(P position, P first, P last) {
     constexpr int kBehind = Filter::kTaps > 1 ? Filter::kTaps + Filter::kFirst - 1 : 1;
     return (position >= first - P(Filter::kFirst)) & (position < last - P(kBehind - 1));
+  }
+
+  // Whether all lie outside the image. Where sizes are so large that `last` is rounded, some are not told.
+  static bool miss(P position, P last) {
+    constexpr int kBehind = Filter::kTaps + Filter::kFirst;
+    return (position < P(-kBehind)) | (position > last + last * P(1.0 / (1 << 16)) + P(1 - Filter::kFirst));
   }
 
   void make(P position) {
