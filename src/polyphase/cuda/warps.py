@@ -28,8 +28,8 @@ MOST_BLOCKS = 65535  # down, and from plane to plane
 TILE_BYTES = 304
 #: Shorter rows of a grid are joined, where they follow each other: tiles would be mostly empty.
 LONG_ROW = 16
-#: Planes that extend over more elements are counted in 64 bits.
-MOST_IN_PLANE = 2**31 - 1
+#: Planes that extend over more elements are counted in 64 bits: 32 have room for the bytes of as many of the widest.
+MOST_IN_PLANE = 2**32 // 16 - 1
 REGISTERS = 65536
 IN_PLANES, IN_PIXELS, IN_VECTORS = range(3)
 #: Images of up to four channels, channels last, have kernels of their own.
@@ -52,7 +52,7 @@ class Shape(NamedTuple):
 
 SHAPES = {
     "nearest": Shape(2, 32, 1, 128, 1, 64),
-    "bilinear": Shape(2, 16, 2, 128, 2, 40),
+    "bilinear": Shape(2, 16, 2, 128, 1, 40),
     "bicubic": Shape(1, 16, 2, 128, 8, 64),
 }
 #: Bilinear, four channels at once; and of few pixels, where compact warps share more of what they read.

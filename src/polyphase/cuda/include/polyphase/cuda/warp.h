@@ -132,13 +132,13 @@ struct Warp {
         for (int x = 0; x < kTaps; ++x) {
           const int k = line * kTaps + x;
           if constexpr (kChannels == kInVectors && kGroup > 1) {
-            const auto values = fetched(reinterpret_cast<const Vector<From, kGroup>*>(from + offset + x * step()));
+            const auto values = fetched(reinterpret_cast<const Vector<From, kGroup>*>(element(from, offset) + x * step()));
 #pragma unroll
             for (int t = 0; t < kGroup; ++t) read[t][k] = values.items[t];
           } else {
 #pragma unroll
             for (int t = 0; t < kGroup; ++t) {
-              read[t][k] = fetched(from + t * (kChannels == kInPlanes ? s.channel : 1) + offset + x * step());
+              read[t][k] = fetched(element(from + t * (kChannels == kInPlanes ? s.channel : 1), offset) + x * step());
             }
           }
         }
@@ -344,8 +344,8 @@ struct Warp {
     int64_t tensors[at_least_one(kTensors)];
 
     Target(const WarpCall& call, int64_t n, int64_t c, const OutputPixel& pixel)
-        : at(static_cast<To*>(call.target) + image_offset(call.target_strides, n, c) +
-             offset_in<kAxes, Offset>(call.target_strides, pixel)) {
+        : at(element(static_cast<To*>(call.target) + image_offset(call.target_strides, n, c),
+                     offset_in<kAxes, Offset>(call.target_strides, pixel))) {
       for (int t = 0; t < kTensors; ++t) {
         const ImageStrides& s = call.tensor_strides[t];
         tensors[t] = image_offset(s, n, c) + offset_in<kAxes, Offset>(s, pixel);

@@ -58,6 +58,18 @@ inline Offset offset_in(const Strides& strides, const OutputPixel& at) {
   return kAxes == 3 ? at.z * static_cast<Offset>(strides.z) + plane : plane;
 }
 
+// An element of a plane, by an offset that is no less than 0. Where planes are counted in 32 bits, these have room for bytes
+// too, so that a base that all threads share is added to them at once.
+template <class T>
+inline T* element(T* plane, int64_t offset) {
+  return plane + offset;
+}
+template <class T>
+inline T* element(T* plane, int32_t offset) {
+  const uint32_t bytes = static_cast<uint32_t>(offset) * static_cast<uint32_t>(sizeof(T));
+  return (T*)((const char*)plane + bytes);
+}
+
 // Which pixel of a tile is a thread's. A warp has kWide pixels side by side and 32 / kWide rows: of an image that is turned,
 // a compact patch lies in fewer lines of memory than a row. A block has kAcross warps side by side.
 template <int kWide, int kAcross, int kThreads>
@@ -173,7 +185,7 @@ struct PixelPositions {
       constexpr int kPlace = Formula::kFirstField + f;
       const ImageStrides& s = positions.call.tensor_strides[kPlace];
       const G* of_image = static_cast<const G*>(positions.call.tensors[kPlace].known()) + positions.n * s.batch;
-      return static_cast<P>(fetched(of_image + offset_in<kAxes, Offset>(s, pixel)));
+      return static_cast<P>(fetched(element(of_image, offset_in<kAxes, Offset>(s, pixel))));
     }
 
    private:
@@ -200,7 +212,7 @@ struct PixelPositions {
       }
     } else {
       const CoordinateStrides& s = call.coordinate_strides;
-      const G* from = coordinates + offset_in<kAxes, Offset>(s, pixel);
+      const G* from = element(coordinates, offset_in<kAxes, Offset>(s, pixel));
 #pragma unroll
       for (int a = 0; a < kAxes; ++a) {
         const G coordinate = fetched(from + a * static_cast<Offset>(s.component));
