@@ -14,6 +14,8 @@ from polyphase.sampling.programs import Axes
 
 #: In rows of at least so many bytes, an axis before them is better resampled row by row than pixel by pixel.
 LONG_ROW = 256
+#: Channels of bytes that kernels read at once.
+MOST_OF_PIXEL = 4
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,16 @@ def arrange(record: CallRecord) -> Geometry:
     if len(rest) > MOST_OUTER or any(one.summed for one in rest):
         raise NoKernelError("more dimensions, or more that are summed over, than a kernel walks along")
     return Geometry(x, y, z, pixel, tuple(rest) or (none,))
+
+
+def in_pixels(geometry: Geometry) -> Geometry:
+    """Few channels that are side by side in the image, and apart in the output, as those of a pixel: it is read once."""
+    x, outer = geometry.x, geometry.outer
+    found = [one for one in outer if one.map is None and one.in_stride == 1 and 1 < one.in_size <= MOST_OF_PIXEL]
+    if geometry.pixel.in_size > 1 or len(found) != 1 or x.in_stride != found[0].in_size:
+        return geometry
+    rest = tuple(one for one in outer if one is not found[0])
+    return replace(geometry, pixel=found[0], outer=rest or (Dimension(tensors=(0,) * len(x.tensors)),))
 
 
 def wider(geometry: Geometry, element_bytes: int, most: int) -> tuple[Geometry, int]:

@@ -15,7 +15,7 @@ from polyphase.cuda import emit, ways
 from polyphase.cuda.calls import ALIGNMENT, AxisFields, CallShape, Fields, TensorFields
 from polyphase.cuda.cases import Case, Way
 from polyphase.cuda.cuts import Cut, cut
-from polyphase.cuda.geometry import Dimension, Geometry, arrange, wider
+from polyphase.cuda.geometry import Dimension, Geometry, arrange, in_pixels, wider
 from polyphase.cuda.tables import (
     HostTable,
     MadeTable,
@@ -160,6 +160,8 @@ class Arranged:
         assert isinstance(axes, Axes), "warps have calls of their own"
         plan = plan_maps(record.program, architecture)
         geometry, element_bytes = arrange(record), record.image.dtype.itemsize
+        if plan.weighted and plan.work == torch.uint8:
+            geometry = in_pixels(geometry)
         aligned = source_aligned and target_aligned
         can_widen = aligned and not record.varies and not record.program.borders  # whose values are elements
         if plan.source is None and can_widen:
