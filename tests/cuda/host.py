@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,14 +22,17 @@ from polyphase.cuda import batches, build, emit, items, launch
 from polyphase.cuda.calls import ALIGNMENT
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.maps import PreparedMaps
+from polyphase.cuda.memory import TorchMemory
 from polyphase.cuda.warps import PreparedWarp
 from polyphase.kernels import binding, operands
 from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.operands import Operands
+from polyphase.kernels.plans import MapsPlan, WarpPlan
 from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import Warp
+from tests.cuda.stand_in import Driver
 
 CUDA = torch.device("cuda", 0)
 SHARED_ROOM = 1 << 17
@@ -109,20 +113,36 @@ def run_blocks(
         kernel(parameters, ctypes.byref(block))
 
 
-class Stream(batches.Stream):
-    """A stream of the host: what is launched runs now. kernels: what was, in order."""
+class Memory(TorchMemory):
+    """The host's, which begins as a pattern."""
 
-    def __init__(self, *, backwards: bool = False) -> None:
-        self.device, self.number, self.captures, self.put = 0, 0, False, _on_host
-        self.backwards = backwards
-        self.kernels: list[batches.Kernel] = []
+    def __init__(self) -> None:
+        self.device, self.stream_of = 0, lambda device: 0
 
     def empty(self, size: int) -> Tensor:
         return torch.full((size,), 0xA5, dtype=torch.uint8)
 
-    def copied(self, data: bytes) -> tuple[int, object]:
-        there = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        return there.data_ptr(), there
+    def staged(self, size: int) -> Tensor:
+        return torch.empty(size, dtype=torch.uint8)
+
+    def there(self, staged: Tensor) -> Tensor:
+        return staged.clone()
+
+
+class Stream(batches.Stream):
+    """A stream of the host: what is launched runs now. kernels: what was, in order."""
+
+    def __init__(self, *, backwards: bool = False) -> None:
+        self.device, self.number, self.captures, self.put, self.memory = 0, 0, False, _on_host, Memory()
+        self.backwards = backwards
+        self.kernels: list[batches.Kernel] = []
+        self.driver = Driver(self.run_function)  # of a launcher that it is installed in
+        self._functions: list[tuple[Any, Any]] = []
+
+    def function(self, plan: MapsPlan | WarpPlan | None, chosen: items.Chosen | None) -> int:
+        if (plan, chosen) not in self._functions:
+            self._functions.append((plan, chosen))
+        return 1 + self._functions.index((plan, chosen))
 
     def run(self, kernel: batches.Kernel, address: int, number: int) -> None:
         self.kernels.append(kernel)
@@ -131,6 +151,12 @@ class Stream(batches.Stream):
         run_blocks(
             source, bytearray(struct.pack("=2q", address, number)), blocks, threads, shared_bytes, self.backwards
         )
+
+    def run_function(
+        self, function: int, blocks: tuple[int, int, int], threads: int, shared_bytes: int, given: tuple[int, int]
+    ) -> None:
+        """For `stand_in.Driver`."""
+        self.run(batches.Kernel(*self._functions[function - 1], blocks, threads, shared_bytes), *given)
 
 
 def run_batch(stream: Stream, calls: Sequence[tuple[Program, Sequence[Tensor]]]) -> list[Tensor]:

@@ -6,6 +6,7 @@ import dataclasses
 import random
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,13 +32,14 @@ SCALED: list[Any] = [T.ToDtype(torch.float32, scale=True), T.Normalize(MEAN, STD
 
 
 @pytest.fixture
-def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[host.Stream]:
+def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[host.Stream]:
     """Batches of tensors on the CPU go the way of CUDA's, on a stream of the host."""
     monkeypatch.setenv("POLYPHASE_CUDA_ARCH", host.ARCHITECTURE)
     made = host.Stream()
+    made.driver.install(tmp_path, monkeypatch)
     ways: dict[str, Any] = {"bind_batched": batches.bind, "of_size": items.of_size, "bind_like": None}
     ways["launch_all"] = lambda *calls: batches.launch_on(made, batches.Calls.of(calls))
-    ways["launch_into"] = lambda *given: batches.launch_on(made, batches.Calls.into(*given))
+    ways["launch_into"] = lambda *given: batches.launch_into_on(made, *given)
     stand_in = dataclasses.replace(wing.WING, **ways)
     monkeypatch.setattr(devices, "_load", lambda device: stand_in)
     binding.bound.cache_clear()
@@ -267,3 +269,130 @@ def test_outlines_are_pictures_ways() -> None:
     assert bordered.paths(flat.shape) is None
     for chain in ([T.RandomCrop(3)], [lambda image: image], [T.RandomApply([T.Resize(3)])]):
         assert fixed_transforms(polyphase.fuse(chain)._steps) is None
+
+
+# ---- sizes that are followed in C++
+
+
+def as_pixels(some: list[Tensor]) -> list[Tensor]:
+    return [one.permute(1, 2, 0).contiguous().permute(2, 0, 1) for one in some]
+
+
+SIZED: dict[str, tuple[list[Any], str]] = {
+    "walk": ([T.Resize(50), T.CenterCrop((44, 40)), *SCALED], "ByteWalks"),
+    "few taps": ([T.Resize((200, 210))], "ByteWalk"),
+    "cubic": ([T.CenterCrop(64), T.Resize((60, 50), interpolation="bicubic"), T.CenterCrop(48)], "ByteWalks"),
+    "ring": ([T.Resize(22), T.CenterCrop(20), T.ToDtype(torch.float32, scale=True)], "ByteRing"),
+}
+
+
+@pytest.mark.parametrize("lie", ["planes", "pixels", "grey", "to pixels"])
+@pytest.mark.parametrize("name", SIZED)
+def test_new_sizes_are_followed_without_python(name: str, lie: str, stream: host.Stream, no_calls: list[Any]) -> None:
+    """Into the CPU's pictures, by one launch and one for tables; of sizes that were seen, by one."""
+    chain, template = SIZED[name]
+    chain = [one for one in chain if lie != "grey" or not isinstance(one, T.Normalize)]
+    pipeline, to_pixels = polyphase.fuse(chain), lie == "to pixels"
+
+    def made(seed: int) -> list[Tensor]:
+        some = [one[:1] for one in images(5, 100, 170, seed)] if lie == "grey" else images(5, 100, 170, seed)
+        return as_pixels(some) if lie == "pixels" else some
+
+    pipeline.batch(made(1), channels_last=to_pixels)
+    expected = {seed: [pipeline(one) for one in made(seed)] for seed in (2, 3)}
+    templates(stream)
+    no_calls.append("from now on")
+    template = "ByteRing" if to_pixels else template
+    for seed, launched in ((2, ["tables", template]), (2, [template]), (3, ["tables", template])):
+        got = pipeline.batch(made(seed), channels_last=to_pixels)
+        assert templates(stream) == launched
+        assert all(torch.equal(a, b) for a, b in zip(got, expected[seed], strict=True))
+
+
+@pytest.fixture
+def no_calls(stream: host.Stream, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """From when something is in this list, nothing is launched by Python."""
+    found, original = list[Any](), batches.launch_into_on
+
+    def launch_into_on(*given: Any) -> None:
+        assert not found, "by Python"
+        original(*given)
+
+    monkeypatch.setattr(batches, "launch_into_on", launch_into_on)
+    return found
+
+
+def test_what_cannot_be_followed_goes_beside(stream: host.Stream) -> None:
+    """Small images, those that are not resized, views of which rows are far apart, windows of many taps."""
+    pipeline, some = polyphase.fuse([T.Resize(70), T.CenterCrop(64), *SCALED]), images(4, 90, 200)
+    far = torch.randint(0, 255, (3, 2, 1 << 22), dtype=torch.uint8)[:, :, :90].expand(3, 2, 90)
+    others = [*images(1, 60, 63, 1), torch.zeros(3, 70, 90, dtype=torch.uint8), *images(1, 600, 610, 2), far]
+    pipeline.batch(some)
+    for given in ([*some, *others], [*others[::-1], *some], others, images(3, 90, 200, 3)):
+        for _ in range(2):
+            got = pipeline.batch(given)
+            assert all(torch.equal(a, pipeline(b)) for a, b in zip(got, given, strict=True))
+    templates(stream)
+    pipeline.batch([*images(3, 90, 200, 4), *images(2, 500, 600, 5)])
+    assert sorted(templates(stream)) == ["ByteRing", "ByteWalks", "tables", "tables"]
+
+
+def test_outputs_that_are_given(stream: host.Stream) -> None:
+    """Also where they begin anywhere, which another kernel may be for, and with others between."""
+    pipeline, memory = polyphase.fuse([T.Resize(70), T.CenterCrop(64)]), torch.zeros(8 * 3 * 64 * 64 + 16).byte()
+    for begin, step in ((0, 1), (0, 2), (3, 1), (16, 1), (3, 2)):
+        out = memory[begin:][: 8 * 3 * 64 * 64].view(8, 3, 64, 64)[::step][:4]
+        for seed in (0, 1, 2):
+            some = images(4, 90, 200, seed)
+            memory.fill_(7)
+            assert pipeline.batch(some, out) is out
+            assert all(torch.equal(a, pipeline(b)) for a, b in zip(out, some, strict=True))
+            assert not memory[:begin].ne(7).any()
+
+
+def test_streams_graphs_and_what_is_forgotten(stream: host.Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are a stream's. A graph's are Python's, which keeps them. Those of many sizes are made anew."""
+    pipeline, number = polyphase.fuse([T.Resize(66), T.CenterCrop((64, 4))]), [0]
+    monkeypatch.setattr(stream.memory, "stream_of", lambda device: number[0])
+    some = images(3, 90, 120)
+    expected = torch.stack([pipeline(one) for one in some])
+
+    def launches() -> int:
+        templates(stream)
+        assert torch.equal(pipeline.batch(some), expected)
+        return len(templates(stream))
+
+    for number[0], launched in ((0, 2), (0, 2), (0, 1), (5, 2), (5, 1), (0, 1)):  # the first time by Python
+        assert launches() == launched
+    (sheet,) = pipeline._sheets.values()
+    assert sheet._by_size is not None
+    (launch,) = sheet._by_size.launches.values()
+    assert launch is not None
+    for stream.driver.captures, number[0], left in ((1, 5, None), (1, 0, ()), (0, 5, ())):
+        assert launch(torch.zeros_like(expected), tuple(some), None) == left
+    many = [torch.zeros(3, 70 + i // 40, 70 + i % 40, dtype=torch.uint8) for i in range(1040)]
+    with monkeypatch.context() as patched:
+        patched.setattr(host, "run_blocks", lambda *given: None)
+        for one in range(0, len(many), 520):
+            pipeline.batch(many[one : one + 520])
+    assert [launches(), launches()] == [2, 1]
+
+
+def test_launches_by_size_that_go_wrong(stream: host.Stream) -> None:
+    pipeline, some = polyphase.fuse([T.Resize(66), T.CenterCrop((64, 4))]), images(3, 90, 120)
+    pipeline.batch(some)
+
+    (sheet,) = pipeline._sheets.values()
+    assert sheet._by_size is not None
+    (launch,) = sheet._by_size.launches.values()
+    assert launch is not None
+    wrong: list[Any] = [(), (some[0], some, None), (some[0], tuple(some), (7,)), (some[0], (1, 2), None)]
+    for given in wrong:
+        with pytest.raises((ValueError, TypeError, SystemError, IndexError, AttributeError)):
+            launch(*given)
+    stream.driver.status = 1
+    with pytest.raises(ValueError, match="refused"):
+        pipeline.batch(some)
+    stream.driver.status = 0
+    expected = torch.stack([pipeline(one) for one in some])
+    assert torch.equal(pipeline.batch(some), expected), "tables that were not made are not taken for made"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,57 +9,17 @@ from typing import Any
 
 import pytest
 
-from polyphase.cpu import build, isa
-from polyphase.cuda import driver, launcher
+from polyphase.cuda import launcher
 from polyphase.cuda.launcher import FreshCall, LaunchPlan
+from tests.cuda.stand_in import Driver
 
-CONTEXT, STREAM, DEFAULT = 42, 77, 0
-POINTER = ctypes.c_void_p
-
-
-class Driver:
-    """Stands in for the driver: launches are remembered, with their stream and the first two of their parameters."""
-
-    def __init__(self) -> None:
-        self.launches: list[tuple[int, int, int]] = []
-        self.captures, self.status = 0, 0
-        made: list[tuple[Callable[..., int], list[Any]]] = [
-            (self.launch, [POINTER, *[ctypes.c_uint] * 7, POINTER, POINTER, ctypes.POINTER(POINTER)]),
-            (self.current, [ctypes.POINTER(POINTER)]),
-            (lambda context: 0, [POINTER]),
-            (lambda context: 0, [POINTER]),
-            (self.capturing, [POINTER, ctypes.POINTER(ctypes.c_int)]),
-        ]
-        self.functions = [ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(one) for one, kinds in made]
-
-    def addresses(self) -> ctypes.Array[ctypes.c_int64]:
-        return (ctypes.c_int64 * 5)(*[ctypes.cast(one, POINTER).value or 0 for one in self.functions])
-
-    def launch(self, *given: Any) -> int:
-        stream, extra = given[8], given[10]
-        self.launches.append((stream or 0, *struct.unpack("=2q", ctypes.string_at(extra[1], 16))))
-        return self.status
-
-    def current(self, context: Any) -> int:
-        context[0] = CONTEXT
-        return 0
-
-    def capturing(self, stream: Any, status: Any) -> int:
-        status[0] = self.captures
-        return 0
+STREAM, DEFAULT = 77, 0
 
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """A copy of the library: another may have the driver's functions."""
-    (path,) = build.libraries([build.Request(launcher.SOURCE.read_text(), isa.chosen(), "launcher", purpose="a test")])
-    shutil.copy(path, tmp_path / "launcher.so")
-    functions = ctypes.PyDLL(str(tmp_path / "launcher.so")).polyphase_functions
-    functions.argtypes, functions.restype = [ctypes.c_void_p], ctypes.py_object
     made = Driver()
-    of_launcher = launcher._Functions(*functions(made.addresses()))
-    monkeypatch.setattr(launcher, "_functions", lambda: of_launcher)
-    monkeypatch.setattr(driver, "context_address", lambda device: CONTEXT)
+    made.install(tmp_path, monkeypatch)
     return made
 
 

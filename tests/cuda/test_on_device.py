@@ -169,6 +169,47 @@ def test_pipelines_give_the_cpus_pictures(name: str, seed: int) -> None:
         assert all(torch.equal(a.cpu(), b) for a, b in zip(got, expected, strict=True))
 
 
+@pytest.mark.parametrize("lie", ["planes", "pixels"])
+@pytest.mark.parametrize("name", ["evaluation", "many taps"])
+def test_new_sizes_give_the_cpus_pictures(name: str, lie: str) -> None:
+    """By one launch, and one for tables, which none of Python's calls is bound for; on every stream anew."""
+    chains = {**CHAINS, "many taps": [T.Resize((9, 8)), T.ToDtype(torch.float32, scale=True)]}
+    pipeline, streams = polyphase.fuse(chains[name]), [torch.cuda.current_stream(), torch.cuda.Stream()]
+    for seed in range(10, 22):
+        some = pictures(seed)
+        if lie == "pixels":
+            some = [one.permute(1, 2, 0).contiguous().permute(2, 0, 1) for one in some]
+        expected, before = pipeline.batch(some), polyphase.stats()["kernels_launched"]
+        with torch.cuda.stream(streams[seed % 2]):
+            got = pipeline.batch([one.cuda() for one in some])
+            assert torch.equal(got.cpu(), expected), (seed, polyphase.stats()["kernels_launched"] - before)
+    (sheet,) = [one for key, one in pipeline._sheets.items() if key[2].type == "cuda"]
+    assert sheet._by_size is not None
+    assert any(sheet._by_size.launches.values())
+
+
+def test_batches_of_many_threads() -> None:
+    """Of one pipeline, on one stream: nobody reads a table that another is about to have made."""
+    pipeline = polyphase.fuse(CHAINS["evaluation"])
+    some = [pictures(seed) for seed in range(12)]
+    expected = [pipeline.batch(one) for one in some]
+    there = [[one.cuda() for one in own] for own in some]
+    wrong = list[int]()
+
+    def work(first: int) -> None:
+        for turn in range(24):
+            number = (first + turn) % len(some)
+            if not torch.equal(pipeline.batch(there[number]).cpu(), expected[number]):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(3 * first,)) for first in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong
+
+
 @pytest.mark.parametrize("warp", [T.RandomAffine(30, interpolation="bilinear"), T.RandomPerspective(p=1.0)], ids=str)
 def test_warps_of_pipelines(warp: Any) -> None:
     """By grids as the CPU rounds them. What lies between two levels may be rounded to the other."""

@@ -16,16 +16,17 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase import torch_private
 from polyphase.cuda import build, driver, emit, launch, launcher, maps
 from polyphase.cuda.calls import ALIGNMENT, CallShape
-from polyphase.cuda.items import PAIR_BYTES, Chosen, Item, Kind, Row, SizedItem, chosen_for
+from polyphase.cuda.items import Chosen, Item, Kind, Row, SizedItem, chosen_for, filled
 from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.maps import Upload
-from polyphase.cuda.memory import on_device
+from polyphase.cuda.memory import TorchMemory, on_device
+from polyphase.cuda.sized import Likeness
 from polyphase.cuda.tables import RECIPE_BYTES, uploaded
 from polyphase.errors import NoKernelError
 from polyphase.kernels.binding import BoundCall
+from polyphase.kernels.devices import BatchedCall, BySize
 from polyphase.kernels.operands import Operands
 from polyphase.kernels.plans import MapsPlan, WarpPlan
 from polyphase.kernels.records import CallRecord
@@ -34,6 +35,8 @@ from polyphase.kernels.records import CallRecord
 MOST_BLOCKS = 65535
 #: Streams that an image's row is remembered for, and ways.
 MOST_ROWS = 8
+#: Images that others are launched like.
+MOST_PATTERNS = 8
 
 
 def bind(record: CallRecord) -> BoundCall:
@@ -70,13 +73,10 @@ class Stream:
     """What a launch asks of its device, on the current stream."""
 
     def __init__(self, device: int) -> None:
-        self.device = device
-        self.number = torch_private.current_raw_stream(device)
+        self.memory = TorchMemory(device)
+        self.device, self.number = device, self.memory.stream_of(device)
         self.captures = torch.cuda.is_current_stream_capturing()
         self.put: Upload = functools.partial(uploaded, device)  # tables from the host
-
-    def empty(self, size: int) -> Tensor:
-        return torch.empty(size, dtype=torch.uint8, device=torch.device("cuda", self.device))
 
     def copied(self, data: bytes) -> tuple[int, object]:
         """Where a copy lies, and what keeps it there until kernels that read it are on the stream."""
@@ -84,21 +84,22 @@ class Stream:
             memory = on_device(self.device, torch.frombuffer(bytearray(data), dtype=torch.uint8))
             memory.keep_forever()
             return memory.address, memory
-        staged = torch.empty(len(data), dtype=torch.uint8, device="cpu", pin_memory=True)
+        staged = self.memory.staged(len(data))
         ctypes.memmove(staged.data_ptr(), data, len(data))
-        there = staged.to(torch.device("cuda", self.device), non_blocking=True)
+        there = self.memory.there(staged)
         return there.data_ptr(), there
+
+    def function(self, plan: MapsPlan | WarpPlan | None, chosen: Chosen | None) -> int:
+        if plan is None or chosen is None:
+            return _tap_maker(self.device)
+        if self.device not in chosen.functions:
+            chosen.functions[self.device] = launch.function_of(plan, chosen.way, self.device)
+        return chosen.functions[self.device]
 
     def run(self, kernel: Kernel, address: int, number: int) -> None:
         """Parameters are where a table lies, and a number."""
         plan, chosen, blocks, threads, shared_bytes = kernel
-        if plan is None or chosen is None:
-            function = _tap_maker(self.device)
-        elif self.device in chosen.functions:
-            function = chosen.functions[self.device]
-        else:
-            function = chosen.functions[self.device] = launch.function_of(plan, chosen.way, self.device)
-        made = LaunchPlan(self.device, function, blocks, threads, shared_bytes, 0, 0, 0, 0)
+        made = LaunchPlan(self.device, self.function(plan, chosen), blocks, threads, shared_bytes, 0, 0, 0, 0)
         launcher.bind(made, bytes(16)).run(self.number, address, number)
 
 
@@ -116,11 +117,43 @@ def launch_all(*calls: tuple[Any, ...]) -> None:
             launch_on(Stream(device), Calls.of(own))
 
 
-def launch_into(out: Tensor, calls: Sequence[tuple[Any, tuple[Tensor, ...]]], images: Sequence[Tensor]) -> None:
-    """Each an item and what it reads besides its image, into one tensor's parts."""
+def launch_into(
+    out: Tensor,
+    calls: Sequence[BatchedCall],
+    images: Sequence[Tensor],
+    places: Sequence[int] | None = None,
+    by_size: BySize | None = None,
+) -> None:
+    """Each an item and what it reads besides its image, into one tensor's parts. `by_size`: where steps follow from
+    sizes, the next ones like the first are launched by that."""
     device = calls[0][0].device
     with torch.cuda.device(device):
-        launch_on(Stream(device), Calls.into(out, calls, images))
+        launch_into_on(Stream(device), out, calls, images, places, by_size)
+
+
+def launch_into_on(
+    stream: Stream,
+    out: Tensor,
+    calls: Sequence[BatchedCall],
+    images: Sequence[Tensor],
+    places: Sequence[int] | None = None,
+    by_size: BySize | None = None,
+) -> None:
+    own = Calls.into(out, calls, images, places)
+    launched = launch_on(stream, own)
+    if by_size is None or stream.captures or len(by_size.launches) >= MOST_PATTERNS:
+        return
+    item, inputs = own.items[0], own.inputs[0]
+    like = item if isinstance(item, Item) else item.like
+    known = like.of(own.aligned)
+    chosen = launched[known.kind]
+    name = (like, chosen)
+    if known.operands.copied or name in by_size.launches:
+        return
+    functions = (stream.function(known.kind.plan, chosen), stream.function(None, None))
+    step = out.stride(0) * out.element_size()
+    launch = Likeness(like, chosen, own.aligned, step, inputs, functions).launch(by_size.steps, stream.memory)
+    by_size.launches[name] = launch
 
 
 class Calls(NamedTuple):
@@ -139,9 +172,15 @@ class Calls(NamedTuple):
         return Calls([call[0] for call in calls], targets, sources, [call[3:] for call in calls], aligned)
 
     @staticmethod
-    def into(out: Tensor, calls: Sequence[tuple[Any, tuple[Tensor, ...]]], images: Sequence[Tensor]) -> Calls:
+    def into(
+        out: Tensor,
+        calls: Sequence[BatchedCall],
+        images: Sequence[Tensor],
+        places: Sequence[int] | None = None,
+    ) -> Calls:
+        """`places`: in `out`; None for all."""
         first, step = out.data_ptr(), out.stride(0) * out.element_size()
-        targets = [first + i * step for i in range(len(calls))]
+        targets = [first + i * step for i in (range(len(calls)) if places is None else places)]
         handles, inputs = zip(*calls, strict=True)
         return Calls(handles, targets, [one.data_ptr() for one in images], inputs, (first | step) % ALIGNMENT == 0)
 
@@ -152,17 +191,19 @@ class Calls(NamedTuple):
         return Calls(items, targets, [self.sources[i] for i in places], [self.inputs[i] for i in places], self.aligned)
 
 
-def launch_on(stream: Stream, calls: Calls) -> None:
+def launch_on(stream: Stream, calls: Calls) -> dict[Kind, Chosen]:
+    """By what calls were launched."""
     try:
         known = [item.known[calls.aligned] for item in calls.items]
     except KeyError:  # some are new
         known = [item.of(calls.aligned) for item in calls.items]
-    kinds = {one.kind for one in known}
+    kinds, launched = {one.kind for one in known}, dict[Kind, Chosen]()
     for kind in kinds:
         places = [i for i, one in enumerate(known) if one.kind is kind] if len(kinds) > 1 else range(len(known))
-        chosen = chosen_for(kind, frozenset([known[i].need for i in places]))
+        launched[kind] = chosen = chosen_for(kind, frozenset([known[i].need for i in places]))
         for first in range(0, len(places), MOST_BLOCKS):
             _launch(stream, kind, chosen, calls.at(places[first : first + MOST_BLOCKS]))
+    return launched
 
 
 def _launch(stream: Stream, kind: Kind, chosen: Chosen, calls: Calls) -> None:
@@ -175,7 +216,7 @@ def _launch(stream: Stream, kind: Kind, chosen: Chosen, calls: Calls) -> None:
             given[id(inputs)] = _given(shape, item.of(calls.aligned).operands, inputs)
         addresses, _ = given[id(inputs)]
         operands, data = row.filled
-        table += (_PAIR(target, source), data if operands == addresses else _filled(row, shape, addresses))
+        table += (_PAIR(target, source), data if operands == addresses else filled(row, shape, addresses))
     address, _there = stream.copied(b"".join(table))
     if recipes:
         count, threads = len(recipes) // RECIPE_BYTES, emit.TAP_THREADS
@@ -200,20 +241,6 @@ def _given(shape: CallShape, operands: Operands, inputs: tuple[Tensor, ...]) -> 
     return tuple([one.data_ptr() for one in dense]), dense
 
 
-def _filled(row: Row, shape: CallShape, addresses: tuple[int, ...]) -> bytes:
-    """With addresses, which are mostly those of the call before: it is remembered."""
-    places, data = shape.places(), bytearray(row.filled[1])
-    count = shape.coordinates + shape.vectors
-    vectors, tensors = addresses[:count], addresses[count:]
-    at = places["coordinates" if shape.coordinates else "vectors"] - PAIR_BYTES
-    struct.pack_into(f"={len(vectors)}q", data, at, *vectors)
-    struct.pack_into(f"={len(tensors)}q", data, places["tensors"] - PAIR_BYTES, *tensors)
-    row.filled = addresses, bytes(data)  # at once: other threads may be reading it
-    if row.like is not None and row.like.filled[0] != addresses:
-        _filled(row.like, shape, addresses)
-    return row.filled[1]
-
-
 def _rows(stream: Stream, items: Sequence[Item | SizedItem], chosen: Chosen, aligned: bool) -> tuple[list[Row], bytes]:
     """Of each item, and recipes for the tables of new ones. What is made on one stream is not for another; nor is what
     a graph makes whenever it is replayed."""
@@ -223,7 +250,7 @@ def _rows(stream: Stream, items: Sequence[Item | SizedItem], chosen: Chosen, ali
             return [item.rows[name] for item in items], b""
     found: dict[Any, Row | None] = {item: None if stream.captures else item.rows.get(name) for item in items}
     made = {item: item.prepared(chosen, aligned) for item, row in found.items() if row is None}
-    memory = stream.empty(sum([call.nbytes for call in made.values()]))
+    memory = stream.memory.empty(sum([call.nbytes for call in made.values()]))
     at, recipes = memory.data_ptr(), list[bytes]()
     for item, call in made.items():
         row, own = call.row(stream.put, at)

@@ -75,7 +75,7 @@ def arrange(record: CallRecord) -> Geometry:
 
 
 def in_pixels(geometry: Geometry) -> Geometry:
-    """Few channels that are side by side in the image, and apart in the output, as those of a pixel: it is read once."""
+    """Few channels that lie side by side in the image, and apart in the output, are a pixel's, which is read once."""
     x, outer = geometry.x, geometry.outer
     found = [one for one in outer if one.map is None and one.in_stride == 1 and 1 < one.in_size <= MOST_OF_PIXEL]
     if geometry.pixel.in_size > 1 or len(found) != 1 or x.in_stride != found[0].in_size:

@@ -115,6 +115,11 @@ class Item:
         with torch.device("cpu"):
             return Prepared(_prepared(self.of(aligned).call, chosen.way))
 
+    def arranged(self, aligned: bool) -> Arranged:
+        call = self.of(aligned).call
+        assert isinstance(call, Arranged), "a warp's is not"
+        return call
+
     @functools.cached_property
     def family(self) -> Family | None:
         return _family(self)
@@ -124,7 +129,8 @@ class Item:
         name = (chosen, aligned)
         if name not in self._patterns:
             call = self.prepared(chosen, aligned).call
-            self._patterns[name] = Pattern(call, chosen.shape) if _has_pattern(self.record, call) else None
+            walks = chosen.way.template in ("ByteWalk", "ByteWalks") and has_pattern(self.record, call)
+            self._patterns[name] = Pattern(call, chosen.shape) if walks else None
         return self._patterns[name]
 
 
@@ -156,7 +162,7 @@ def of_size(like: object, image: Facts, paths: tuple[AxisPath, AxisPath]) -> Siz
         return None
     taps = max([most_taps(own.cropped, own.resized, family.cubic) if own.resized else WIDEST for own in paths])
     taps = FEW if taps <= FEW else ways.MOST_IN_RING if taps <= ways.MOST_IN_RING else 0
-    return SizedItem(like, image, paths, taps) if taps == family.taps and _lies(image) == family.lies else None
+    return SizedItem(like, image, paths, taps) if taps == family.taps and lies(image) == family.lies else None
 
 
 FEW = ways.FEW_TAPS
@@ -180,10 +186,10 @@ def _family(item: Item) -> Family | None:
         return None
     taps = FEW if max(x.taps, y.taps) <= FEW else ways.MOST_IN_RING
     fits = max(x.taps, y.taps) <= taps
-    return Family(record.image.shape[0], _lies(record.image), x.cubic, taps) if fits else None
+    return Family(record.image.shape[0], lies(record.image), x.cubic, taps) if fits else None
 
 
-def _lies(image: Facts) -> str:
+def lies(image: Facts) -> str:
     """How the pixels of a row lie."""
     channels, (of_channel, _, along) = image.shape[0], image.strides
     if along == 1:
@@ -216,18 +222,28 @@ class Prepared:
         return Row(((), call.shape.packed(fields)[PAIR_BYTES:]), room, kept), b"".join(recipes)
 
 
-def _has_pattern(record: CallRecord, call: PreparedMaps | PreparedWarp) -> bool:
+def has_pattern(record: CallRecord, call: PreparedMaps | PreparedWarp) -> bool:
+    """Whether rows and columns are resized, and nothing else depends on their sizes."""
     axes = record.program.sampler
     if not isinstance(call, PreparedMaps) or not isinstance(axes, Axes) or len(axes.maps) != 2:
         return False
     geometry = call.geometry
     along = (geometry.y.map, geometry.x.map) == axes.maps and len(geometry.outer) == 1 and not record.operands.tensors
-    return (
-        along
-        and call.way.template in ("ByteWalk", "ByteWalks")
-        and geometry.z.out_size == 1
-        and not record.program.borders
-    )
+    return along and geometry.z.out_size == 1 and not record.program.borders
+
+
+def filled(row: Row, shape: CallShape, addresses: tuple[int, ...]) -> bytes:
+    """With addresses, which are mostly those of the call before: it is remembered."""
+    places, data = shape.places(), bytearray(row.filled[1])
+    count = shape.coordinates + shape.vectors
+    vectors, tensors = addresses[:count], addresses[count:]
+    at = places["coordinates" if shape.coordinates else "vectors"] - PAIR_BYTES
+    struct.pack_into(f"={len(vectors)}q", data, at, *vectors)
+    struct.pack_into(f"={len(tensors)}q", data, places["tensors"] - PAIR_BYTES, *tensors)
+    row.filled = addresses, bytes(data)  # at once: other threads may be reading it
+    if row.like is not None and row.like.filled[0] != addresses:
+        filled(row.like, shape, addresses)
+    return row.filled[1]
 
 
 class Pattern:

@@ -200,11 +200,12 @@ def forget() -> None:
 
 def stats() -> dict[str, int]:
     """As `kernels.counts` has them, of this device."""
+    launches, tables = launcher.counted()
     return {
         "kernels_built": build.built["kernel"],
         "kernels_loaded": len(loaded),
-        "kernels_launched": launcher.launched(),
-        "tables_made": maps.counts["made"],
+        "kernels_launched": launches,
+        "tables_made": maps.counts["made"] + tables,
         "tables_cached": host_table.cache_info().hits,
     }
 

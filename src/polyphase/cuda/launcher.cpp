@@ -4,6 +4,8 @@
 
 #include "polyphase/core/abi.h"
 #include "polyphase/launch/again.h"
+#include "polyphase/launch/python_objects.h"
+#include "polyphase/launch/sized_rows.h"
 
 namespace polyphase {
 namespace {
@@ -21,8 +23,27 @@ GetContext current_context, pop_context;
 PushContext push_context;
 IsCapturing is_capturing;
 int64_t launched = 0;  // atomic
+int64_t made_tables = 0;
 
 constexpr int kMostBytes = 4096;  // of parameters, which is what every GPU takes
+
+struct BadCall {
+  const char* message;
+};
+
+// Runs `body`, C++ errors turned into Python's.
+template <class Function>
+PyObject* guarded(Function body) {
+  try {
+    return body();
+  } catch (const PythonError&) {
+  } catch (const std::bad_alloc&) {
+    PyErr_SetString(PyExc_MemoryError, "not enough memory for a batch of calls");
+  } catch (const BadCall& bad) {
+    PyErr_SetString(PyExc_ValueError, bad.message);
+  }
+  return nullptr;
+}
 
 // As `cuda/launcher.py` packs it.
 struct Plan {
@@ -63,10 +84,8 @@ PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return PyCapsule_New(bound, nullptr, release);
 }
 
-// Whether the stream is being captured, which is 1 or 0, or -1 with an error set.
-int run(const Bound& bound, uint8_t* call, void* stream) {
-  const Plan& plan = bound.plan;
-  size_t size = bound.size;
+// Whether the stream is being captured, which is 1 or 0, or -1 with an error set. call: of so many bytes.
+int run(const Plan& plan, void* call, size_t size, void* stream) {
   enum { kEnd, kParameters, kSize };  // of `extra`
   void* extra[] = {reinterpret_cast<void*>(kParameters), call, reinterpret_cast<void*>(kSize), &size,
                    reinterpret_cast<void*>(kEnd)};
@@ -110,7 +129,7 @@ PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
   }
   const int64_t stream = PyLong_AsLongLong(args[1]);
   if (PyErr_Occurred() != nullptr) return nullptr;
-  const int captured = run(*bound, call, reinterpret_cast<void*>(stream));
+  const int captured = run(plan, call, bound->size, reinterpret_cast<void*>(stream));
   return captured < 0 ? nullptr : PyLong_FromLongLong(captured);
 }
 
@@ -129,7 +148,7 @@ bool launch_into(PyObject* parts, const Bound& bound, PyObject* out, int64_t sou
   const int64_t addresses[] = {address_of(out), source};
   std::memcpy(call, addresses, sizeof(addresses));
   if (PyErr_Occurred() != nullptr) return false;
-  const int captured = run(bound, call, reinterpret_cast<void*>(stream));
+  const int captured = run(bound.plan, call, bound.size, reinterpret_cast<void*>(stream));
   if (captured <= 0) return captured == 0;
   PyObject* const kept = PyObject_CallNoArgs(PyTuple_GetItem(parts, kKeep));
   if (kept != nullptr) Py_DecRef(kept);
@@ -162,15 +181,203 @@ PyObject* python_fresh(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return PyCFunction_NewEx(&whole_call, args[0], nullptr);
 }
 
-PyObject* python_count(PyObject*, PyObject* const*, ptrdiff_t) {
-  return PyLong_FromLongLong(__atomic_load_n(&launched, __ATOMIC_RELAXED));
+// ---- batches of images of any size, by one launch
+
+// What `sized` takes: capsules of SizedBatch and of the launches of the kernel and of what makes tables, and functions.
+enum { kBatch, kKernel, kTapMaker, kStream, kOnDevice, kNew, kStaged, kThere, kRead, kSizedParts };
+
+constexpr int64_t kMostBlocks = 65535;  // from plane to plane
+
+// kept: memory that has the tables of rows that were seen. All of it is changed while nobody else can: Python's lock is
+// held, and nothing of Python's is called.
+struct SizedBatch {
+  SizedRows rows;
+  SeenRows seen;
+  Buffer<PyObject*> kept;
+
+  ~SizedBatch() { forget(); }
+  void forget() {
+    const Buffer<PyObject*> before(move(kept));
+    seen.clear();
+    for (PyObject* one : before) Py_DecRef(one);
+  }
+};
+
+void release_batch(PyObject* capsule) { delete static_cast<SizedBatch*>(PyCapsule_GetPointer(capsule, nullptr)); }
+
+template <class T>
+T& in_capsule(PyObject* parts, int place) {
+  auto* const found = static_cast<T*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, place), nullptr));
+  if (found == nullptr) throw PythonError();
+  return *found;
+}
+
+PyObject* called(PyObject* function, PyObject* argument) {
+  PyObject* const made = PyObject_Vectorcall(function, &argument, 1, nullptr);
+  if (made == nullptr) throw PythonError();
+  return made;
+}
+
+PyObject* tensor_of(PyObject* parts, int make, int64_t bytes) {
+  const Reference size(PyLong_FromLongLong(bytes));
+  return called(PyTuple_GetItem(parts, make), size.get());
+}
+
+int64_t address_in(const Reference& tensor) {
+  const int64_t address = address_of(tensor.get());
+  if (PyErr_Occurred() != nullptr) throw PythonError();
+  return address;
+}
+
+// Images of a batch, and their rows; `fresh` are those whose tables are to be made.
+struct SizedTable {
+  Buffer<SizedImage> images;
+  Buffer<int64_t> fresh, left;  // numbers among the images; places of those that are another's, among all
+  Buffer<uint8_t> rows;
+  Buffer<TapRecipe> recipes;
+  int64_t table_bytes = 0, shared_bytes = 0;
+
+  void add(const SizedBatch& batch, PyObject* tensor, int64_t place, int64_t target, int64_t stream) {
+    SizedImage image;
+    const bool lies_so = image.read(tensor, batch.rows.pattern().channels);
+    if (PyErr_Occurred() != nullptr) throw PythonError();
+    const uint8_t* const row = lies_so ? batch.seen.find({stream, image}, &image.shared_bytes) : nullptr;
+    if (row == nullptr && !(lies_so && batch.rows.follow(&image))) return left.push_back(place);
+    const int64_t bytes = batch.rows.row_bytes(), number = images.size();
+    rows.resize((number + 1) * bytes);
+    if (row != nullptr) {
+      std::memcpy(rows.data() + number * bytes, row, bytes);
+    } else {
+      fresh.push_back(number);
+      for (const TapRecipe& table : image.tables) table_bytes += SizedRows::table_bytes(table);
+    }
+    image.target = target;
+    images.push_back(image);
+    shared_bytes = max(shared_bytes, image.shared_bytes);
+  }
+
+  // at: where new tables are made.
+  void fill(const SizedRows& of, int64_t at) {
+    for (const int64_t number : fresh) {
+      of.make(&images[number], at, rows.data() + number * of.row_bytes());
+      for (const TapRecipe& table : images[number].tables) {
+        at += SizedRows::table_bytes(table);
+        recipes.push_back(table);
+      }
+    }
+    for (int64_t i = 0; i < images.size(); ++i) {
+      const int64_t addresses[] = {images[i].target, images[i].address};
+      std::memcpy(rows.data() + i * of.row_bytes(), addresses, sizeof(addresses));
+    }
+  }
+};
+
+void run_or_throw(const Plan& plan, int64_t first, int64_t second, int64_t stream) {
+  int64_t call[] = {first, second};
+  if (run(plan, call, sizeof(call), reinterpret_cast<void*>(stream)) < 0) throw PythonError();
+}
+
+// Whether it is; then Python keeps for ever what a graph reads.
+bool is_captured(int64_t stream) {
+  int capturing = 0;
+  return stream != 0 && (is_capturing(reinterpret_cast<void*>(stream), &capturing) != 0 || capturing != 0);
+}
+
+void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t stream) {
+  const RowPattern& pattern = batch.rows.pattern();
+  const int64_t count = table.images.size(), tables = 2 * table.fresh.size();
+  const Reference memory(tables == 0 ? nullptr : tensor_of(parts, kNew, table.table_bytes));
+  table.fill(batch.rows, tables == 0 ? 0 : address_in(memory));
+  const int64_t of_recipes = tables * static_cast<int64_t>(sizeof(TapRecipe));
+  const Reference staged(tensor_of(parts, kStaged, of_recipes + table.rows.size()));
+  auto* const bytes = reinterpret_cast<uint8_t*>(address_in(staged));
+  if (tables != 0) std::memcpy(bytes, table.recipes.data(), of_recipes);
+  std::memcpy(bytes + of_recipes, table.rows.data(), table.rows.size());
+  const Reference there(called(PyTuple_GetItem(parts, kThere), staged.get()));
+  const int64_t address = address_in(there);
+  if (tables != 0) {
+    Plan plan = in_capsule<Bound>(parts, kTapMaker).plan;
+    plan.blocks[0] = tables;
+    run_or_throw(plan, address, tables, stream);
+  }
+  Plan plan = in_capsule<Bound>(parts, kKernel).plan;
+  const int64_t planes = min(pattern.planes, kMostBlocks / count), blocks[] = {pattern.along, pattern.down, planes * count};
+  std::memcpy(plan.blocks, blocks, sizeof(blocks));
+  plan.shared_bytes = table.shared_bytes;
+  run_or_throw(plan, address + of_recipes, planes, stream);
+  made_tables += tables;
+  if (tables == 0 || table.fresh.size() > SeenRows::kMost) return;
+  if (batch.seen.size() + table.fresh.size() > SeenRows::kMost) batch.forget();
+  batch.kept.push_back(owned(memory.get()));
+  for (const int64_t number : table.fresh) {
+    const SizedImage& image = table.images[number];
+    batch.seen.insert({stream, image}, table.rows.data() + number * batch.rows.row_bytes(), image.shared_bytes);
+  }
+}
+
+// out, images and the places of those that are wanted, or None for all -> places that are left: those of other patterns.
+PyObject* python_launch_sized(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&]() -> PyObject* {
+    if (count != 3) throw BadCall{"an output, a tuple of images, and places"};
+    auto& batch = in_capsule<SizedBatch>(parts, kBatch);
+    const bool all = args[2] == &_Py_NoneStruct;
+    const int64_t wanted = PyTuple_Size(all ? args[1] : args[2]);
+    if (wanted < 0) throw PythonError();
+    const int64_t out = address_of(args[0]);
+    if (PyErr_Occurred() != nullptr) throw PythonError();
+    const Reference number(called(PyTuple_GetItem(parts, kStream), PyTuple_GetItem(parts, kOnDevice)));
+    const int64_t stream = integer(number.get());
+    const RowPattern& pattern = batch.rows.pattern();
+    if (out % pattern.alignment != 0 || wanted > kMostBlocks || is_captured(stream)) return owned(args[2]);
+    SizedTable table;
+    table.images.reserve(wanted);
+    table.rows.reserve(wanted * batch.rows.row_bytes());
+    for (int64_t i = 0; i < wanted; ++i) {
+      const int64_t place = all ? i : integer(PyTuple_GetItem(args[2], i));
+      PyObject* const image = PyTuple_GetItem(args[1], place);
+      if (image == nullptr) throw PythonError();
+      table.add(batch, image, place, out + place * pattern.out_step, stream);
+    }
+    if (table.images.size() > 0) launch_sized(parts, batch, table, stream);
+    return numbers(table.left.data(), table.left.size());
+  });
+}
+
+// The parts, the first of them a pattern, its row, and steps by size as bytes; None where it is not of those.
+PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  static PyMethodDef launch = {"launch", python_launch_sized, METH_FASTCALL, "Images of any size; the places left."};
+  return guarded([&]() -> PyObject* {
+    if (count != 4 || PyTuple_Size(args[3]) != kSizedParts - 1) throw BadCall{"a pattern, a row, steps and parts"};
+    const Data pattern = bytes(args[0]), row = bytes(args[1]), steps = bytes(args[2]);
+    if (pattern.size != sizeof(RowPattern) || steps.size % sizeof(SizeStep) != 0) {
+      throw BadCall{"a pattern or steps of another size than the launcher's"};
+    }
+    RowPattern copy;
+    std::memcpy(&copy, pattern.data, sizeof(copy));
+    Buffer<SizeStep> of_size(steps.size / sizeof(SizeStep));
+    std::memcpy(of_size.data(), steps.data, steps.size);
+    auto* const batch =
+        new SizedBatch{{copy, row.data, row.size, of_size.data(), of_size.size()}, SeenRows(row.size), {}};
+    const Reference capsule(PyCapsule_New(batch, nullptr, release_batch));
+    if (!batch->rows.holds()) return none();
+    const Reference parts(PyTuple_New(kSizedParts));
+    PyTuple_SetItem(parts.get(), kBatch, owned(capsule.get()));
+    for (int i = 1; i < kSizedParts; ++i) PyTuple_SetItem(parts.get(), i, owned(PyTuple_GetItem(args[3], i - 1)));
+    return PyCFunction_NewEx(&launch, parts.get(), nullptr);
+  });
+}
+
+PyObject* python_counts(PyObject*, PyObject* const*, ptrdiff_t) {
+  const int64_t counts[] = {__atomic_load_n(&launched, __ATOMIC_RELAXED), made_tables};
+  return guarded([&] { return numbers(counts, 2); });
 }
 
 PyMethodDef functions[] = {
     {"bind", python_bind, METH_FASTCALL, "A call with all it needs but addresses."},
     {"launch", python_launch, METH_FASTCALL, "Launches what was bound; whether a graph is being captured."},
     {"fresh", python_fresh, METH_FASTCALL, "What was bound, as a function of an image."},
-    {"count", python_count, METH_FASTCALL, "How many launches there were."},
+    {"sized", python_sized, METH_FASTCALL, "What launches images of any size, whose steps follow from it; or None."},
+    {"counts", python_counts, METH_FASTCALL, "How many launches there were, and tables made for images of any size."},
     {"again", python_again, METH_FASTCALL, "A call, to be made once more where it is the one before."},
     {"read_by_handles", python_read_by_handles, METH_FASTCALL, "How tensors are asked from now on."},
 };

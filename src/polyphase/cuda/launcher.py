@@ -16,6 +16,7 @@ from torch import Tensor
 from polyphase.cpu import build, isa  # the launcher is a library for the CPU
 from polyphase.cuda import driver
 from polyphase.errors import BuildFailedError, CompilerMissingError
+from polyphase.kernels.devices import LaunchSized
 from polyphase.kernels.handles import use_handles
 
 SOURCE = Path(__file__).parent / "launcher.cpp"
@@ -91,16 +92,41 @@ def again() -> Callable[..., Callable[..., Any]] | None:
     return None if functions is None else functions.again
 
 
-def launched() -> int:
+class SizedParts(NamedTuple):
+    """What launches of images of any size take, as launcher.cpp has it. kernel and tap_maker: `Bound.part` of each.
+    empty(size) makes a tensor of bytes on the device, staged(size) one on the host that there(it) copies to the device.
+    read: what is read besides images."""
+
+    kernel: object
+    tap_maker: object
+    stream_of: Callable[[int], int]
+    device: int
+    empty: Callable[[int], Tensor]
+    staged: Callable[[int], Tensor]
+    there: Callable[[Tensor], Tensor]
+    read: object
+
+
+def sized(pattern: bytes, row: bytes, steps: bytes, parts: SizedParts) -> LaunchSized | None:
+    """`pattern`: `RowPattern` of sized_rows.h. `steps`: as `pipelines/ways.py` packs them. None where there is no
+    launcher, or the row is no image's by these steps."""
+    functions = _functions()
+    return None if functions is None else functions.sized(pattern, row, steps, parts)
+
+
+def counted() -> tuple[int, int]:
+    """Launches, and tables that were made for images of any size."""
     functions = _functions() if _functions.cache_info().currsize else None
-    return _slow_launches + (functions.launches() if functions else 0)
+    launches, tables = functions.counts() if functions else (0, 0)
+    return _slow_launches + launches, tables
 
 
 class _Functions(NamedTuple):
     bind: Callable[[bytes, bytes], object]
     launch: Run
     fresh: Callable[[FreshCall], Callable[..., Tensor]]
-    launches: Callable[[], int]
+    sized: Callable[[bytes, bytes, bytes, SizedParts], LaunchSized | None]
+    counts: Callable[[], tuple[int, int]]
     again: Callable[..., Callable[..., Any]]
     read_by_handles: Callable[[type, bytes], None]
 

@@ -76,7 +76,7 @@ def choose(case: Case) -> Way:
     if case.y is not None and not (case.y.ascends or case.y.descends):
         return _general(case)
     if max(kx, ky) <= MOST_IN_RING:
-        return _byte_walk([case], kx, ky) if _can_walk_bytes(case) else _ring(case, kx, ky)
+        return _byte_walk([case], kx, ky) if can_walk_bytes(case) else _ring(case, kx, ky)
     if _can_shrink(case):
         return _shrink(case)
     if (
@@ -107,7 +107,7 @@ def choose_for_all(cases: Sequence[Case]) -> Way:
     taps = next((taps for taps in TAPS_OF_BATCHES if most <= taps), 0)
     if not bytes_alone or not most <= taps <= least or first.channels > 4:
         return _general(*cases)
-    if taps <= MOST_IN_RING and all(_can_walk_bytes(one) for one in cases):
+    if taps <= MOST_IN_RING and all(can_walk_bytes(one) for one in cases):
         way = _byte_walk(cases, taps, taps)
         return way if taps == FEW_TAPS else replace(way, template="ByteWalks")
     way = _byte_ring(cases, (taps + 6) // 4, taps)
@@ -308,7 +308,7 @@ def _shrink(*cases: Case) -> Way:
     )
 
 
-def _can_walk_bytes(case: Case) -> bool:
+def can_walk_bytes(case: Case) -> bool:
     fits = case.row_is_dense and case.channels <= 4 and case.geometry.y.in_stride < MOST_BETWEEN_ROWS
     return case.plan.work == torch.uint8 and loads_as_is(case.plan) and fits
 

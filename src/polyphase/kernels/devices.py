@@ -41,6 +41,11 @@ BindLike: TypeAlias = "Callable[[Facts, Facts, Patchwork | None, Sequence[float]
 #: Sizes and strides of an image; what makes a new output, None where it is another program's.
 BindSized: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...]], Callable[..., Tensor] | None]"
 
+#: A handle, and what a call reads besides its image.
+BatchedCall: TypeAlias = "tuple[Any, tuple[Tensor, ...]]"
+#: An output, images and the places of those that are wanted in both, None for all; the places of those that are left.
+LaunchSized: TypeAlias = "Callable[[Tensor, tuple[Tensor, ...], tuple[int, ...] | None], tuple[int, ...] | None]"
+
 #: The module of each wing, which has it as `WING`.
 MODULES = {"cpu": "polyphase.cpu.wing", "cuda": "polyphase.cuda.wing"}
 
@@ -74,6 +79,15 @@ class Described(NamedTuple):
     resources: str
 
 
+class BySize(NamedTuple):
+    """Images of one kind, to one kind of output, whose steps follow from their sizes: by `steps`, as
+    `pipelines/ways.py` packs transforms. launches: of images like others that were launched, None where there is
+    none."""
+
+    steps: bytes
+    launches: dict[Any, LaunchSized | None]
+
+
 @dataclass(frozen=True)
 class Wing:
     """What a device brings.
@@ -89,7 +103,8 @@ class Wing:
     again: `again.plainly` in C, None where nothing can be built.
     launch_all: many calls in any order, each a tuple of a handle and tensors: output, image, coordinates, operands.
     makes_patchwork: whether kernels of maps write outputs that are cut into blocks.
-    launch_into: likewise, into the parts of one tensor: handles with what each reads besides its image, and images.
+    launch_into: likewise, into the parts of one tensor: images, and their places there, None for all. Of images whose
+    steps follow from their sizes it learns how others are launched.
     bind_batched: a call that is for `launch_all`, where that is another than `bind`'s. of_size: its handle, for another
     image (channels, height, width) whose rows and columns take other paths; None where it takes binding.
     """
@@ -115,7 +130,9 @@ class Wing:
     makes_patchwork: bool = False
     bind_like: Callable[[CallRecord], BindLike] | None = None
     bind_sized: Callable[[CallRecord, bytes, int, int], BindSized | None] | None = None
-    launch_into: Callable[[Tensor, Sequence[tuple[Any, tuple[Tensor, ...]]], Sequence[Tensor]], None] | None = None
+    launch_into: (
+        Callable[[Tensor, Sequence[BatchedCall], Sequence[Tensor], Sequence[int] | None, BySize | None], None] | None
+    ) = None
     bind_batched: Callable[[CallRecord], BoundCall] | None = None
     of_size: Callable[[object, Facts, tuple[AxisPath, AxisPath]], object | None] | None = None
 

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from polyphase.errors import WrongArgumentError, WrongImageError
 from polyphase.kernels import devices
+from polyphase.kernels.devices import BatchedCall, BySize
 from polyphase.kernels.facts import Facts, Sizes, elements, facts
 from polyphase.kernels.layout import dense_strides
+from polyphase.pipelines import ways
 from polyphase.pipelines.outlines import outline
 from polyphase.pipelines.picture import Picture
 from polyphase.pipelines.sketches import Sketch
@@ -107,10 +109,6 @@ def launches_together(image: object) -> bool:
     return devices.wing_of(image.device).bind_batched is not None
 
 
-#: A handle, and what a call reads besides its image.
-_Call: TypeAlias = "tuple[object, tuple[Tensor, ...]]"
-
-
 class Sheet:
     """Tensors of one kind, and where nothing is random what they become, by their sizes and strides: bound calls of one
     launch."""
@@ -121,8 +119,10 @@ class Sheet:
         """`transforms`: all there are, where an outline can follow them."""
         self._picture_of, self._transforms, self._channels_last = picture_of, transforms, channels_last
         self._like: Pictured | None = None
-        self._calls: dict[tuple[Any, Any], _Call] = {}
-        self._patterns = list[tuple[list[str], _Call]]()
+        steps = None if transforms is None else ways.packed(transforms)
+        self._by_size = None if steps is None else BySize(steps, {})
+        self._calls: dict[tuple[Any, Any], BatchedCall] = {}
+        self._patterns = list[tuple[list[str], BatchedCall]]()
 
     def run(self, images: Sequence[Tensor], out: Tensor | None) -> Tensor | None:
         """None where one of them is not for this."""
@@ -133,13 +133,24 @@ class Sheet:
             return None
         if out is None:
             out = empty_batch(self._like, count, channels_last=self._channels_last)
-        calls = self._calls_of(images, out)
-        if calls is None:
-            return None
-        launch_into = devices.wing_of(out.device).launch_into
-        assert launch_into is not None, "the device takes many at once"
-        launch_into(out, calls, images)
+        left = self._left_by_size(out, tuple(images))
+        if left != ():
+            some = images if left is None else [images[i] for i in left]
+            calls = self._calls_of(some, out)
+            if calls is None:
+                return None
+            launch_into = devices.wing_of(out.device).launch_into
+            assert launch_into is not None, "the device takes many at once"
+            launch_into(out, calls, some, left, self._by_size)
         return out
+
+    def _left_by_size(self, out: Tensor, images: tuple[Tensor, ...]) -> tuple[int, ...] | None:
+        """The places of those that are not launched by their size alone; None where all are not."""
+        left: tuple[int, ...] | None = None
+        for launch in [] if self._by_size is None else list(self._by_size.launches.values())[::-1]:  # others may learn
+            if launch is not None and left != ():
+                left = launch(out, images, left)
+        return left
 
     def _picture(self, image: Tensor) -> Pictured | None:
         """None where it cannot be done: which image it is, the longer way says."""
@@ -148,14 +159,14 @@ class Sheet:
         except Exception:
             return None
 
-    def _calls_of(self, images: Sequence[Tensor], out: Tensor) -> list[_Call] | None:
+    def _calls_of(self, images: Sequence[Tensor], out: Tensor) -> list[BatchedCall] | None:
         names = [(one.shape, one.stride()) for one in images]
         try:
             return [self._calls[name] for name in names]
         except KeyError:  # some are new
             if len(self._calls) > MOST_SIZES:
                 self._calls.clear()
-        lies, calls = facts(out[0]), list[_Call]()
+        lies, calls = facts(out[0]), list[BatchedCall]()
         for image, name in zip(images, names, strict=True):
             call = self._calls.get(name) or self._new(image, lies)
             if call is None:
@@ -164,7 +175,7 @@ class Sheet:
             calls.append(call)
         return calls
 
-    def _new(self, image: Tensor, out: Facts) -> _Call | None:
+    def _new(self, image: Tensor, out: Facts) -> BatchedCall | None:
         """Of a size that was not seen before: mostly like one that was."""
         lies, of_size = facts(image), devices.wing_of(image.device).of_size
         drawn = None if self._transforms is None else outline(self._transforms, lies)
@@ -182,7 +193,7 @@ class Sheet:
             self._patterns.append((drawn.marks, call))
         return call
 
-    def _bound(self, image: Tensor, out: Facts) -> _Call | None:
+    def _bound(self, image: Tensor, out: Facts) -> BatchedCall | None:
         picture = self._picture(image)
         if not isinstance(picture, Picture) or not picture.is_for_others():
             return None

@@ -8,6 +8,7 @@
 
 #include "polyphase/core/abi.h"
 #include "polyphase/core/buffer.h"
+#include "polyphase/core/hash.h"
 #include "polyphase/core/standard.h"
 #include "polyphase/taps/taps.h"
 #include "polyphase/launch/threads.h"
@@ -79,18 +80,6 @@ inline Buffer<uint8_t> key_of(const Sampler* sampler, const AxisRequest& request
   std::memcpy(key.data() + kSampler, &request, kHead - kSampler);
   std::memcpy(key.data() + kHead, request.steps, tail);
   return key;
-}
-
-// Of words of eight bytes.
-inline uint64_t hash_of(const void* data, int64_t words) {
-  uint64_t hash = 0;
-  for (int64_t w = 0; w < words; ++w) {
-    uint64_t word;
-    std::memcpy(&word, static_cast<const uint8_t*>(data) + w * sizeof(word), sizeof(word));
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-    hash ^= hash >> 32;
-  }
-  return hash;
 }
 
 class TableCache {

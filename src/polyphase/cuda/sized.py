@@ -1,0 +1,152 @@
+"""Batches of images whose steps follow from their sizes, by one call into C: what they have in common with one that was
+launched, as numbers. The plain twin makes rows in Python (`items.py`), and binds what differs in more."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import astuple, dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from polyphase.cuda import emit, launcher, ways
+from polyphase.cuda.calls import ALIGNMENT
+from polyphase.cuda.cases import Case, Way
+from polyphase.cuda.cuts import MOST_SHARED
+from polyphase.cuda.items import PAIR_BYTES, WIDEST, Chosen, Item, filled, has_pattern, lies
+from polyphase.cuda.launcher import LaunchPlan, SizedParts
+from polyphase.cuda.maps import PreparedMaps
+from polyphase.cuda.memory import TorchMemory
+from polyphase.cuda.tables import MadeTable
+from polyphase.cuda.warps import PreparedWarp
+from polyphase.kernels.devices import LaunchSized
+
+KERNELS = ("ByteWalk", "ByteWalks", "ByteRing")
+#: Of an axis: kernels that walk count the bytes of rows in 32 bits.
+_LONGEST = 2**22
+_NOWHERE = -1
+
+
+@dataclass(frozen=True)
+class RowPattern:
+    """`RowPattern` of sized_rows.h, which says what the numbers are."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    channels: int
+    in_pixels: bool
+    least: int
+    longest: int
+    longest_step: int
+    cubic: bool
+    least_taps: int
+    few_taps: int
+    most_taps: int
+    words: int
+    tile: int
+    staged_bytes: int
+    most_shared: int
+    x_at: int
+    channel_at: int
+    span_at: int
+    shared_bytes: int
+    out_step: int
+    alignment: int
+    along: int
+    down: int
+    planes: int
+
+    def packed(self) -> bytes:
+        size, stride, *rest = astuple(self)
+        return struct.pack(f"={5 + len(rest)}q", *size, *stride, *rest)
+
+
+class Taps(NamedTuple):
+    """Of windows that a way's kernel has: from `least` to `most`, those up to `few` by as many. words: along x, where
+    they are read by words."""
+
+    least: int
+    few: int
+    most: int
+    words: int
+
+    @staticmethod
+    def of(case: Case, way: Way) -> Taps:
+        along_x, along_y, *_ = map(int, way.constants)
+        if way.template != "ByteRing":
+            return Taps(0, ways.FEW_TAPS, along_x, 0)
+        least = ways.MOST_IN_RING + 1 if ways.can_walk_bytes(case) else 0  # fewer have a kernel that is quicker
+        return Taps(least, 0, along_y, along_x)
+
+
+class Likeness(NamedTuple):
+    """How an image was launched, which others are like. out_step: bytes from output to output. inputs: what is read
+    besides images. functions: the kernel, and what makes tables."""
+
+    item: Item
+    chosen: Chosen
+    aligned: bool
+    out_step: int
+    inputs: tuple[Tensor, ...]
+    functions: tuple[int, int]
+
+    def launch(self, steps: bytes, memory: TorchMemory) -> LaunchSized | None:
+        """Images of any size, whose steps follow from it as `pipelines/ways.py` packs that. None where their rows
+        differ in more than numbers, or there is no launcher."""
+        pattern = self._pattern()
+        if pattern is None:
+            return None
+        row, _ = self.item.prepared(self.chosen, self.aligned).row(lambda *parts: ([0] * len(parts), None), 0)
+        data = filled(row, self.chosen.shape, tuple([one.data_ptr() for one in self.inputs]))
+        threads = (self.chosen.way.threads, emit.TAP_THREADS)
+        kernel, tap_maker = (self._bound(memory, *one) for one in zip(self.functions, threads, strict=True))
+        functions = (memory.stream_of, memory.device, memory.empty, memory.staged, memory.there)
+        parts = SizedParts(kernel, tap_maker, *functions, self.inputs)
+        return launcher.sized(pattern.packed(), bytes(PAIR_BYTES) + data, steps, parts)
+
+    def _bound(self, memory: TorchMemory, function: int, threads: int) -> object:
+        plan = LaunchPlan(memory.device, function, (1, 1, 1), threads, 8 * threads, 0, 0, 0, 0)
+        return launcher.bind(plan, bytes(PAIR_BYTES)).part
+
+    def _pattern(self) -> RowPattern | None:
+        record, way, known = self.item.record, self.chosen.way, self.item.of(self.aligned).call
+        call = self.item.prepared(self.chosen, self.aligned).call
+        if not isinstance(call, PreparedMaps) or isinstance(known, PreparedWarp) or not has_pattern(record, call):
+            return None
+        image, x, y, cut = record.image, call.x, call.y, call.cut
+        lie = lies(image) if len(image.shape) == 3 else ""
+        if way.template not in KERNELS or lie not in ("planes", "pixels"):
+            return None
+        if not isinstance(x, MadeTable) or not isinstance(y, MadeTable) or x.cubic != y.cubic:
+            return None
+        taps, places = Taps.of(known.case, way), self.chosen.shape.places()
+        of_plane, of_pixel = call.geometry.outer[0], call.geometry.pixel
+        channel_at = places["in_channel_stride"] if of_pixel.out_size > 1 else places["outer"] + 16  # after two sizes
+        staged = int(way.constants[5]) * known.case.channels if taps.words else 0
+        own_call = (self.chosen.shape.size + 15) // 16 * 16
+        return RowPattern(
+            size=image.shape[1:],
+            stride=image.strides,
+            channels=image.shape[0],
+            in_pixels=lie == "pixels",
+            least=WIDEST,
+            longest=_LONGEST,
+            longest_step=ways.MOST_BETWEEN_ROWS,
+            cubic=x.cubic,
+            least_taps=taps.least,
+            few_taps=taps.few,
+            most_taps=taps.most,
+            words=taps.words,
+            tile=cut.tile,
+            staged_bytes=staged,
+            most_shared=MOST_SHARED + own_call,
+            x_at=places["x"],
+            channel_at=channel_at if of_pixel.out_size > 1 or of_plane.in_stride else _NOWHERE,
+            span_at=places["span"],
+            shared_bytes=cut.shared_bytes - staged * cut.span + own_call,
+            out_step=self.out_step,
+            alignment=ALIGNMENT if self.aligned else 1,
+            along=cut.blocks[0],
+            down=cut.blocks[1],
+            planes=cut.blocks[2],
+        )

@@ -1,0 +1,70 @@
+"""Functions of ours in place of the driver's, for the launcher."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polyphase.cpu import build, isa
+from polyphase.cuda import driver, launcher
+from polyphase.kernels.handles import use_handles
+
+CONTEXT = 42
+POINTER = ctypes.c_void_p
+
+
+class Driver:
+    """Stands in for the driver: launches are remembered, with their stream and the first two of their parameters.
+
+    run: what is done besides with a function, its blocks, threads, shared bytes and these two.
+    """
+
+    def __init__(self, run: Callable[..., None] | None = None) -> None:
+        self.run = run
+        self.launches: list[tuple[int, int, int]] = []
+        self.captures, self.status = 0, 0
+        made: list[tuple[Callable[..., int], list[Any]]] = [
+            (self.launch, [POINTER, *[ctypes.c_uint] * 7, POINTER, POINTER, ctypes.POINTER(POINTER)]),
+            (self.current, [ctypes.POINTER(POINTER)]),
+            (lambda context: 0, [POINTER]),
+            (lambda context: 0, [POINTER]),
+            (self.capturing, [POINTER, ctypes.POINTER(ctypes.c_int)]),
+        ]
+        self.functions = [ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(one) for one, kinds in made]
+
+    def addresses(self) -> ctypes.Array[ctypes.c_int64]:
+        return (ctypes.c_int64 * 5)(*[ctypes.cast(one, POINTER).value or 0 for one in self.functions])
+
+    def launch(self, *given: Any) -> int:
+        stream, extra = given[8], given[10]
+        first_two = struct.unpack("=2q", ctypes.string_at(extra[1], 16))
+        self.launches.append((stream or 0, *first_two))
+        if self.run is not None and self.status == 0:
+            self.run(given[0], given[1:4], given[4], given[7], first_two)
+        return self.status
+
+    def current(self, context: Any) -> int:
+        context[0] = CONTEXT
+        return 0
+
+    def capturing(self, stream: Any, status: Any) -> int:
+        status[0] = self.captures
+        return 0
+
+    def install(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In a copy of the library: another may have the driver's functions."""
+        source = launcher.SOURCE.read_text()
+        (path,) = build.libraries([build.Request(source, isa.chosen(), "launcher", purpose="a test")])
+        shutil.copy(path, folder / "launcher.so")
+        functions = ctypes.PyDLL(str(folder / "launcher.so")).polyphase_functions
+        functions.argtypes, functions.restype = [ctypes.c_void_p], ctypes.py_object
+        made = launcher._Functions(*functions(self.addresses()))
+        use_handles(made.read_by_handles)
+        monkeypatch.setattr(launcher, "_functions", lambda: made)
+        monkeypatch.setattr(driver, "context_address", lambda device: CONTEXT)
