@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import product
+from operator import attrgetter
 from threading import Thread
 from typing import Any, TypeAlias, TypeGuard, TypeVar
 
@@ -57,7 +58,7 @@ def is_plain(image: object, *, recorded: bool = False) -> bool:
 def are_plain(images: Sequence[Any]) -> bool:
     """Whether all are plain, and of one dtype, rank and device: by one check, where as many were seen before."""
     first = images[0]
-    if not is_plain(first) or not all(map(_can_be_guarded, images)):
+    if not is_plain(first) or {*map(type, images)} != {Tensor} or any(map(_is_nested, images)):  # `_can_be_guarded`
         return False
     name = (len(images), first.dtype, first.ndim, first.device)
     check = _MANY.get(name)
@@ -73,6 +74,7 @@ def are_plain(images: Sequence[Any]) -> bool:
     return True
 
 
+_is_nested = attrgetter("is_nested")
 #: By how many there are of a kind.
 _MANY: dict[tuple[Any, ...], Check] = {}
 _MOST_KEPT = 64

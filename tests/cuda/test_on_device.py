@@ -172,17 +172,16 @@ def test_pipelines_give_the_cpus_pictures(name: str, seed: int) -> None:
 @pytest.mark.parametrize("lie", ["planes", "pixels"])
 @pytest.mark.parametrize("name", ["evaluation", "many taps"])
 def test_new_sizes_give_the_cpus_pictures(name: str, lie: str) -> None:
-    """By one launch, and one for tables, which none of Python's calls is bound for; on every stream anew."""
-    chains = {**CHAINS, "many taps": [T.Resize((9, 8)), T.ToDtype(torch.float32, scale=True)]}
+    """By one call into C, which makes tables on every stream anew."""
+    chains = {**CHAINS, "many taps": [T.Resize((12, 13)), T.ToDtype(torch.float32, scale=True)]}
     pipeline, streams = polyphase.fuse(chains[name]), [torch.cuda.current_stream(), torch.cuda.Stream()]
     for seed in range(10, 22):
         some = pictures(seed)
         if lie == "pixels":
             some = [one.permute(1, 2, 0).contiguous().permute(2, 0, 1) for one in some]
-        expected, before = pipeline.batch(some), polyphase.stats()["kernels_launched"]
         with torch.cuda.stream(streams[seed % 2]):
             got = pipeline.batch([one.cuda() for one in some])
-            assert torch.equal(got.cpu(), expected), (seed, polyphase.stats()["kernels_launched"] - before)
+            assert torch.equal(got.cpu(), pipeline.batch(some)), seed
     (sheet,) = [one for key, one in pipeline._sheets.items() if key[2].type == "cuda"]
     assert sheet._by_size is not None
     assert any(sheet._by_size.launches.values())

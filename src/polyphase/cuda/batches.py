@@ -16,13 +16,12 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.cuda import build, driver, emit, launch, launcher, maps
+from polyphase.cuda import build, driver, emit, launch, launcher, maps, sized
 from polyphase.cuda.calls import ALIGNMENT, CallShape
 from polyphase.cuda.items import Chosen, Item, Kind, Row, SizedItem, chosen_for, filled
 from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.maps import Upload
 from polyphase.cuda.memory import TorchMemory, on_device
-from polyphase.cuda.sized import Likeness
 from polyphase.cuda.tables import RECIPE_BYTES, uploaded
 from polyphase.errors import NoKernelError
 from polyphase.kernels.binding import BoundCall
@@ -35,8 +34,8 @@ from polyphase.kernels.records import CallRecord
 MOST_BLOCKS = 65535
 #: Streams that an image's row is remembered for, and ways.
 MOST_ROWS = 8
-#: Images that others are launched like.
-MOST_PATTERNS = 8
+#: Images that others were tried to be launched like.
+MOST_LEARNED = 32
 
 
 def bind(record: CallRecord) -> BoundCall:
@@ -141,19 +140,23 @@ def launch_into_on(
 ) -> None:
     own = Calls.into(out, calls, images, places)
     launched = launch_on(stream, own)
-    if by_size is None or stream.captures or len(by_size.launches) >= MOST_PATTERNS:
-        return
-    item, inputs = own.items[0], own.inputs[0]
-    like = item if isinstance(item, Item) else item.like
-    known = like.of(own.aligned)
-    chosen = launched[known.kind]
-    name = (like, chosen)
-    if known.operands.copied or name in by_size.launches:
-        return
-    functions = (stream.function(known.kind.plan, chosen), stream.function(None, None))
-    step = out.stride(0) * out.element_size()
-    launch = Likeness(like, chosen, own.aligned, step, inputs, functions).launch(by_size.steps, stream.memory)
-    by_size.launches[name] = launch
+    if by_size is not None and not stream.captures and len(by_size.launches) < MOST_LEARNED:
+        _learn(stream, by_size, own, launched, out.stride(0) * out.element_size())
+
+
+def _learn(stream: Stream, by_size: BySize, calls: Calls, launched: dict[Kind, Chosen], out_step: int) -> None:
+    """From the first that was launched by a kernel for images of any size."""
+    for item, inputs in zip(calls.items, calls.inputs, strict=True):
+        like = item if isinstance(item, Item) else item.like
+        known = like.of(calls.aligned)
+        chosen = launched[known.kind]
+        if chosen.way.template in sized.KERNELS and not known.operands.copied:
+            name = (like, chosen, calls.aligned)
+            if name not in by_size.launches:
+                functions = (stream.function(known.kind.plan, chosen), stream.function(None, None))
+                likeness = sized.Likeness(*name, out_step, inputs, functions)
+                by_size.launches[name] = likeness.launch(by_size.steps, stream.memory)
+            return
 
 
 class Calls(NamedTuple):
@@ -207,7 +210,7 @@ def launch_on(stream: Stream, calls: Calls) -> dict[Kind, Chosen]:
 
 
 def _launch(stream: Stream, kind: Kind, chosen: Chosen, calls: Calls) -> None:
-    rows, recipes = _rows(stream, calls.items, chosen, calls.aligned)
+    rows, recipes, made = _rows(stream, calls.items, chosen, calls.aligned)
     way, shape = chosen.way, chosen.shape
     table = [recipes]
     given: dict[int, _Given] = {}  # most have the same operands
@@ -221,6 +224,10 @@ def _launch(stream: Stream, kind: Kind, chosen: Chosen, calls: Calls) -> None:
     if recipes:
         count, threads = len(recipes) // RECIPE_BYTES, emit.TAP_THREADS
         stream.run(Kernel(None, None, (count, 1, 1), threads, 8 * threads), address, count)
+    for item, row in made.items():  # not before their tables are sure to be made: other threads may use them
+        if len(item.rows) >= MOST_ROWS:
+            item.rows.clear()
+        item.rows[chosen, stream.number] = row
     along, down, planes, shared_bytes = map(max, zip(*{row.room for row in rows}, strict=True))
     planes = min(planes, MOST_BLOCKS // len(rows))
     shared_bytes += (shape.size + 15) // 16 * 16  # a block's call
@@ -241,29 +248,29 @@ def _given(shape: CallShape, operands: Operands, inputs: tuple[Tensor, ...]) -> 
     return tuple([one.data_ptr() for one in dense]), dense
 
 
-def _rows(stream: Stream, items: Sequence[Item | SizedItem], chosen: Chosen, aligned: bool) -> tuple[list[Row], bytes]:
-    """Of each item, and recipes for the tables of new ones. What is made on one stream is not for another; nor is what
-    a graph makes whenever it is replayed."""
+def _rows(
+    stream: Stream, items: Sequence[Item | SizedItem], chosen: Chosen, aligned: bool
+) -> tuple[list[Row], bytes, dict[Item | SizedItem, Row]]:
+    """Of each item, recipes for the tables of new ones, and those to be remembered. What is made on one stream is not
+    for another; nor is what a graph makes whenever it is replayed."""
     name = (chosen, stream.number)
     with contextlib.suppress(KeyError):  # where some are new
         if not stream.captures:
-            return [item.rows[name] for item in items], b""
-    found: dict[Any, Row | None] = {item: None if stream.captures else item.rows.get(name) for item in items}
-    made = {item: item.prepared(chosen, aligned) for item, row in found.items() if row is None}
-    memory = stream.memory.empty(sum([call.nbytes for call in made.values()]))
-    at, recipes = memory.data_ptr(), list[bytes]()
-    for item, call in made.items():
-        row, own = call.row(stream.put, at)
-        found[item] = row
+            return [item.rows[name] for item in items], b"", {}
+    seen = [] if stream.captures else [(item, item.rows.get(name)) for item in items]
+    found = {item: row for item, row in seen if row is not None}
+    calls = {item: item.prepared(chosen, aligned) for item in items if item not in found}
+    memory = stream.memory.empty(sum([call.nbytes for call in calls.values()]))
+    at, recipes, made = memory.data_ptr(), list[bytes](), dict[Item | SizedItem, Row]()
+    for item, call in calls.items():
+        made[item], own = call.row(stream.put, at)
         recipes.append(own)
         at += call.nbytes
         if stream.captures:
-            launch.keep_forever(row.kept)
+            launch.keep_forever(made[item].kept)
         else:
-            row.kept.append(memory)
-            if len(item.rows) >= MOST_ROWS:
-                item.rows.clear()
-            item.rows[name] = row
+            made[item].kept.append(memory)
+    rows = [found.get(item) or made[item] for item in items]
     made_there = b"".join(recipes)
     maps.counts["made"] += len(made_there) // RECIPE_BYTES
-    return [row for item in items if (row := found[item]) is not None], made_there
+    return rows, made_there, {} if stream.captures else made
