@@ -19,9 +19,6 @@ from polyphase.cpu import wing
 from polyphase.cuda import batches, emit, items, tables
 from polyphase.errors import WrongImageError
 from polyphase.kernels import binding, devices
-from polyphase.kernels.facts import Facts, facts
-from polyphase.pipelines.outlines import fixed_transforms, outline
-from polyphase.pipelines.walks import only_picture
 from polyphase.sampling.axis_maps import AxisMap, AxisPath
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Flip, Pad, Resize, Slice
@@ -37,7 +34,8 @@ def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[host.Str
     monkeypatch.setenv("POLYPHASE_CUDA_ARCH", host.ARCHITECTURE)
     made = host.Stream()
     made.driver.install(tmp_path, monkeypatch)
-    ways: dict[str, Any] = {"bind_batched": batches.bind, "of_size": items.of_size, "bind_like": None}
+    ways: dict[str, Any] = {"bind_batched": batches.bind, "of_size": items.of_size, "bind_like": batches.bind_like}
+    ways |= {"bind_sized": None, "makes_patchwork": False}
     ways["launch_all"] = lambda *calls: batches.launch_on(made, batches.Calls.of(calls))
     ways["launch_into"] = lambda *given: batches.launch_into_on(made, *given)
     stand_in = dataclasses.replace(wing.WING, **ways)
@@ -85,7 +83,8 @@ def test_the_cpus_pictures_by_one_launch(name: str, stream: host.Stream) -> None
     for again in (False, True):
         got = drawn(lambda: pipeline.batch(some))
         assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
-        assert [one for one in templates(stream) if one != "tables" or again] == launched
+        seen = again and name != "training"  # random crops are always new
+        assert [one for one in templates(stream) if one != "tables" or seen] == launched
     stream.backwards = True
     binding.bound.cache_clear()
     assert torch.equal(drawn(lambda: polyphase.fuse(chain).batch(some)), got)
@@ -110,14 +109,11 @@ def test_floats_and_pixels_and_views(stream: host.Stream) -> None:
 def test_sizes_that_were_not_seen_are_like_those_that_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is bound for them. What they become is what they would have become alone."""
     pipeline = polyphase.fuse([T.Resize(80), T.CenterCrop(72), *SCALED])
-    flipped = polyphase.fuse([T.RandomVerticalFlip(p=1.0), T.Resize(80), T.CenterCrop(72), *SCALED])
     expected = [pipeline(one) for one in images(6, 70, 210, seed=1)]
     pipeline.batch(images(6, 70, 210, seed=2))
     monkeypatch.setattr(items.Item, "__init__", None)
     got = pipeline.batch(images(6, 70, 210, seed=1))
     assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
-    monkeypatch.undo()
-    assert flipped._transforms is None
 
 
 @pytest.mark.usefixtures("stream")
@@ -133,9 +129,11 @@ def test_random_crops_are_like_each_other(monkeypatch: pytest.MonkeyPatch) -> No
         original(item, record)
 
     monkeypatch.setattr(items.Item, "__init__", counted)
-    got = drawn(lambda: pipeline.batch(some))
-    assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
-    assert 0 < len(bound) <= 4
+    for most in (8, 1, 1):  # which flips there are, and windows of few taps and of more
+        got = drawn(lambda: pipeline.batch(some))
+        assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+        assert len(bound) <= most
+        bound.clear()
 
 
 @pytest.mark.usefixtures("stream")
@@ -243,32 +241,6 @@ def test_what_has_no_table_on_the_device() -> None:
         assert tables.made_table(tuple(steps), 50, torch.uint8) is None
     assert tables.made_table((Resize(20, "bilinear", True),), 50, torch.float64) is None
     assert tables.made_table((Resize(1, "bicubic", True),), 50, torch.uint8) is None
-
-
-def test_outlines_are_pictures_ways() -> None:
-    """What an outline says of a size, a picture of that size becomes."""
-    pipeline = polyphase.fuse([T.Resize(30), T.CenterCrop((24, 20)), *SCALED])
-    transforms = fixed_transforms(pipeline._steps)
-    assert transforms is not None
-    for image in images(5, 31, 90):
-        found, picture = outline(transforms, facts(image)), only_picture(pipeline.walk(image))
-        assert found is not None
-        (stage,) = picture.stages()
-        assert found.shape == tuple(picture.shape)
-        axes, paths = stage.program.sampler, found.paths(tuple(image.shape))
-        assert isinstance(axes, Axes)
-        assert paths is not None
-        for path, one, n in zip(paths, axes.maps, image.shape[1:], strict=True):
-            table = tables.made_table(one.steps, n, image.dtype)
-            assert table is not None
-            assert path == tuple(getattr(table, name) for name in AxisPath._fields)
-    flat = Facts(torch.uint8, (3, 10, 400), (4000, 400, 1), torch.device("cpu"))
-    assert outline(transforms, flat) is not None
-    bordered = outline([T.CenterCrop(50)], flat)
-    assert bordered is not None
-    assert bordered.paths(flat.shape) is None
-    for chain in ([T.RandomCrop(3)], [lambda image: image], [T.RandomApply([T.Resize(3)])]):
-        assert fixed_transforms(polyphase.fuse(chain)._steps) is None
 
 
 # ---- sizes that are followed in C++

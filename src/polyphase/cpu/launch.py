@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.layout import dense_strides, strides_like
 from polyphase.kernels.patchwork import Patchwork
 from polyphase.kernels.plans import WarpPlan, expressions_of, plan_maps, plan_of, plan_warp, plan_warp_gradients
+from polyphase.kernels.recipes import Recipe
 from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.kernels.shares import Shares, are_shares
 from polyphase.sampling.programs import Axes, Program
@@ -70,8 +71,10 @@ def bind_like(record: CallRecord) -> BindLike:
     )
     pattern = records.Pattern(_request(record), len(record.image.shape), steps)
 
-    def bound(image: Facts, out: Facts, patchwork: Patchwork | None, steps: Sequence[float]) -> BoundCall:
-        request = pattern.filled(image, out, patchwork, steps)
+    def bound(
+        image: Facts, out: Facts, patchwork: Patchwork | None, steps: tuple[Recipe, Recipe], batched: bool
+    ) -> BoundCall:
+        request = pattern.filled(image, out, patchwork, steps[0] + steps[1])
         return _bound(libraries.launcher().bind(request), out if patchwork is None else patchwork.whole)
 
     return bound

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -18,17 +19,22 @@ from torch import Tensor
 
 from polyphase.cuda import build, driver, emit, launch, launcher, maps, sized
 from polyphase.cuda.calls import ALIGNMENT, CallShape
-from polyphase.cuda.items import Chosen, Item, Kind, Row, SizedItem, chosen_for, filled
+from polyphase.cuda.items import Chosen, Item, Kind, Row, SizedItem, chosen_for, filled, of_size
 from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.maps import Upload
 from polyphase.cuda.memory import TorchMemory, on_device
 from polyphase.cuda.tables import RECIPE_BYTES, uploaded
 from polyphase.errors import NoKernelError
-from polyphase.kernels.binding import BoundCall
-from polyphase.kernels.devices import BatchedCall, BySize
+from polyphase.kernels.binding import BoundCall, bind_record
+from polyphase.kernels.devices import BatchedCall, BindLike, BySize
+from polyphase.kernels.facts import Facts
 from polyphase.kernels.operands import Operands
+from polyphase.kernels.patchwork import Patchwork
 from polyphase.kernels.plans import MapsPlan, WarpPlan
+from polyphase.kernels.recipes import Recipe
 from polyphase.kernels.records import CallRecord
+from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.programs import Axes
 
 #: Blocks from plane to plane, of all calls together.
 MOST_BLOCKS = 65535
@@ -36,6 +42,8 @@ MOST_BLOCKS = 65535
 MOST_ROWS = 8
 #: Images that others were tried to be launched like.
 MOST_LEARNED = 32
+#: Calls of one program that others are compared with, and outputs they are for.
+MOST_LIKE, MOST_OUTPUTS = 8, 64
 
 
 def bind(record: CallRecord) -> BoundCall:
@@ -44,18 +52,44 @@ def bind(record: CallRecord) -> BoundCall:
         raise NoKernelError("an image without pixels, of which only borders are seen; kernels read where borders are")
     item = Item(record)
     item.of(True)  # what cannot be done says so now
+    return _bound(item, record.out)
 
+
+def _bound(item: Item | SizedItem, place: Facts) -> BoundCall:
     def into(out: Tensor, *inputs: Tensor) -> None:
         launch_all((item, out, *inputs))
 
     def fresh(*inputs: Tensor) -> Tensor:
-        out = torch.empty_strided(
-            record.out.shape, record.out.strides, dtype=record.out.dtype, device=record.out.device
-        )
+        out = torch.empty_strided(place.shape, place.strides, dtype=place.dtype, device=place.device)
         into(out, *inputs)
         return out
 
-    return BoundCall(record.out, fresh, into, handle=item)
+    return BoundCall(place, fresh, into, handle=item)
+
+
+def bind_like(record: CallRecord) -> BindLike:
+    """To be launched with others, most calls differ from another in a few numbers; a new one of those is bound."""
+    likes: dict[Facts, tuple[object, ...]] = {}
+
+    def bound(
+        image: Facts, out: Facts, patchwork: Patchwork | None, steps: tuple[Recipe, Recipe], batched: bool
+    ) -> BoundCall:
+        if batched:
+            rows, columns = (one.path(n) for one, n in zip(steps, image.shape[1:], strict=True))
+            for like in likes.get(out, ()):
+                item = None if rows is None or columns is None else of_size(like, image, (rows, columns))
+                if item is not None:
+                    return _bound(item, out)
+        maps = Axes(tuple(AxisMap(one.steps()) for one in steps))
+        own = record._replace(program=replace(record.program, sampler=maps), image=image, out=out)
+        call = bind_record(own, batched)
+        if isinstance(call.handle, Item):
+            if len(likes) >= MOST_OUTPUTS:
+                likes.clear()
+            likes[out] = (call.handle, *likes.get(out, ())[: MOST_LIKE - 1])
+        return call
+
+    return bound
 
 
 class Kernel(NamedTuple):

@@ -36,6 +36,7 @@ WING = Wing(
     stats=launch.stats,
     launch_all=batches.launch_all,
     launch_into=batches.launch_into,
+    bind_like=batches.bind_like,
     bind_batched=batches.bind,
     of_size=items.of_size,
 )

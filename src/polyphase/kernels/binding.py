@@ -30,6 +30,7 @@ from polyphase.kernels.facts import Facts, Sizes, elements, facts
 from polyphase.kernels.layout import keeps_strides, output_strides
 from polyphase.kernels.patchwork import Patchwork
 from polyphase.kernels.plans import HALF
+from polyphase.kernels.recipes import Recipe
 from polyphase.kernels.records import AnySize, CallRecord, GradientRecord
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import ORDERS, Axes, Program, by_moving, maps_program, moves_runs, warp_program
@@ -76,6 +77,11 @@ def bind(
     record = record_of(program, inputs, out)._replace(varies=varies, patchwork=patchwork)
     if patchwork is not None:
         patchwork.check(record.out)
+    return bind_record(record, batched)
+
+
+def bind_record(record: CallRecord, batched: bool = False) -> BoundCall:
+    """Of a record that was checked."""
     if 0 in record.out.shape:
         return _bound_to_nothing(record.out)
     _check_that_it_can_be_allocated(record.out)
@@ -155,6 +161,8 @@ class Pattern:
         record = record_of(program, inputs, out)._replace(patchwork=patchwork)
         if wing.bind_like is None or record.coordinates is not None or record.operands.copied:
             return None
+        if patchwork is not None and not wing.makes_patchwork:
+            return None
         try:
             return Pattern(record, wing, transforms)
         except (NoKernelError, *NOT_BUILT):
@@ -166,10 +174,17 @@ class Pattern:
         is_short = rows <= longest and columns <= longest and height <= longest and width <= longest
         return is_short and channels * height * width < self._most
 
-    def bound(self, image: Facts, out: Facts, patchwork: Patchwork | None, steps: Sequence[float]) -> BoundCall:
-        """`steps`: numbers of records that lead from an image to the output, of as many dimensions as the one this was
-        made of, and not empty."""
-        return self._bind(image, out, patchwork, steps)
+    def bound(
+        self,
+        image: Facts,
+        out: Facts,
+        patchwork: Patchwork | None,
+        steps: tuple[Recipe, Recipe],
+        batched: bool = False,
+    ) -> BoundCall:
+        """`steps`: of rows and columns, that lead from an image to the output, of as many dimensions as the one this
+        was made of, and not empty."""
+        return self._bind(image, out, patchwork, steps, batched)
 
 
 #: The one cache of bound calls, by the program itself. Each call keeps its tables.

@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from polyphase.kernels.facts import Facts
     from polyphase.kernels.patchwork import Patchwork
     from polyphase.kernels.plans import MapsPlan, WarpPlan
+    from polyphase.kernels.recipes import Recipe
     from polyphase.kernels.records import AnySize, CallRecord, GradientRecord
     from polyphase.kernels.tables import TapBytes
     from polyphase.sampling.axis_maps import AxisPath
 
-#: Image, output (within a block, where it is cut), how it is cut, and the numbers of all records of steps.
-BindLike: TypeAlias = "Callable[[Facts, Facts, Patchwork | None, Sequence[float]], BoundCall]"
+#: Image, output (within a block, where it is cut), how it is cut, the recipes of rows and columns, and whether it is to
+#: be launched with others.
+BindLike: TypeAlias = "Callable[[Facts, Facts, Patchwork | None, tuple[Recipe, Recipe], bool], BoundCall]"
 #: Sizes and strides of an image; what makes a new output, None where it is another program's.
 BindSized: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...]], Callable[..., Tensor] | None]"
 

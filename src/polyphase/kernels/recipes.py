@@ -76,6 +76,9 @@ class Recipe(list[float]):
         if before or after:
             self += (_PAD, before, after, PAD_MODES.index(mode), border, *_PLAIN)
 
+    def steps(self) -> tuple[Step, ...]:
+        return tuple([_step(*map(int, self[at : at + 5])) for at in range(0, len(self), NUMBERS)])
+
     def path(self, size: int) -> AxisPath | None:
         """Of an axis of so many pixels; None where it is no `AxisPath`."""
         path = AxisPath.whole(size)
@@ -90,3 +93,14 @@ class Recipe(list[float]):
             else:
                 return None
         return path
+
+
+def _step(kind: int, a: int, b: int, c: int, d: int) -> Step:
+    """Of a record that a `Recipe` has."""
+    if kind == _RESIZE:
+        return Resize(a, FILTERS[b], bool(c), bool(d))
+    if kind == _NEAREST:
+        return Nearest(a, bool(b))
+    if kind == _SLICE:
+        return Slice(a, b, c)
+    return Flip() if kind == _FLIP else Pad(a, b, PAD_MODES[c], d)

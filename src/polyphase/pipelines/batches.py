@@ -14,13 +14,10 @@ from polyphase.kernels import devices
 from polyphase.kernels.devices import BatchedCall, BySize
 from polyphase.kernels.facts import Facts, Sizes, elements, facts
 from polyphase.kernels.layout import dense_strides
-from polyphase.pipelines import ways
-from polyphase.pipelines.outlines import outline
 from polyphase.pipelines.picture import Picture
 from polyphase.pipelines.sketches import Sketch
 from polyphase.pipelines.sources import Source, of_tensor
 from polyphase.pipelines.stages import Stage
-from polyphase.pipelines.vocabulary import Transform
 from polyphase.sampling.axis_maps import AxisPath
 from polyphase.sampling.programs import Axes
 from polyphase.sampling.steps import Resize
@@ -113,16 +110,12 @@ class Sheet:
     """Tensors of one kind, and where nothing is random what they become, by their sizes and strides: bound calls of one
     launch."""
 
-    def __init__(
-        self, picture_of: Callable[[Any], Pictured], transforms: Sequence[Transform] | None, channels_last: bool
-    ) -> None:
-        """`transforms`: all there are, where an outline can follow them."""
-        self._picture_of, self._transforms, self._channels_last = picture_of, transforms, channels_last
+    def __init__(self, picture_of: Callable[[Any], Pictured], by_size: bytes | None, channels_last: bool) -> None:
+        """`by_size`: transforms as `ways.packed` has them, where steps follow from sizes alone."""
+        self._picture_of, self._channels_last = picture_of, channels_last
+        self._by_size = None if by_size is None else BySize(by_size, {})
         self._like: Pictured | None = None
-        steps = None if transforms is None else ways.packed(transforms)
-        self._by_size = None if steps is None else BySize(steps, {})
         self._calls: dict[tuple[Any, Any], BatchedCall] = {}
-        self._patterns = list[tuple[list[str], BatchedCall]]()
 
     def run(self, images: Sequence[Tensor], out: Tensor | None) -> Tensor | None:
         """None where one of them is not for this."""
@@ -176,33 +169,17 @@ class Sheet:
         return calls
 
     def _new(self, image: Tensor, out: Facts) -> BatchedCall | None:
-        """Of a size that was not seen before: mostly like one that was."""
-        lies, of_size = facts(image), devices.wing_of(image.device).of_size
-        drawn = None if self._transforms is None else outline(self._transforms, lies)
-        paths = None if drawn is None or drawn.patches is not None else drawn.paths(lies.shape)
-        if drawn is None or paths is None or of_size is None:
-            return self._bound(image, out)
-        assert self._like is not None, "there is one to compare with"
-        for marks, (handle, inputs) in self._patterns if drawn.shape == self._like.shape else ():
-            if marks == drawn.marks:
-                found = of_size(handle, lies, paths)
-                if found is not None:
-                    return found, inputs
-        call = self._bound(image, out)
-        if call is not None and len(self._patterns) < MOST_PATTERNS:
-            self._patterns.append((drawn.marks, call))
-        return call
-
-    def _bound(self, image: Tensor, out: Facts) -> BatchedCall | None:
-        picture = self._picture(image)
-        if not isinstance(picture, Picture) or not picture.is_for_others():
+        """Of a size that was not seen before."""
+        picture, like = self._picture(image), self._like
+        assert like is not None, "there is one to compare with"
+        if picture is None or (picture.shape, picture.dtype) != (like.shape, like.dtype):
             return None
-        assert self._like is not None, "there is one to compare with"
-        stages = picture.stages()
-        alike = (picture.shape, picture.dtype) == (self._like.shape, self._like.dtype)
-        if len(stages) != 1 or stages[0].positions is not None or not alike:
+        if isinstance(picture, Picture) and not picture.is_for_others():
             return None
-        call, _, inputs = stages[0].bound(picture.source, out, batched=True)
+        stage, *others = picture.stages()
+        if others or (isinstance(stage, Stage) and stage.positions is not None):
+            return None
+        call, _, inputs = stage.bound(picture.source, out, batched=True)
         return None if call.handle is None else (call.handle, inputs)
 
 

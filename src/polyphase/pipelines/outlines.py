@@ -8,13 +8,10 @@ from typing import Any
 
 import torch
 
-from polyphase.kernels.facts import Facts, Sizes
+from polyphase.kernels.facts import Sizes
 from polyphase.kernels.recipes import Recipe
 from polyphase.pipelines.patched import Patched
-from polyphase.pipelines.picture import NEAREST, TENSOR
-from polyphase.pipelines.reading import Step
-from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Transform
-from polyphase.sampling.axis_maps import AxisPath
+from polyphase.pipelines.picture import NEAREST
 
 #: Of those that are followed.
 _WIDEST_BORDER = 2**16
@@ -53,11 +50,6 @@ class Outline:
     def name(self) -> tuple[object, ...]:
         """What its program depends on, numbers aside."""
         return len(self.rows), len(self.columns), *self.marks
-
-    def paths(self, shape: Sizes) -> tuple[AxisPath, AxisPath] | None:
-        """Of the rows and columns of an image; None where they are more than one resize, crops and flips."""
-        rows, columns = self.rows.path(shape[-2]), self.columns.path(shape[-1])
-        return None if rows is None or columns is None else (rows, columns)
 
     def resize(self, height: int, width: int, mode: str, antialias: bool, *, in_floats: bool = False) -> None:
         if height == self.height and width == self.width:
@@ -122,24 +114,3 @@ class Outline:
         if height < 2 or width < 2:
             raise NotFollowedError("strides that tell nothing, or an error")
         self.height, self.width = height, width
-
-
-def fixed_transforms(step: Step | Container) -> list[Transform] | None:
-    """All of them, where each is ours, is not random and is always done."""
-    if isinstance(step, Step):
-        return None if step.ours is None or step.ours.is_random else [step.ours]
-    parts = [fixed_transforms(one) for one in step.transforms] if type(step) is Compose else [None]
-    return None if None in parts else [one for own in parts for one in own or ()]
-
-
-def outline(transforms: Sequence[Transform], image: Facts) -> Outline | None:
-    """Of a tensor. None where something else is done, or refused: that is a picture's matter."""
-    if len(image.shape) != 3:
-        return None
-    made: Any = Outline(TENSOR, image.dtype, image.shape)
-    try:
-        for one in transforms:
-            one.apply(made, NO_PARAMS)
-    except NotFollowedError:
-        return None
-    return made  # type: ignore[no-any-return]

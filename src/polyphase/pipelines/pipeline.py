@@ -23,7 +23,6 @@ from polyphase.pipelines.batches import (
     most_alike,
     run_into,
 )
-from polyphase.pipelines.outlines import fixed_transforms
 from polyphase.pipelines.picture import Picture, as_kind
 from polyphase.pipelines.reading import Step, is_random, read
 from polyphase.pipelines.sketches import Sketch, Sketches
@@ -81,7 +80,6 @@ class Pipeline:
         self._is_fixed = not is_random(self._steps)
         self._ready: dict[Any, _Known] = {}
         self._sheets: dict[Any, Sheet] = {}
-        self._transforms = fixed_transforms(self._steps)
         self._sketches = Sketches(self._steps)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -196,7 +194,7 @@ class Pipeline:
         name = (first.dtype, first.ndim, first.device, channels_last, None if out is None else out.stride())
         sheet = self._sheets.get(name)
         if sheet is None:
-            self._sheets[name] = sheet = Sheet(self._picture, self._transforms, channels_last)
+            self._sheets[name] = sheet = Sheet(self._picture, self._sketches.by_size, channels_last)
         return sheet.run(images, out)
 
     def _one_tensor(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -131,6 +132,12 @@ class CenterCrop(Transform):
         picture.crop(top, left, height, width)
 
 
+@functools.cache
+def _logarithms(ratio: tuple[float, float], dtype: torch.dtype) -> list[float]:
+    """As torchvision rounds them."""
+    return torch.log(torch.tensor(ratio, dtype=dtype)).tolist()
+
+
 @dataclass(frozen=True)
 class RandomResizedCrop(Transform):
     """A part of an image, of a random area (`scale`: its share of the image) and ratio of width to height, resized."""
@@ -152,10 +159,10 @@ class RandomResizedCrop(Transform):
         return why_not_resized(picture, self.interpolation, self.antialias, in_floats=self.in_floats)
 
     def draw(self, height: int, width: int) -> Params:
-        logarithms = torch.log(torch.tensor(self.ratio))
+        least, most = _logarithms(self.ratio, torch.get_default_dtype())
         for _ in range(10):
             area = height * width * uniform(*self.scale)
-            ratio = torch.exp(torch.empty(1).uniform_(logarithms[0], logarithms[1])).item()  # type: ignore[arg-type]
+            ratio = torch.exp(torch.empty(1).uniform_(least, most)).item()
             w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if 0 < w <= width and 0 < h <= height:
                 return {"top": below(height - h + 1), "left": below(width - w + 1), "height": h, "width": w}

@@ -66,7 +66,8 @@ class Sketch:
         if outline.patches is not None:
             out, patchwork = outline.patches.lie(out)
             patchwork.check(out)
-        call = self._likeness.pattern.bound(source.facts, out, patchwork, outline.rows + outline.columns)
+        steps = (outline.rows, outline.columns)
+        call = self._likeness.pattern.bound(source.facts, out, patchwork, steps, batched)
         return call, source.memory, self.vectors
 
     def run(self) -> Tensor:
@@ -108,16 +109,18 @@ class _Kind:
 
 
 class Sketches:
-    """Of one pipeline: an image's sketch, or else its walk. Whatever is random is drawn once, for either."""
+    """Of one pipeline: an image's sketch, or else its walk. Whatever is random is drawn once, for either.
+
+    by_size: transforms as `ways` packs them, None where steps do not follow from the size alone."""
 
     def __init__(self, steps: Step | Container) -> None:
         self._whole, self._steps = steps, _steps_to_follow(steps)
-        self._by_size = None if self._steps is None else ways.packed([step.ours for step in self._steps if step.ours])
+        self.by_size = None if self._steps is None else ways.packed([step.ours for step in self._steps if step.ours])
         self._kinds: dict[object, _Kind | None] = {}  # None of a kind that had to be done otherwise
 
     def sized(self, image: Image) -> tuple[Callable[..., Tensor], Likeness] | None:
         """What makes the picture, told from the size in C++; None where that cannot tell."""
-        kind = None if self._by_size is None else self._kinds.get(_kind_of(image))
+        kind = None if self.by_size is None else self._kinds.get(_kind_of(image))
         if kind is not None:
             _, shape, strides, _ = image.source.facts
             for bind, likeness in kind.sized:
@@ -146,7 +149,7 @@ class Sketches:
             return Sketch(image.source, outline, likeness)
         walk = self._walked(image, draws)
         if name is not None and name not in kind.patterns:
-            kind.learn(name, _likeness(walk, None if image.kind == PIL else self._by_size))
+            kind.learn(name, _likeness(walk, None if image.kind == PIL else self.by_size))
         return walk
 
     def _followed(self, image: Image, draws: list[Params | None]) -> Outline | None:

@@ -8,20 +8,11 @@ from collections.abc import Sequence
 from polyphase.kernels.recipes import NUMBERS, RECORD, Recipe
 from polyphase.pipelines.picture import NEAREST
 from polyphase.pipelines.sizes import CenterCrop, Resize
-from polyphase.pipelines.vocabulary import (
-    Normalize,
-    PILToTensor,
-    ToDtype,
-    ToImage,
-    ToPureTensor,
-    ToTensor,
-    Transform,
-)
+from polyphase.pipelines.vocabulary import PILToTensor, ToImage, ToPureTensor, ToTensor, Transform
 
 _RECORD = struct.Struct(f"=3q{RECORD}")
 _SHORTER, _LONGER, _TO, _CENTRE = range(4)
 _MOST = 32  # as many have marks
-_NOT_BY_SIZE = (ToImage, ToTensor, PILToTensor, ToPureTensor, ToDtype, Normalize)
 
 
 def packed(transforms: Sequence[Transform]) -> bytes | None:
@@ -32,7 +23,7 @@ def packed(transforms: Sequence[Transform]) -> bytes | None:
             records.append(_RECORD.pack(*_target(one), *_resized(one)))
         elif type(one) is CenterCrop:
             records.append(_RECORD.pack(_CENTRE, *one.size, *[0] * NUMBERS))
-        elif not isinstance(one, _NOT_BY_SIZE):
+        elif not isinstance(one, (ToImage, ToTensor, PILToTensor, ToPureTensor)):
             return None
     return b"".join(records) if len(records) <= _MOST else None
 
