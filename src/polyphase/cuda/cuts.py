@@ -56,8 +56,14 @@ def _cut_ring(case: Case, way: Way) -> Cut:
 def _cut_byte_walk(case: Case, way: Way) -> Cut:
     _, ky, _, pixels, *_, strip, _ = way.constants
     tiles, strips = _parts(case.geometry.x.out_size, way.threads * pixels), _parts(case.geometry.y.out_size, strip)
-    shared = (strip + 1) * _row_bytes(_parts(ky, 4) * 8)
+    shared = (strip + 1) * _row_bytes(_parts(ky, 4) * 8) + _looked_up_bytes(case)
     return Cut(_blocks(tiles, strips, case.geometry.planes), shared, tiles, strips, strip=strip)
+
+
+def _looked_up_bytes(case: Case) -> int:
+    """`ByteOutputs` of byte_pairs.h."""
+    is_looked_up = case.to_bytes > 1 and not case.geometry.x.tensors
+    return 256 * case.channels * case.to_bytes if is_looked_up else 0
 
 
 def _row_bytes(weight_bytes: int) -> int:

@@ -82,4 +82,27 @@ inline typename Store::To byte_output(const MapsCall& call, const Place& place, 
   return finished<Store, kBordered>(call, place, at.x, at.c, border, ByteSum::stored(sum));
 }
 
+// What is stored for every value of a byte, in shared memory, where that is more than the byte: outputs are looked up, and
+// their arithmetic is done once for a block. Of the channels of a pixel, or of a plane's one.
+template <class Store, int kChannels>
+struct ByteOutputs {
+  using To = typename Store::To;
+  static constexpr bool kLookedUp = kTensors == 0 && sizeof(To) > 1;  // as `cuts.py` has it
+  static constexpr int kValues = 256;
+
+  static void fill(const MapsCall& call, const Place& plane, To* outputs, int thread, int threads) {
+    if constexpr (kLookedUp) {
+      for (int i = thread; i < kChannels * kValues; i += threads) {
+        outputs[i] = byte_output<Store, false>(call, plane, {0, i / kValues}, 0, i % kValues);
+      }
+    }
+  }
+
+  template <bool kBordered>
+  static To at(const To* outputs, const MapsCall& call, const Place& place, Column at, int32_t of_row, int32_t sum) {
+    if constexpr (kLookedUp && !kBordered) return outputs[at.c * kValues + sum];
+    return byte_output<Store, kBordered>(call, place, at, of_row, sum);
+  }
+};
+
 }  // namespace polyphase

@@ -22,9 +22,11 @@ struct ByteWalk {
   using To = typename Store::To;
   using Kept = ByteColumn<kY>;
   using Row = typename Kept::Row;
+  using Outputs = ByteOutputs<Store, kChannels>;
 
   static void run(const MapsCall& call, const Block& block) {
     Row* const staged = reinterpret_cast<Row*>(block.shared());  // kStrip, and one that is read but not used
+    To* const outputs = reinterpret_cast<To*>(staged + kStrip + 1);
     const auto pixels = static_cast<int32_t>(call.x.out_size);
     each_part(block, call.strips, call.planes, [&](int64_t strip, int64_t plane) {
       const int64_t y = strip * kStrip;
@@ -32,15 +34,16 @@ struct ByteWalk {
       const Place place = row_place(call, plane_place(call, plane), y);
       block.each_thread([&](int thread) {
         stage_rows<kY, kBordered, kThreads, int32_t>(call, staged, y, rows, thread, Kept::weigh);
+        Outputs::fill(call, place, outputs, thread, kThreads);
       });
       block.each_thread([&](int thread) {
         const int32_t pixel = (block.place().x * kThreads + thread) * kPixels;
         if (pixel >= pixels) return;
         const int top = staged[0].until - kY, below = staged[rows - 1].until + kAhead;
         if (top > 0 && below < call.y.in_size) {
-          Walk<false>(call, staged, place, pixel, pixels - pixel).down(rows);
+          Walk<false>(call, staged, outputs, place, pixel, pixels - pixel).down(rows);
         } else {
-          Walk<true>(call, staged, place, pixel, pixels - pixel).down(rows);
+          Walk<true>(call, staged, outputs, place, pixel, pixels - pixel).down(rows);
         }
       });
     });
@@ -66,10 +69,12 @@ struct ByteWalk {
   struct Walk {
     const MapsCall& call;
     const Row* staged;
+    const To* outputs;
     Place place;
     int x, owned;  // the first pixel, and how many are inside the row
     const uint8_t* base;     // at a multiple of 4, and where every row's windows begin behind it, of the row that is fetched
-    uint32_t at[kPixels];    // next: in 32 bits, and modulo 4 all that a shift depends on. Integers are what takes the time
+    uint32_t at[kPixels];    // next: in 32 bits. Integers are what takes the time
+    uint32_t shift[kPixels];  // of the row that is pushed next: bits before a window, which count modulo 32
     uint32_t step;           // from row to row
     To* target;
     int length;                              // of an input row, in bytes
@@ -80,8 +85,13 @@ struct ByteWalk {
     int left;  // rows from the one that is fetched next to the last
     int bits, half;  // of sums along x
 
-    Walk(const MapsCall& of, const Row* rows, const Place& row, int pixel, int count)
-        : call(of), staged(rows), place(row), x(pixel), owned(kStores == kAtOnce || count > kPixels ? kPixels : count) {
+    Walk(const MapsCall& of, const Row* rows, const To* looked_up, const Place& row, int pixel, int count)
+        : call(of),
+          staged(rows),
+          outputs(looked_up),
+          place(row),
+          x(pixel),
+          owned(kStores == kAtOnce || count > kPixels ? kPixels : count) {
       const int top = staged[0].until - kY;
       const uint8_t* const source = static_cast<const uint8_t*>(call.source) + place.source + int64_t(top) * call.y.in_stride;
       const auto before = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(source) & 3);
@@ -89,7 +99,7 @@ struct ByteWalk {
       step = static_cast<uint32_t>(call.y.in_stride);
       bits = static_cast<int>(call.x.precision);
       half = ByteSum::start(bits);
-      target = static_cast<To*>(call.target) + place.target + (kStores == kApart ? 0 : x * kChannels);
+      target = static_cast<To*>(call.target) + place.target + x * (kStores == kApart ? call.x.out_stride : kChannels);
       length = static_cast<int>(call.x.in_size) * kChannels;
       left = static_cast<int>(call.y.in_size) - top;
 #pragma unroll
@@ -97,6 +107,7 @@ struct ByteWalk {
         const int column = x + (p < owned ? p : owned - 1);
         first[p] = call.x.first[column] * kChannels;
         at[p] = before + first[p];
+        shift[p] = 8 * at[p];
         weigh(pairs[p], static_cast<const int32_t*>(call.x.weight) + int64_t(column) * kX);
       }
 #pragma unroll
@@ -167,10 +178,10 @@ struct ByteWalk {
 #pragma unroll
       for (int p = 0; p < kPixels; ++p) {
         const uint32_t(&words)[kRead] = next[slot][p].words;
-        const uint32_t shift = 8 * (kAligned ? first[p] : at[p] - kAhead * step);
         uint32_t bytes[kWords];
 #pragma unroll
-        for (int w = 0; w < kWords; ++w) bytes[w] = from_byte(words[w], w + 1 < kRead ? words[w + 1] : 0, shift);
+        for (int w = 0; w < kWords; ++w) bytes[w] = from_byte(words[w], w + 1 < kRead ? words[w + 1] : 0, shift[p]);
+        if (!kAligned) shift[p] += 8 * step;
 #pragma unroll
         for (int c = 0; c < kChannels; ++c) {
           int32_t sum = half;
@@ -186,14 +197,14 @@ struct ByteWalk {
 
     void store(const Row& row) {
       Vector<To, kColumns> out;
+      const int64_t of_pixel = call.x.out_stride, of_channel = call.out_channel_stride;
 #pragma unroll
       for (int a = 0; a < kColumns; ++a) {
-        const Column at = {x + a / kChannels, a % kChannels};
+        const int p = a / kChannels, c = a % kChannels;
         const int32_t sum = kept[a].sum(row, call.y.precision);
-        if (a / kChannels < owned) {
-          out.items[a] = byte_output<Store, kBordered>(call, place, at, row.border, sum);
-          const int64_t apart = at.x * call.x.out_stride + at.c * call.out_channel_stride;
-          if (kStores != kAtOnce) target[kStores == kApart ? apart : a] = out.items[a];
+        if (kPixels == 1 || p < owned) {
+          out.items[a] = Outputs::template at<kBordered>(outputs, call, place, {x + p, c}, row.border, sum);
+          if (kStores != kAtOnce) target[kStores == kApart ? p * of_pixel + c * of_channel : a] = out.items[a];
         }
       }
       if (kStores == kAtOnce) *reinterpret_cast<Vector<To, kColumns>*>(target) = out;
