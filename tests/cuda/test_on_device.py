@@ -156,13 +156,14 @@ def drawn(function: Any) -> Any:
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", CHAINS)
 def test_pipelines_give_the_cpus_pictures(name: str, seed: int) -> None:
-    """One by one, and by one launch; new sizes take another, which makes their tables. Random crops are always new."""
+    """One by one, and by one launch; new sizes take another, which makes their tables, and so does what C has learned
+    from the first batch. Random crops are always new."""
     pipeline, some = polyphase.fuse(CHAINS[name]), pictures(seed)
     there = [one.cuda() for one in some]
     expected = drawn(lambda: [pipeline(one) for one in some])
     single = drawn(lambda: [pipeline(one) for one in there])
     assert all(torch.equal(a.cpu(), b) for a, b in zip(single, expected, strict=True))
-    for most in (2, 2 if name == "training" else 1):
+    for most in (2, 2, 2 if name == "training" else 1):
         before = polyphase.stats()["kernels_launched"]
         got = drawn(lambda: pipeline.batch(there))
         assert polyphase.stats()["kernels_launched"] - before <= most
