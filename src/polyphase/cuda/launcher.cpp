@@ -1,4 +1,5 @@
 // From Python to a CUDA kernel: `bind` takes how a call is launched and its parameters, `launch` the addresses of tensors.
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -270,6 +271,19 @@ struct SizedTable {
       std::memcpy(rows.data() + i * of.row_bytes(), addresses, sizeof(addresses));
     }
   }
+
+  // Rows of the largest images first: blocks begin in that order, and those that end last are short then.
+  void copy_rows(int64_t row_bytes, uint8_t* to) const {
+    const auto pixels = [&](int64_t i) { return images[i].size[0] * images[i].size[1]; };
+    const auto comes_first = [&](int64_t a, int64_t b) { return pixels(a) != pixels(b) ? pixels(a) > pixels(b) : a < b; };
+    Buffer<int64_t> order;
+    for (int64_t i = 0; i < images.size(); ++i) order.push_back(i);
+    std::sort(order.begin(), order.end(), comes_first);
+    for (const int64_t number : order) {
+      std::memcpy(to, rows.data() + number * row_bytes, row_bytes);
+      to += row_bytes;
+    }
+  }
 };
 
 void run_or_throw(const Plan& plan, int64_t first, int64_t second, int64_t stream) {
@@ -292,7 +306,7 @@ void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t
   const Reference staged(tensor_of(parts, kStaged, of_recipes + table.rows.size()));
   auto* const bytes = reinterpret_cast<uint8_t*>(address_in(staged));
   if (tables != 0) std::memcpy(bytes, table.recipes.data(), of_recipes);
-  std::memcpy(bytes + of_recipes, table.rows.data(), table.rows.size());
+  table.copy_rows(batch.rows.row_bytes(), bytes + of_recipes);
   const Reference there(called(PyTuple_GetItem(parts, kThere), staged.get()));
   const int64_t address = address_in(there);
   if (tables != 0) {
