@@ -135,10 +135,13 @@ struct RowMap {
 
 struct TapTable;
 
-// Which rows of a table, in their order; what is negative is a border, which has no taps. count: -1 for all there are.
+// Which rows of a table, in their order: listed, or where there is no list, one every `step` rows. What is negative is a
+// border, which has no taps.
 struct WantedRows {
-  const int32_t* row;
-  int64_t count;
+  const int32_t* list;
+  int64_t first, step, count;
+
+  int64_t operator[](int64_t i) const { return list != nullptr ? list[i] : first + step * i; }
 };
 
 // What a sampler's library exports under the name `polyphase_sampler`: all that is done to values of one type, whatever

@@ -36,6 +36,16 @@ inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
   asm("fmla %0.2d, %1.2d, %2.2d" : "+w"(c) : "w"(a), "w"(b));
   return c;
 }
+// c - a * b.
+inline Doubles multiply_subtract(Doubles a, Doubles b, Doubles c) {
+  asm("fmls %0.2d, %1.2d, %2.2d" : "+w"(c) : "w"(a), "w"(b));
+  return c;
+}
+inline Doubles truncated(Doubles v) {
+  Doubles whole;
+  asm("frintz %0.2d, %1.2d" : "=w"(whole) : "w"(v));
+  return whole;
+}
 
 // a times lane kLane of b.
 template <int kLane>

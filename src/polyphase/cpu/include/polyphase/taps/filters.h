@@ -17,9 +17,12 @@ inline float magnitude(float x) { return __builtin_fabsf(x); }
 inline double magnitude(double x) { return __builtin_fabs(x); }
 
 // x * factor + offset: for a float rounded once, as eager's fused multiply-adds do.
+inline float fused(float x, double factor, double offset) { return static_cast<float>(x * factor + offset); }
+inline double fused(double x, double factor, double offset) { return x * factor + offset; }
+
 template <typename Real>
-Real fused(Real x, double factor, double offset) {
-  return static_cast<Real>(static_cast<double>(x) * factor + offset);
+Real where(bool condition, Real then, Real otherwise) {
+  return condition ? then : otherwise;
 }
 
 template <typename Real>
@@ -31,27 +34,33 @@ Real sinc(Real x) {
 
 }  // namespace detail
 
+// Real may be several numbers at a time (`taps/lanes.h`), but not where kByNumbers says so.
 struct Box {
   static constexpr double kSupport = 0.5;
+  static constexpr bool kByNumbers = false;
 
   template <typename Real>
   Real operator()(Real x) const {
-    return x > Real(-0.5) && x <= Real(0.5) ? Real(1) : Real(0);
+    using detail::where;
+    return where(x > Real(-0.5), where(x <= Real(0.5), Real(1), Real(0)), Real(0));
   }
 };
 
 struct Triangle {
   static constexpr double kSupport = 1;
+  static constexpr bool kByNumbers = false;
 
   template <typename Real>
   Real operator()(Real x) const {
-    const Real height = Real(1) - detail::magnitude(x);
-    return height < 0 ? Real(0) : height;
+    using detail::magnitude, detail::where;
+    const Real height = Real(1) - magnitude(x);
+    return where(height < Real(0), Real(0), height);
   }
 };
 
 struct Hamming {
   static constexpr double kSupport = 1;
+  static constexpr bool kByNumbers = true;
 
   template <typename Real>
   Real operator()(Real x) const {
@@ -65,20 +74,22 @@ struct Hamming {
 // Keys' cubic convolution; `a` is the slope at x = 1.
 struct Cubic {
   static constexpr double kSupport = 2;
+  static constexpr bool kByNumbers = false;
   double a;
 
   template <typename Real>
   Real operator()(Real x) const {
-    using detail::fused;
-    x = detail::magnitude(x);
+    using detail::fused, detail::magnitude, detail::where;
+    x = magnitude(x);
     const Real near = fused(fused(x, a + 2, -(a + 3)) * x, x, 1);
     const Real far = fused(fused(fused(x, a, -5 * a), x, 8 * a), x, -4 * a);
-    return x < 1 ? near : x < 2 ? far : Real(0);
+    return where(x < Real(1), near, where(x < Real(2), far, Real(0)));
   }
 };
 
 struct Lanczos3 {
   static constexpr double kSupport = 3;
+  static constexpr bool kByNumbers = true;
 
   template <typename Real>
   Real operator()(Real x) const {

@@ -6,6 +6,7 @@
 #include "polyphase/core/abi.h"
 #include "polyphase/core/buffer.h"
 #include "polyphase/core/standard.h"
+#include "polyphase/taps/progression.h"
 #include "polyphase/taps/ratios.h"
 #include "polyphase/taps/tap_table.h"
 
@@ -190,12 +191,15 @@ inline TapTable taps_of(const AxisRequest& request, const Sampler& sampler) {
   const Step* weighted = request.steps;
   while (weighted != end && !is_weighted(*weighted)) ++weighted;
   if (weighted == end) return index_only_table(selection_of(request.steps, end, request.in_size, nearest), request.in_size);
-  const Step* const after = weighted + 1;
-  const Selection rows = after == end ? Selection() : selection_of(after, end, weighted->a, nearest);
+  const Step* after = weighted + 1;
+  Progression wanted = Progression::whole(weighted->a);
+  while (after != end && wanted.then(*after)) ++after;
+  const Selection list = after == end ? Selection() : selection_of(weighted + 1, end, weighted->a, nearest);
+  const WantedRows rows = {list.data(), wanted.first, wanted.step, after == end ? wanted.size : list.size()};
   const bool fused = request.transposed == 0 || kEveryCpuFuses;
   TapTable table;
-  sampler.weigh(request.steps, weighted, request.in_size, fused, {rows.data(), after == end ? -1 : rows.size()}, &table);
-  table.border = borders_of(rows);
+  sampler.weigh(request.steps, weighted, request.in_size, fused, rows, &table);
+  table.border = borders_of(list);
   return table;
 }
 

@@ -9,6 +9,8 @@
 #include "polyphase/core/buffer.h"
 #include "polyphase/core/standard.h"
 #include "polyphase/taps/filters.h"
+#include "polyphase/taps/lanes.h"
+#include "polyphase/taps/progression.h"
 #include "polyphase/taps/ratios.h"
 #include "polyphase/taps/tap_table.h"
 
@@ -18,28 +20,21 @@ namespace detail {
 
 // ATen's limit for the number of bits after the binary point of a 16 bit weight.
 constexpr int32_t kMaxPrecision = 22;
-// Less than 1 by more than two roundings.
-constexpr double kAlmost = 1 - 0x1p-40;
 
-// Row i reads pixel start[i] + k with weight[begin[i] + k], over total[i] if there are totals. Weights may be 0.
+// Row i reads pixel start[i] + k with weight of(k)[i], over total[i] if there are totals, for k below `taps`. Weights may be
+// 0. The weights of a tap lie side by side, and so many that several rows at a time are whole.
 struct Windows {
-  Buffer<int32_t> begin;
-  Buffer<int32_t> start;
+  int64_t rows, taps, length;
+  Buffer<double> start;
   Buffer<double> weight;
   Buffer<double> total;
   double peak = 0;  // the largest weight there was, also one that folding made smaller again
 
-  Windows(int64_t rows, int64_t most_taps) : begin(rows + 1), start(rows), weight(rows * most_taps) {}
+  Windows(int64_t rows, int64_t taps) : rows(rows), taps(taps), length(whole(rows)), start(length), weight(length * taps) {}
 
-  int64_t rows() const { return start.size(); }
-  int64_t taps(int64_t i) const { return begin[i + 1] - begin[i]; }
-  double* row(int64_t i) { return weight.data() + begin[i]; }
-  const double* row(int64_t i) const { return weight.data() + begin[i]; }
-
-  void close_row(int64_t i, int64_t first_pixel, int64_t taps) {
-    start[i] = static_cast<int32_t>(first_pixel);
-    begin[i + 1] = begin[i] + static_cast<int32_t>(taps);
-  }
+  static int64_t whole(int64_t rows) { return (rows + Doubles::kCount - 1) / Doubles::kCount * Doubles::kCount; }
+  double* of(int64_t k) { return weight.data() + k * length; }
+  const double* of(int64_t k) const { return weight.data() + k * length; }
 };
 
 inline double resize_ratio(const Step& step, int64_t in_size, bool keep_equal, Rounding round) {
@@ -57,7 +52,6 @@ void interpolate_row(Windows& windows, int64_t i, double source, int64_t in_size
   const int64_t left = coarse < 0 ? -1 : whole_pixel(coarse, in_size - 1);
   const Real fraction = clamp(static_cast<Real>(source) - static_cast<Real>(left), Real(0), Real(1));
 
-  double* const row = windows.row(i);
   const int64_t start = max<int64_t>(left + 1 - kReach, 0);
   int64_t last = -1;
   Real folded = 0;
@@ -67,11 +61,11 @@ void interpolate_row(Windows& windows, int64_t i, double source, int64_t in_size
                                      : fraction - static_cast<Real>(offset);
     const int64_t slot = clamp<int64_t>(left + offset, 0, in_size - 1) - start;
     folded = (slot == last ? folded : Real(0)) + kFilter(distance);
-    row[slot] = folded;
+    windows.of(slot)[i] = folded;
     last = slot;
     windows.peak = max<double>(windows.peak, folded);
   }
-  windows.close_row(i, start, last + 1);
+  windows.start[i] = static_cast<double>(start);
 }
 
 // fused: not for eager's bicubic backward, which alone is built for every CPU of its architecture: on x86 without fused
@@ -93,34 +87,57 @@ Windows interpolated(const Step& step, int64_t in_size, bool keep_equal, bool fu
   return windows;
 }
 
-// Of the weights of one output.
-struct Weighed {
-  double total, most;
+// Where the filter lies of each output, and the pixels in it.
+struct Places {
+  Buffer<double> centre, first, stop;
+  double most = 0;  // pixels of an output
+
+  explicit Places(int64_t length) : centre(length), first(length), stop(length) {}
 };
 
-// Weighs the pixels of one output, whose centre and inverse stretch are given.
-using WeighRow = Weighed (*)(double* row, int64_t start, int64_t stop, double centre, double inverse);
+// Weighs the pixels of all outputs, where the inverse stretch is given. `most`: the greatest weight of each.
+using WeighRows = void (*)(const Places& places, double inverse, Windows& windows, double* most);
 
 template <typename Real, const auto& kFilter>
-Weighed weigh_row(double* row, int64_t start, int64_t stop, double centre, double inverse) {
-  Weighed sum = {0, 0};  // in the order of pixels, as ATen sums
-  for (int64_t pixel = start; pixel < stop; ++pixel) {
-    const double from_centre = static_cast<Real>(pixel) - static_cast<Real>(centre);
-    const double weight = kFilter(static_cast<Real>((from_centre + 0.5) * inverse));
-    row[pixel - start] = weight;
-    sum.total += weight;
-    sum.most = max(sum.most, weight);
+Lanes<Real> filtered(Lanes<Real> x) {
+  if constexpr (kFilter.kByNumbers) {
+    return {kFilter(static_cast<Real>(x.v[0])), kFilter(static_cast<Real>(x.v[1]))};
+  } else {
+    return kFilter(x);
   }
-  return sum;
+}
+
+template <typename Real, const auto& kFilter>
+void weigh_rows(const Places& places, double inverse, Windows& windows, double* most) {
+  using Reals = Lanes<Real>;
+  const int64_t length = windows.length, taps = windows.taps;
+  double *const totals = windows.total.data(), *weights = windows.weight.data();
+  for (int64_t i = 0; i < length; i += Doubles::kCount, weights += Doubles::kCount) {
+    const Reals centre(Doubles::load(&places.centre[i]));
+    const Doubles stop = Doubles::load(&places.stop[i]);
+    Doubles pixel = Doubles::load(&places.first[i]), total = 0, greatest = 0;
+    double* weight = weights;
+    for (int64_t k = 0; k < taps; ++k, weight += length) {
+      const Doubles from_centre(Reals(pixel) - centre);
+      const Doubles found(filtered<Real, kFilter>(Reals((from_centre + 0.5) * inverse)));
+      const Doubles inside = where(pixel < stop, found, 0);
+      inside.store(weight);
+      total = total + inside;  // in the order of pixels, as ATen sums
+      greatest = greater(greatest, inside);
+      pixel = pixel + 1;
+    }
+    total.store(totals + i);
+    greatest.store(most + i);
+  }
 }
 
 struct AntialiasFilter {
   double support;
-  WeighRow weigh_row;
+  WeighRows weigh_rows;
 };
 
 template <typename Real, const auto& kFilter>
-constexpr AntialiasFilter kAntialias = {kFilter.kSupport, weigh_row<Real, kFilter>};
+constexpr AntialiasFilter kAntialias = {kFilter.kSupport, weigh_rows<Real, kFilter>};
 
 // In the order of `Filter`. Eager has no box. Its edges are found in float64 for every dtype: a pixel that lies on one must
 // not change sides.
@@ -129,51 +146,59 @@ constexpr AntialiasFilter kAntialiasFilters[] = {
     kAntialias<Real, filters::kTriangle>, kAntialias<Real, filters::kAntialiasCubic>, kAntialias<double, filters::kBox>,
     kAntialias<Real, filters::kHamming>, kAntialias<Real, filters::kLanczos3>};
 
-// x / divisor, for many x: by the reciprocal, and twice corrected by the remainder. The first makes it one of the two
-// doubles next to the quotient, the second then the correctly rounded one (Markstein): weights are 0, or far from where
-// doubles lose precision.
-struct Divisor {
-  double value, reciprocal;
+// `whole_pixel`, of several.
+inline Doubles whole_pixels(Doubles position, double most) { return truncated(lesser(where(position > 0, position, 0), most)); }
 
-  explicit Divisor(double divisor) : value(divisor), reciprocal(1 / divisor) {}
-
-  double of(double x) const {
-#if defined(__FMA__) || defined(__aarch64__)
-    double near = x * reciprocal;
-    near = __builtin_fma(__builtin_fma(-near, value, x), reciprocal, near);
-    return __builtin_fma(__builtin_fma(-near, value, x), reciprocal, near);
-#else
-    return x / value;
-#endif
+// As eager finds them, in Real.
+template <typename Real>
+Places places_of(const Step& step, int64_t in_size, int64_t length, double ratio, double support) {
+  using Reals = Lanes<Real>;
+  Places places(length);
+  Doubles most = 0, output(0.5, 1.5);
+  for (int64_t i = 0; i < length; i += Doubles::kCount, output = output + Doubles::kCount) {
+    const Reals centre(output * ratio + step.begin);
+    const Doubles from(centre - support), to(centre + support);
+    const Doubles first = whole_pixels(from + 0.5, static_cast<double>(in_size));
+    const Doubles stop = whole_pixels(to + 0.5, static_cast<double>(in_size));
+    Doubles(centre).store(&places.centre[i]);
+    first.store(&places.first[i]);
+    where(output < static_cast<double>(step.a), stop, first).store(&places.stop[i]);
+    most = greater(most, stop - first);
   }
-};
+  places.most = max(most.v[0], most.v[1]);
+  return places;
+}
 
-// The greatest quotient of weights, or `least`. Without a division where that is certainly none of theirs; a total is
-// negative where the centre of an output lies far outside.
-inline double peak_of(const double* row, int64_t taps, const Weighed& sum, double least) {
-  if (sum.total > 0) return sum.most > least * sum.total * kAlmost ? max(least, sum.most / sum.total) : least;
-  for (int64_t k = 0; k < taps; ++k) least = max(least, row[k] / sum.total);
-  return least;
+// The greatest quotient of a weight and its total. A total of 0 becomes 1.
+inline double peak_of(Windows& windows, const double* most) {
+  Doubles peak = 0, least = 0;
+  for (int64_t i = 0; i < windows.length; i += Doubles::kCount) {
+    const Doubles found = Doubles::load(&windows.total[i]), total = where(found == 0, 1, found);
+    total.store(&windows.total[i]);
+    peak = greater(peak, Doubles::load(most + i) / total);
+    least = lesser(least, total);
+  }
+  double found = max(peak.v[0], peak.v[1]);
+  if (min(least.v[0], least.v[1]) == 0) return found;
+  for (int64_t i = 0; i < windows.rows; ++i) {  // the centre of an output lies far outside
+    for (int64_t k = 0; k < windows.taps; ++k) found = max(found, windows.of(k)[i] / windows.total[i]);
+  }
+  return found;
 }
 
 // The filter, stretched over the input pixels of one output pixel when shrinking. Weights are to be divided by their total.
-inline Windows antialiased(const AntialiasFilter& filter, const Step& step, int64_t in_size, Rounding round) {
-  const double ratio = resize_ratio(step, in_size, true, round);
+template <typename Real>
+Windows antialiased(const AntialiasFilter& filter, const Step& step, int64_t in_size) {
+  constexpr Rounding kRound{sizeof(Real) == sizeof(float)};
+  const double ratio = resize_ratio(step, in_size, true, kRound);
   const double stretch = max(ratio, 1.0);
-  const double support = round(filter.support * stretch);
-  const double inverse = round(1 / stretch);
-  Windows windows(step.a, whole_pixel(2 * support + 2, in_size));
-  windows.total.resize(step.a);
-  for (int64_t i = 0; i < step.a; ++i) {
-    const double centre = round(ratio * (static_cast<double>(i) + 0.5) + step.begin);
-    const int64_t start = whole_pixel(round(centre - support) + 0.5, in_size);
-    const int64_t stop = whole_pixel(round(centre + support) + 0.5, in_size);
-    Weighed sum = filter.weigh_row(windows.row(i), start, stop, centre, inverse);
-    if (sum.total == 0) sum.total = 1;
-    windows.total[i] = sum.total;
-    windows.peak = peak_of(windows.row(i), stop - start, sum, windows.peak);
-    windows.close_row(i, start, stop - start);
-  }
+  Places places = places_of<Real>(step, in_size, Windows::whole(step.a), ratio, kRound(filter.support * stretch));
+  Windows windows(step.a, static_cast<int64_t>(places.most));
+  windows.total.resize(windows.length);
+  Buffer<double> most(windows.length);
+  filter.weigh_rows(places, kRound(1 / stretch), windows, most.data());
+  windows.start = move(places.first);
+  windows.peak = peak_of(windows, most.data());
   return windows;
 }
 
@@ -185,10 +210,9 @@ inline Windows area(const Step& step, int64_t in_size, Rounding round) {
     const int64_t start = i * in_size / size;
     const int64_t stop = ((i + 1) * in_size + size - 1) / size;
     const double weight = round(1 / round(stop - start));
-    double* const row = windows.row(i);
-    for (int64_t k = 0; k < stop - start; ++k) row[k] = weight;
+    for (int64_t k = 0; k < stop - start; ++k) windows.of(k)[i] = weight;
     windows.peak = max(windows.peak, weight);
-    windows.close_row(i, start, stop - start);
+    windows.start[i] = static_cast<double>(start);
   }
   return windows;
 }
@@ -201,37 +225,34 @@ inline int32_t precision_for(double peak) {
 }
 
 // What becomes of a weight at last.
+template <typename Real>
 struct Finish {
-  Rounding round;
   double one;  // 2^precision, of which it is a whole number, halves away from zero; 0 where it is not quantised
 
-  double operator()(double weight) const {
-    if (one == 0) return round(weight);
-    const double scaled = weight * one;
-    return __builtin_trunc(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+  Doubles operator()(Doubles weight) const {
+    if (one == 0) return Doubles(Lanes<Real>(weight));
+    const Doubles scaled = weight * one;
+    return truncated(scaled + with_sign_of(0.5, scaled));
   }
 };
 
-// ---- Crops and flips before a weighted step --------------------------------------------------
-
-// Pixel j of a crop is pixel first + direction * j of the axis.
-struct Crop {
-  int64_t first;
-  int64_t direction;  // 1, or -1 where flipped
-  int64_t size;
-};
-
-inline Crop crop_of(const Step* steps, const Step* end, int64_t in_size) {
-  Crop crop{0, 1, in_size};
-  for (const Step* step = steps; step != end; ++step) {
-    if (step->kind == Step::kFlip) {
-      crop.first += crop.direction * (crop.size - 1);
-      crop.direction = -crop.direction;
-    } else {
-      crop.first += crop.direction * step->a;
-      crop.size = step->b - step->a;
-    }
+// Divides weights by their totals and finishes them, of the rows that are wanted: of a list, of all.
+template <typename Real>
+void finish_rows(Windows& windows, const WantedRows& wanted, Finish<Real> finish) {
+  const int64_t taps = windows.taps, length = windows.length;
+  const bool listed = wanted.list != nullptr || wanted.count == 0;
+  const int64_t one_end = listed ? 0 : wanted[0], other_end = listed ? windows.rows - 1 : wanted[wanted.count - 1];
+  const int64_t from = min(one_end, other_end) / Doubles::kCount * Doubles::kCount, last = max(one_end, other_end);
+  for (int64_t i = from; i <= last; i += Doubles::kCount) {
+    const Divisor divisor(windows.total.size() == 0 ? Doubles(1) : Doubles::load(&windows.total[i]));
+    double* weight = windows.of(0) + i;
+    for (int64_t k = 0; k < taps; ++k, weight += length) finish(divisor.of(Doubles::load(weight))).store(weight);
   }
+}
+
+inline Progression crop_of(const Step* steps, const Step* end, int64_t in_size) {
+  Progression crop = Progression::whole(in_size);
+  for (const Step* step = steps; step != end; ++step) crop.then(*step);
   return crop;
 }
 
@@ -241,37 +262,33 @@ void reverse(T* values, int64_t count) {
 }
 
 // Rows of windows upon a crop, without their taps of weight 0.
-inline TapTable rows_upon(const Crop& crop, const Windows& windows, const WantedRows& wanted, Finish finish) {
-  const int64_t rows = wanted.count < 0 ? windows.rows() : wanted.count;
-  const auto row_at = [&](int64_t i) { return wanted.count < 0 ? i : wanted.row[i]; };
-  TapTable table;
-  table.begin.resize(rows + 1);
-  int64_t most = 0;
-  for (int64_t i = 0; i < rows; ++i) most += row_at(i) < 0 ? 0 : windows.taps(row_at(i));
-  table.index.resize(most);
-  table.weight.resize(most);
-  int32_t* const index = table.index.data();
-  double* const weight = table.weight.data();
+inline void select_rows(const Progression& crop, const Windows& windows, const WantedRows& wanted, TapTable* table) {
+  table->begin.resize(wanted.count + 1);
+  table->index.resize(wanted.count * windows.taps);
+  table->weight.resize(wanted.count * windows.taps);
+  int32_t* const index = table->index.data();
+  double* const weight = table->weight.data();
+  const int64_t taps = windows.taps, length = windows.length;
   int32_t used = 0;
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t row = row_at(i), first = used, taps = row < 0 ? 0 : windows.taps(row);
-    const double* const own = row < 0 ? nullptr : windows.row(row);
-    const Divisor divisor(row < 0 || windows.total.size() == 0 ? 1 : windows.total[row]);
-    int64_t pixel = row < 0 ? 0 : crop.first + crop.direction * windows.start[row];
-    for (int64_t t = 0; t < taps; ++t, pixel += crop.direction) {
-      index[used] = static_cast<int32_t>(pixel);
-      weight[used] = finish(divisor.of(own[t]));
-      used += weight[used] != 0;
+  for (int64_t i = 0; i < wanted.count; ++i) {
+    const int64_t row = wanted[i], first = used;
+    if (row >= 0) {
+      auto pixel = static_cast<int32_t>(crop.first + crop.step * static_cast<int64_t>(windows.start[row]));
+      const double* own = windows.of(0) + row;
+      for (int64_t k = 0; k < taps; ++k, own += length, pixel += static_cast<int32_t>(crop.step)) {
+        index[used] = pixel;
+        weight[used] = *own;
+        used += *own != 0;
+      }
     }
-    if (crop.direction < 0) {
+    if (crop.step < 0) {
       reverse(index + first, used - first);
       reverse(weight + first, used - first);
     }
-    table.begin[i + 1] = used;
+    table->begin[i + 1] = used;
   }
-  table.index.resize(used);
-  table.weight.resize(used);
-  return table;
+  table->index.resize(used);
+  table->weight.resize(used);
 }
 
 }  // namespace detail
@@ -286,11 +303,12 @@ struct Weights {
   // The step `weighted`, and the crops and flips before it. fused: see `interpolated`.
   static void weigh(const Step* steps, const Step* weighted, int64_t in_size, bool fused, const WantedRows& rows,
                     TapTable* table) {
-    const detail::Crop crop = detail::crop_of(steps, weighted, in_size);
-    const detail::Windows windows = windows_of(*weighted, crop.size, fused);
+    const Progression crop = detail::crop_of(steps, weighted, in_size);
+    detail::Windows windows = windows_of(*weighted, crop.size, fused);
     const int32_t precision = kQuantised ? detail::precision_for(windows.peak) : 0;
     const double one = kQuantised ? static_cast<double>(int64_t{1} << precision) : 0;
-    *table = detail::rows_upon(crop, windows, rows, {kRound, one});
+    detail::finish_rows<Real>(windows, rows, {one});
+    detail::select_rows(crop, windows, rows, table);
     table->in_size = in_size;
     table->precision = precision;
   }
@@ -302,7 +320,8 @@ struct Weights {
     if (step.kind == Step::kArea) return area(step, in_size, round);
     const bool antialias = step.c != 0;
     const AntialiasFilter& filter = kAntialiasFilters<Real>[step.b];
-    if (antialias) return antialiased(filter, step, in_size, step.b == kBox ? Rounding{false} : round);
+    if (antialias && step.b == kBox) return antialiased<double>(filter, step, in_size);
+    if (antialias) return antialiased<Real>(filter, step, in_size);
     if (step.b == kBilinear) return interpolated<Real>(step, in_size, true, true, round);
     // Eager's float bicubic resamples an axis even if only its scale changes; its uint8 one does not.
     return interpolated<Real>(step, in_size, kQuantised, fused, round);
