@@ -115,10 +115,9 @@ def test_sketches_are_pictures(name: str) -> None:
         if isinstance(found, Sketch):
             assert_same(found, walked(pipeline, image))
             followed += 1
-        if sized is not None:
-            fresh, likeness = sized
+        made = None if sized is None else sized.calls.call(image)
+        if made is not None:
             picture = walked(pipeline, image)
-            made = fresh(image, *likeness.vectors)
             assert facts(made) == picture.stages()[0].out
             assert torch.equal(made, picture.run())
             by_size += 1
@@ -181,6 +180,85 @@ def test_a_new_size_makes_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
         fixed(torch.zeros(3, 100, 130))
 
 
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_calls_are_told_in_c(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of any size, once there were a few; what is not like those takes the longer way."""
+    pipeline = polyphase.fuse(BY_SIZE[name])
+    for n in range(50, 56):
+        pipeline(torch.zeros(3, n, n + 20, dtype=torch.uint8))
+    some = [image for image in images(40, seed=9) if image.shape[0] == 3]
+    expected = [walked(pipeline, image).value() for image in some]
+    longer = list[Tensor]()
+
+    def read_in_python(image: Tensor) -> Image | None:
+        longer.append(image)
+        return image_of(image)
+
+    monkeypatch.setattr("polyphase.pipelines.pipeline.image_of", read_in_python)
+    for image, one in zip(some, expected, strict=True):
+        made = pipeline(image)
+        assert torch.equal(made, one)
+        assert made.stride() == one.stride()
+    assert len(longer) < len(some)
+
+
+def test_a_call_that_only_looks_like_the_latest() -> None:
+    pipeline, image = polyphase.fuse(BY_SIZE["evaluation"]), torch.zeros(3, 60, 80, dtype=torch.uint8)
+    for n in range(5):
+        pipeline(torch.zeros(3, 60, 90 + n, dtype=torch.uint8))
+    expected = pipeline(image)
+    assert torch.equal(pipeline._latest.again(image, torch.float32), expected)
+    for other in (image[:1], image[None], image.mT, image[:, :1], image.float(), image.to_sparse()):
+        assert pipeline._latest.again(other, torch.float32) is None
+    assert pipeline._latest.again(image, torch.float64) is None
+    with torch.device("cpu"):  # a mode of torch's functions
+        assert pipeline._latest.again(image, torch.float32) is None
+        assert torch.equal(pipeline(image), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ["evaluation", "crop, then resize", "nearest"])
+def test_batches_are_told_in_c(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of sizes that were never seen, among them one that a resize leaves as it is."""
+    pipeline, twin = polyphase.fuse(BY_SIZE[name]), polyphase.fuse(BY_SIZE[name])
+    whole = {"evaluation": (40, 40), "crop, then resize": (30, 40), "nearest": (33, 50)}[name]
+    for size in ((60, 70), (61, 72), (62, 70), whole, whole):
+        pipeline(torch.zeros(3, *size, dtype=torch.uint8))
+    rows = [torch.randint(0, 256, (3, 50 + n, 90 - n), dtype=torch.uint8) for n in range(9)]
+    rows.append(torch.randint(0, 256, (3, *whole), dtype=torch.uint8))
+    expected = torch.stack([walked(twin, image).value() for image in rows])
+    monkeypatch.setattr(Pipeline, "_pictures", None)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for images_ in (rows, rows[:3], rows[:1], tuple(rows)):
+            assert torch.equal(pipeline.batch(images_), expected[: len(images_)])
+        last = pipeline.batch(rows, channels_last=True)
+        assert last.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(last, expected)
+        out = torch.empty_like(expected)
+        assert pipeline.batch(rows, out) is out
+        assert torch.equal(out, expected)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_batches_that_are_not_told_in_c() -> None:
+    pipeline = polyphase.fuse([T.Resize(40), *LAST])
+    for n in range(5):
+        pipeline(torch.zeros(3, 60, 70 + n, dtype=torch.uint8))
+    square = torch.randint(0, 256, (3, 50, 50), dtype=torch.uint8)
+    alike = torch.stack([pipeline(square)] * 2)
+    with pytest.raises(polyphase.errors.WrongImageError, match="one size"):
+        pipeline.batch([square, square[:, :40]])
+    with pytest.raises(polyphase.errors.WrongArgumentError, match="out is"):
+        pipeline.batch([square, square], torch.empty(3, 3, 40, 40))
+    apart = torch.zeros(2, 3, 40, 80)[..., ::2]
+    assert torch.equal(pipeline.batch([square, square], apart), alike)
+    assert torch.equal(pipeline.batch([square, square.permute(1, 2, 0).contiguous().permute(2, 0, 1)]), alike)
+    assert torch.equal(pipeline.batch([square, square.numpy().transpose(1, 2, 0)]), alike)
+
+
 def test_what_is_not_followed() -> None:
     pipeline, image = polyphase.fuse(BY_SIZE["evaluation"]), torch.rand(3, 50, 60)
     numpy = pytest.importorskip("numpy")
@@ -232,7 +310,9 @@ def test_large_results_are_asked_for_first() -> None:
     for n in range(3):
         found = pipeline._sketches.of(read(torch.zeros(1, 50, 60 + n, dtype=torch.uint8)))
         assert isinstance(found, Walk)
-        assert pipeline._sketches.sized(read(torch.zeros(1, 50, 60 + n, dtype=torch.uint8))) is None
+        one = torch.zeros(1, 50, 60 + n, dtype=torch.uint8)
+        sized = pipeline._sketches.sized(read(one))
+        assert sized is None or sized.calls.call(one) is None
 
 
 def test_threads_at_once() -> None:

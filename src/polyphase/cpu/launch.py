@@ -17,7 +17,7 @@ from polyphase.cpu import emit, isa, libraries
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelError
 from polyphase.kernels import records, store
 from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
-from polyphase.kernels.devices import BindLike, BindSized, Described
+from polyphase.kernels.devices import BindLike, Described
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.layout import dense_strides, strides_like
 from polyphase.kernels.patchwork import Patchwork
@@ -61,8 +61,16 @@ def _place(out: Facts) -> tuple[Sizes, Sizes, torch.dtype]:
     return out.shape, out.strides, out.dtype
 
 
-def bind_sized(record: CallRecord, transforms: bytes, longest: int, most: int) -> BindSized | None:
-    return libraries.launcher().sized(_request(record), transforms, longest, most, empty_strided, record.out.dtype)
+class Sized:
+    """As `devices.Sized` has it."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.call, self.many, self._learn = libraries.launcher().sized(empty_strided, dtype, dtype.itemsize)
+
+    def learn(
+        self, record: CallRecord, transforms: bytes, longest: int, most: int, vectors: tuple[Tensor, ...]
+    ) -> bool:
+        return bool(self._learn(_request(record), transforms, longest, most, vectors))
 
 
 def bind_like(record: CallRecord) -> BindLike:

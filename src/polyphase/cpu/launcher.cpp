@@ -4,141 +4,12 @@
 
 #include "polyphase/launch/again.h"
 #include "polyphase/launch/any_size.h"
-#include "polyphase/launch/bind.h"
-#include "polyphase/launch/python_objects.h"
-#include "polyphase/launch/ways.h"
+#include "polyphase/launch/running.h"
+#include "polyphase/launch/sized_calls.h"
+#include "polyphase/launch/sizes.h"
 
 namespace polyphase {
 namespace {
-
-int64_t launched = 0;  // atomic
-PyObject* get_num_threads = nullptr;  // torch's function of this name
-
-int64_t torch_threads() {
-  PyObject* count = PyObject_CallNoArgs(get_num_threads);
-  if (count == nullptr) throw PythonError();
-  const int64_t threads = PyLong_AsLongLong(count);
-  Py_DecRef(count);
-  return max<int64_t>(1, threads);
-}
-
-// What a launch is given: the output, then as many tensors as the call was bound to.
-struct Addresses {
-  static constexpr int64_t kMost = 5 + 2 * kMaxOperands;
-  int64_t count = 0;
-  void* data[kMost];
-};
-
-// A call that lacks nothing but a number of threads.
-struct Ready {
-  const Kernel* kernel;
-  int64_t most_threads;
-  Bound::AnyCall call;
-
-  void run(int64_t threads) {
-    call.any.threads = max<int64_t>(1, min(threads, most_threads));
-    kernel->run(call.any);
-  }
-};
-
-// Target, source, then coordinates (warps), the gradients of image and coordinates (warps' gradients), vectors and tensors.
-Ready ready(const Bound& bound, const Addresses& given) {
-  Ready result = {bound.kernel, bound.most_threads, bound.call};
-  KernelCall& call = result.call.any;
-  if (given.count != bound.buffer_count + call.vector_count + call.tensor_count) {
-    throw BadCall{"launch takes what is bound, and as many tensors as it was bound to"};
-  }
-  call.target = given.data[0];
-  call.source = given.data[1];
-  if (bound.buffer_count > 2) call.coordinates = given.data[2];
-  if (bound.buffer_count > 3) {
-    call.image_gradient = given.data[3];
-    call.coordinate_gradient = given.data[4];
-  }
-  void* const* operands = given.data + bound.buffer_count;
-  for (int64_t v = 0; v < call.vector_count; ++v) call.vectors[v].data = *operands++;
-  for (int64_t t = 0; t < call.tensor_count; ++t) call.tensors[t].data = *operands++;
-  return result;
-}
-
-// Runs `body` without the GIL; `launches`: how many kernels that are.
-template <class Function>
-void without_gil(int64_t launches, Function body) {
-  PyThreadState* state = PyEval_SaveThread();
-  try {
-    body();
-  } catch (...) {
-    PyEval_RestoreThread(state);
-    throw;
-  }
-  PyEval_RestoreThread(state);
-  __atomic_add_fetch(&launched, launches, __ATOMIC_RELAXED);
-}
-
-void run(const Bound& bound, const Addresses& given) {
-  Ready call = ready(bound, given);
-  // Asked only where more than one would be woken.
-  const int64_t threads = call.most_threads <= 1 ? 1 : torch_threads();
-  without_gil(1, [&] { call.run(threads); });
-}
-
-// None stands for a gradient that is not needed.
-void add_address(PyObject* tensor, Addresses& to) {
-  if (to.count == Addresses::kMost) throw BadCall{"more tensors than a kernel takes"};
-  const int64_t address = tensor == &_Py_NoneStruct ? 0 : address_of(tensor);
-  if (address == -1) throw PythonError();
-  to.data[to.count++] = reinterpret_cast<void*>(address);
-}
-
-const Bound& bound_in(PyObject* capsule) {
-  const auto* bound = static_cast<const Bound*>(PyCapsule_GetPointer(capsule, nullptr));
-  if (bound == nullptr) throw PythonError();
-  return *bound;
-}
-
-// Calls that do not depend on each other: every thread takes the next when it is done with one.
-struct Queue {
-  Buffer<Ready> calls;
-  int64_t next = 0;  // atomic
-
-  static void work(void* context, int64_t, int64_t) {
-    Queue& self = *static_cast<Queue*>(context);
-    for (;;) {
-      const int64_t i = __atomic_fetch_add(&self.next, 1, __ATOMIC_RELAXED);
-      if (i >= self.calls.size()) return;
-      self.calls[i].run(1);
-    }
-  }
-};
-
-void launch_all(PyObject* const* tuples, ptrdiff_t count) {
-  Queue queue;
-  queue.calls.resize(count);
-  for (ptrdiff_t i = 0; i < count; ++i) {
-    const ptrdiff_t size = PyTuple_Size(tuples[i]);
-    if (size < 0) throw PythonError();
-    if (size < 3) throw BadCall{"launch_all takes tuples of what launch takes"};
-    Addresses addresses;
-    for (ptrdiff_t a = 1; a < size; ++a) add_address(PyTuple_GetItem(tuples[i], a), addresses);
-    queue.calls[i] = ready(bound_in(PyTuple_GetItem(tuples[i], 0)), addresses);
-  }
-  const int64_t threads = torch_threads();
-  without_gil(count, [&] {
-    if (count >= threads) return Threads::run(threads, threads, Queue::work, &queue);
-    for (int64_t i = 0; i < count; ++i) queue.calls[i].run(threads);
-  });
-}
-
-// A new tensor, which `empty` makes of the `place`, and a launch into it.
-PyObject* run_into_new(const Bound& bound, PyObject* empty, PyObject* place, PyObject* const* tensors, ptrdiff_t count) {
-  Reference out(PyObject_CallObject(empty, place));
-  if (out.get() == nullptr) throw PythonError();
-  Addresses addresses;
-  add_address(out.get(), addresses);
-  for (ptrdiff_t t = 0; t < count; ++t) add_address(tensors[t], addresses);
-  run(bound, addresses);
-  return out.release();
-}
 
 // Runs `body`, C++ errors turned into Python's.
 template <class Function>
@@ -154,25 +25,6 @@ PyObject* guarded(Function body) {
     PyErr_SetString(PyExc_ValueError, bad.message);
   }
   return nullptr;
-}
-
-// Deletes what was not given away.
-struct Owned {
-  Bound* bound = new Bound;
-
-  ~Owned() { delete bound; }
-};
-
-void release(PyObject* capsule) { delete static_cast<Bound*>(PyCapsule_GetPointer(capsule, nullptr)); }
-
-// Binds a request, and gives it away as a capsule.
-PyObject* new_bound(const uint8_t* request, int64_t size) {
-  Owned owned;
-  bind(request, size, *owned.bound);
-  PyObject* capsule = PyCapsule_New(owned.bound, nullptr, release);
-  if (capsule == nullptr) throw PythonError();
-  owned.bound = nullptr;  // the capsule's from here on
-  return capsule;
 }
 
 PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
@@ -217,62 +69,23 @@ PyObject* python_fresh(PyObject*, PyObject* const* args, ptrdiff_t count) {
 
 // ---- whole calls for any size
 
-// Sizes and strides of tensors, to be found by.
-struct Key {
-  static constexpr int64_t kMost = 2 * (1 + 2 * kMaxDimensions);
-  int64_t length = 0;
-  int64_t numbers[kMost];
-
-  Key(const Extent* tensors, int64_t count) {
-    for (int64_t t = 0; t < count; ++t) {
-      numbers[length++] = tensors[t].rank;
-      for (int64_t d = 0; d < tensors[t].rank; ++d) {
-        numbers[length++] = tensors[t].size[d];
-        numbers[length++] = tensors[t].stride[d];
-      }
-    }
-  }
-
-  bool operator==(const Key& other) const {
-    return length == other.length && std::memcmp(numbers, other.numbers, length * sizeof(int64_t)) == 0;
-  }
-};
-
-// What was bound for sizes seen lately. The GIL is held wherever it is looked at.
-class Sizes {
+// Of one request and its rules.
+class AnySizes {
  public:
-  static constexpr int64_t kMostCalls = 256;
-
-  Sizes(const Data& request, const AnySize& rules) : rules_(rules) { request_.assign(request.data, request.size); }
-  ~Sizes() {
-    for (const Call& call : calls_) Py_DecRef(call.kept);
-  }
+  AnySizes(const Data& request, const AnySize& rules) : rules_(rules) { request_.assign(request.data, request.size); }
 
   // What is bound, and the place of its output, as a tuple that the caller owns; null where Python has to do it.
   PyObject* get(const Extent* tensors, int64_t count, PyObject* dtype, PyObject* strides_like) {
     const Key key(tensors, count);
-    if (latest_ < calls_.size() && calls_[latest_].key == key) return kept(latest_);
-    const uint64_t hash = hash_of(key.numbers, key.length);
-    for (int64_t c = 0; c < hashes_.size(); ++c) {
-      if (hashes_[c] == hash && calls_[c].key == key) return kept(c);
-    }
-    PyObject* const made = bound_to(tensors, count, dtype, strides_like);
-    if (made != nullptr) keep(key, hash, made);
-    return made;
+    const uint64_t hash = key.hash();
+    PyObject* kept = sizes_.find(key, hash);
+    if (kept != nullptr) return kept;
+    kept = bound_to(tensors, count, dtype, strides_like);
+    if (kept != nullptr) sizes_.keep(key, hash, kept);
+    return kept;
   }
 
  private:
-  struct Call {
-    Key key;
-    PyObject* kept;
-  };
-
-  PyObject* kept(int64_t place) {
-    latest_ = place;
-    Py_IncRef(calls_[place].kept);
-    return calls_[place].kept;
-  }
-
   PyObject* bound_to(const Extent* tensors, int64_t count, PyObject* dtype, PyObject* strides_like) {
     Buffer<uint8_t> copy(request_.size());  // others may come here too, while Python is asked for something
     std::memcpy(copy.data(), request_.data(), request_.size());
@@ -292,36 +105,18 @@ class Sizes {
     return tuple_of({new_bound(copy.data(), copy.size()), owned(place.get())});
   }
 
-  // In the place of the oldest, where there are many.
-  void keep(const Key& key, uint64_t hash, PyObject* made) {
-    if (calls_.size() < kMostCalls) {
-      calls_.reserve(calls_.size() + 1);  // no memory: no hash without a call
-      hashes_.push_back(hash);
-      calls_.push_back({key, owned(made)});
-      latest_ = calls_.size() - 1;
-      return;
-    }
-    latest_ = oldest_;
-    oldest_ = (oldest_ + 1) % kMostCalls;
-    const Reference before(calls_[latest_].kept);
-    hashes_[latest_] = hash;
-    calls_[latest_] = {key, owned(made)};
-  }
-
   Buffer<uint8_t> request_;
   const AnySize rules_;
-  Buffer<uint64_t> hashes_;  // side by side, of each
-  Buffer<Call> calls_;
-  int64_t latest_ = 0, oldest_ = 0;
+  Sizes sizes_;
 };
 
-void release_sizes(PyObject* capsule) { delete static_cast<Sizes*>(PyCapsule_GetPointer(capsule, nullptr)); }
+void release_sizes(PyObject* capsule) { delete static_cast<AnySizes*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
 enum { kSizes, kNew, kDtype, kStridesLike, kOtherwise, kAnySizeParts };
 
 PyObject* python_call_any_size(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    auto* sizes = static_cast<Sizes*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
+    auto* sizes = static_cast<AnySizes*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
     if (sizes == nullptr) throw PythonError();
     if (count < 1 || count > 2) throw BadCall{"an image, and coordinates at most"};
     Extent tensors[2];
@@ -338,8 +133,8 @@ PyObject* python_call_any_size(PyObject* parts, PyObject* const* args, ptrdiff_t
       }
     }());
     if (kept.get() == nullptr) return PyObject_Vectorcall(PyTuple_GetItem(parts, kOtherwise), args, count, nullptr);
-    const Bound& bound = bound_in(PyTuple_GetItem(kept.get(), 0));
-    return run_into_new(bound, PyTuple_GetItem(parts, kNew), PyTuple_GetItem(kept.get(), 1), args, count);
+    PyObject* const place = PyTuple_GetItem(kept.get(), kPlaceOfOutput);
+    return run_into_new(bound_of(kept.get()), PyTuple_GetItem(parts, kNew), place, args, count);
   });
 }
 
@@ -355,56 +150,76 @@ PyObject* python_any_size(PyObject*, PyObject* const* args, ptrdiff_t count) {
     }
     AnySize copy;
     std::memcpy(&copy, rules.data, sizeof(copy));
-    PyObject* const sizes = PyCapsule_New(new Sizes(request, copy), nullptr, release_sizes);
+    PyObject* const sizes = PyCapsule_New(new AnySizes(request, copy), nullptr, release_sizes);
     return made_of(&call, {sizes, owned(args[2]), owned(args[3]), owned(args[4]), owned(args[5])});
   });
 }
 
 // ---- images of any size, whose steps follow from it
 
-void release_sized(PyObject* capsule) { delete static_cast<SizedRequest*>(PyCapsule_GetPointer(capsule, nullptr)); }
+SizedCalls& sized_calls(PyObject* parts) {
+  auto* const calls = static_cast<SizedCalls*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, 0), nullptr));
+  if (calls == nullptr) throw PythonError();
+  return *calls;
+}
 
-enum { kSizedRequest, kNewOfSize, kDtypeOfSize };
-
-// sizes, strides
-PyObject* python_fresh_of_size(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+// an image; or sizes, strides and what has its address
+PyObject* python_call_sized(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    PyObject* const capsule = PyTuple_GetItem(parts, kSizedRequest);
-    const auto* sized = static_cast<const SizedRequest*>(PyCapsule_GetPointer(capsule, nullptr));
-    if (sized == nullptr) throw PythonError();
-    if (count != 2 || PyTuple_Size(args[0]) != 3 || PyTuple_Size(args[1]) != 3) throw BadCall{"three sizes and strides"};
-    int64_t size[3], stride[3];
-    for (int d = 0; d < 3; ++d) {
-      size[d] = integer(PyTuple_GetItem(args[0], d));
-      stride[d] = integer(PyTuple_GetItem(args[1], d));
+    Extent image;
+    if (count == 1) {
+      if (image.read(args[0])) return sized_calls(parts).call(image, args[0], false);
+      if (PyErr_Occurred() != nullptr) throw PythonError();
+      return none();
     }
-    Buffer<uint8_t> request;
-    if (!sized->fill(size, stride, &request)) return none();
-    const auto& filled = *reinterpret_cast<const Request*>(request.data());
-    const Reference bound(new_bound(request.data(), request.size()));
-    PyObject* const dtype = owned(PyTuple_GetItem(parts, kDtypeOfSize));
-    const Reference place(tuple_of({numbers(filled.out_size, 3), numbers(filled.out_stride, 3), dtype}));
-    PyObject* const empty = owned(PyTuple_GetItem(parts, kNewOfSize));
-    return made_of(&fresh_call, {owned(bound.get()), empty, owned(place.get())});
+    if (count != 3 || PyTuple_Size(args[0]) != 3 || PyTuple_Size(args[1]) != 3) throw BadCall{"three sizes and strides"};
+    image.rank = 3;
+    for (int d = 0; d < 3; ++d) {
+      image.size[d] = integer(PyTuple_GetItem(args[0], d));
+      image.stride[d] = integer(PyTuple_GetItem(args[1], d));
+    }
+    return sized_calls(parts).call(image, args[2], true);
   });
 }
 
-// a request, transforms, the longest axis, the most elements of an output, what makes a tensor, its dtype
-PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  static PyMethodDef of_size = {"of_size", python_fresh_of_size, METH_FASTCALL, "Of sizes and strides: as of fresh."};
+// images, what makes a tensor of the sizes of a result
+PyObject* python_many_sized(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    if (count != 6) throw BadCall{"sized takes a request, transforms, two limits, and how a tensor is made"};
+    if (count != 2) throw BadCall{"images, and what makes a tensor for them"};
+    return sized_calls(parts).many(args[0], args[1]);
+  });
+}
+
+// a request, transforms, the longest axis, the most elements of an output, vectors
+PyObject* python_learn_sized(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != 5) throw BadCall{"a request, transforms, two limits and vectors"};
     const Data request = bytes(args[0]), steps = bytes(args[1]);
-    if (request.size < static_cast<ptrdiff_t>(sizeof(Request)) || steps.size % sizeof(SizeStep) != 0) {
+    if (request.size < static_cast<ptrdiff_t>(sizeof(Request)) || steps.size % sizeof(SizeStep) != 0 ||
+        PyTuple_Size(args[4]) > kMaxOperands) {
       throw BadCall{"a request or transforms of another size than the launcher's"};
     }
     const auto* first = reinterpret_cast<const SizeStep*>(steps.data);
     const int64_t transforms = steps.size / static_cast<int64_t>(sizeof(SizeStep));
-    auto* const sized =
-        new SizedRequest(request.data, request.size, first, transforms, integer(args[2]), integer(args[3]));
-    const Reference capsule(PyCapsule_New(sized, nullptr, release_sized));
-    if (!sized->holds()) return none();
-    return made_of(&of_size, {owned(capsule.get()), owned(args[4]), owned(args[5])});
+    SizedRequest sized(request.data, request.size, first, transforms, integer(args[2]), integer(args[3]));
+    return PyLong_FromLongLong(sized_calls(parts).learn(move(sized), args[4]));
+  });
+}
+
+void release_sized(PyObject* capsule) { delete static_cast<SizedCalls*>(PyCapsule_GetPointer(capsule, nullptr)); }
+
+// what makes a tensor, its dtype, the bytes of an element
+PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  static PyMethodDef methods[] = {
+      {"call", python_call_sized, METH_FASTCALL, "Of an image, a new tensor, or None."},
+      {"many", python_many_sized, METH_FASTCALL, "Of images, a new tensor of all, or None."},
+      {"learn", python_learn_sized, METH_FASTCALL, "Whether a request is for images of any size; then it is from now on."}};
+  return guarded([&] {
+    if (count != 3) throw BadCall{"sized takes what makes a tensor, its dtype, and the bytes of an element"};
+    auto* const calls = new SizedCalls(args[0], args[1], integer(args[2]));
+    const Reference capsule(PyCapsule_New(calls, nullptr, release_sized));
+    const auto function = [&](PyMethodDef* one) { return made_of(one, {owned(capsule.get())}); };
+    return tuple_of({function(&methods[0]), function(&methods[1]), function(&methods[2])});
   });
 }
 
@@ -456,7 +271,7 @@ PyMethodDef functions[] = {
     {"taps", python_taps, METH_FASTCALL, "The table of an axis: (in_size, begin, index, weight, border, precision, index_only)"},
     {"counts", python_counts, METH_FASTCALL, "(kernels launched, tables made, tables found in the cache)"},
     {"launch_all", python_launch_all, METH_FASTCALL, "Runs what was bound, in any order, by as many threads as torch has."},
-    {"sized", python_sized, METH_FASTCALL, "A request for images of any size, or None; its steps follow from that."},
+    {"sized", python_sized, METH_FASTCALL, "Calls for images of any size, whose steps follow from it: (call, many, learn)"},
     {"forget", python_forget, METH_FASTCALL, "Empties the cache of tables."},
 };
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from polyphase.cpu import build, emit, isa
 from polyphase.errors import BuildFailedError
 from polyphase.kernels import records
-from polyphase.kernels.facts import Sizes
 from polyphase.kernels.handles import use_handles
 from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose, sampled_as
 from polyphase.kernels.recipes import encode
@@ -55,7 +54,7 @@ class Launcher(NamedTuple):
     taps: Callable[[int, int, bool, bytes], tuple[int, bytes, bytes, bytes, bytes, int, bool]]
     counts: Callable[[], tuple[int, int, int]]
     launch_all: Callable[..., None]
-    sized: Callable[..., Callable[[Sizes, Sizes], Callable[..., Tensor] | None] | None]
+    sized: Callable[..., tuple[Callable[..., Tensor | None], Callable[..., Tensor | None], Callable[..., int]]]
     forget: Callable[[], None]
 
 

@@ -132,20 +132,14 @@ def for_any_size(
 
 
 class Pattern:
-    """Programs that differ in the numbers of their steps alone, for images of any size. Made of one that was bound.
+    """Programs that differ in the numbers of their steps alone, for images of any size. Made of one that was bound."""
 
-    sized: a call for an image (channels, height, width) whose transforms make the steps, None where that is another
-    program; None itself where nothing can tell.
-    """
-
-    def __init__(self, record: CallRecord, wing: devices.Wing, transforms: bytes | None) -> None:
+    def __init__(self, record: CallRecord, wing: devices.Wing) -> None:
         assert wing.bind_like is not None, "the device has patterns"
+        self._record, self._wing = record, wing
         self._bind = wing.bind_like(record)
         self._longest = wing.longest_runs if moves_runs(record.program) else wing.longest_axis
         self._most = _LARGE // record.program.target.itemsize
-        self.sized: devices.BindSized | None = None
-        if transforms is not None and wing.bind_sized is not None:
-            self.sized = wing.bind_sized(record, transforms, self._longest, self._most)
 
     @staticmethod
     def of(
@@ -153,10 +147,8 @@ class Pattern:
         inputs: Sequence[Facts],
         out: Facts,
         patchwork: Patchwork | None = None,
-        transforms: bytes | None = None,
     ) -> Pattern | None:
-        """`transforms`: as the wing's `bind_sized` takes them. None where a device binds one program at a time, or
-        nothing can be built."""
+        """None where a device binds one program at a time, or nothing can be built."""
         wing = devices.wing_of(inputs[0].device)
         record = record_of(program, inputs, out)._replace(patchwork=patchwork)
         if wing.bind_like is None or record.coordinates is not None or record.operands.copied:
@@ -164,9 +156,19 @@ class Pattern:
         if patchwork is not None and not wing.makes_patchwork:
             return None
         try:
-            return Pattern(record, wing, transforms)
+            return Pattern(record, wing)
         except (NoKernelError, *NOT_BUILT):
             return None
+
+    def teach(
+        self, sized: devices.Sized | None, transforms: bytes, vectors: tuple[Tensor, ...]
+    ) -> devices.Sized | None:
+        """What makes such programs of an image's size alone: `sized`, or a new one, where it learns how."""
+        if self._wing.sized is None:
+            return sized
+        made = sized or self._wing.sized(self._record.out.dtype)
+        learned = made.learn(self._record, transforms, self._longest, self._most, vectors)
+        return made if learned else sized
 
     def takes(self, image: Facts, mapped: Sizes) -> bool:
         """Whether a kernel does, or `bind` decides what is to be done. `mapped`: the image's sizes after its steps."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 #: Image, output (within a block, where it is cut), how it is cut, the recipes of rows and columns, and whether it is to
 #: be launched with others.
 BindLike: TypeAlias = "Callable[[Facts, Facts, Patchwork | None, tuple[Recipe, Recipe], bool], BoundCall]"
-#: Sizes and strides of an image; what makes a new output, None where it is another program's.
-BindSized: TypeAlias = "Callable[[tuple[int, ...], tuple[int, ...]], Callable[..., Tensor] | None]"
 
 #: A handle, and what a call reads besides its image.
 BatchedCall: TypeAlias = "tuple[Any, tuple[Tensor, ...]]"
@@ -90,6 +88,25 @@ class BySize(NamedTuple):
     launches: dict[Any, LaunchSized | None]
 
 
+class Sized(Protocol):
+    """Calls for images (channels, height, width) of one kind and of any size, where transforms make the steps of it: of
+    the records that were learned. Kinds differ in dtype, device, channels, and the order that results lie in.
+
+    call: of an image, or of the sizes, strides and memory of one that is of this kind, a new tensor; None where it is
+    another program's. many: of a tuple of plain images, and what makes a tensor, or None, of the sizes of a result,
+    that tensor with all results; None where one of them is another program's, or becomes another size.
+    """
+
+    call: Callable[..., Tensor | None]
+    many: Callable[[tuple[Tensor, ...], Callable[[tuple[int, ...]], Tensor | None]], Tensor | None]
+
+    def learn(
+        self, record: CallRecord, transforms: bytes, longest: int, most: int, vectors: tuple[Tensor, ...]
+    ) -> bool:
+        """A record, the vectors that it reads, and what sizes it is for: the longest axis, the most elements. False
+        where its steps do not follow from its size."""
+
+
 @dataclass(frozen=True)
 class Wing:
     """What a device brings.
@@ -99,9 +116,8 @@ class Wing:
     most_warped: over how many elements the planes of a warped image may extend. survives_fork: whether a child of a
     process that used the device can use it. built_from: what is bound meanwhile runs the kernel of a source file.
     bind_any_size: a record, for all other sizes too; the last argument is called for those that are not for kernels.
-    bind_like: of a record of maps, what binds programs that differ in the numbers of their steps alone. bind_sized:
-    likewise, where those follow from the image's size by transforms, up to the longest axis and the most elements; None
-    where they do not.
+    bind_like: of a record of maps, what binds programs that differ in the numbers of their steps alone. sized: what
+    learns records whose numbers follow from the image's size, to results of a dtype.
     again: `again.plainly` in C, None where nothing can be built.
     launch_all: many calls in any order, each a tuple of a handle and tensors: output, image, coordinates, operands.
     makes_patchwork: whether kernels of maps write outputs that are cut into blocks.
@@ -131,7 +147,7 @@ class Wing:
     launch_all: Callable[..., None] | None = None
     makes_patchwork: bool = False
     bind_like: Callable[[CallRecord], BindLike] | None = None
-    bind_sized: Callable[[CallRecord, bytes, int, int], BindSized | None] | None = None
+    sized: Callable[[torch.dtype], Sized] | None = None
     launch_into: (
         Callable[[Tensor, Sequence[BatchedCall], Sequence[Tensor], Sequence[int] | None, BySize | None], None] | None
     ) = None

@@ -18,6 +18,7 @@ from polyphase.pipelines.picture import Picture
 from polyphase.pipelines.sketches import Sketch
 from polyphase.pipelines.sources import Source, of_tensor
 from polyphase.pipelines.stages import Stage
+from polyphase.plain import is_plain
 from polyphase.sampling.axis_maps import AxisPath
 from polyphase.sampling.programs import Axes
 from polyphase.sampling.steps import Resize
@@ -80,9 +81,15 @@ def _said(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> s
 def empty_batch(picture: Pictured, count: int, *, channels_last: bool, make: Any = torch.empty) -> Tensor:
     """For so many like a picture. `make`: allocates so many elements of a dtype."""
     shape = (count, *picture.shape)
+    return empty(shape, picture.dtype, picture.source.facts.device, channels_last=channels_last, make=make)
+
+
+def empty(
+    shape: Sizes, dtype: torch.dtype, device: torch.device, *, channels_last: bool, make: Any = torch.empty
+) -> Tensor:
     if channels_last and len(shape) != 4:
         raise WrongArgumentError(f"channels_last of a batch of shape {shape}; it is for (N, channels, height, width)")
-    flat = make(elements(shape), dtype=picture.dtype, device=picture.source.facts.device)
+    flat = make(elements(shape), dtype=dtype, device=device)
     made: Tensor = flat.as_strided(shape, dense_strides(shape, channels_last))
     return made
 
@@ -97,6 +104,13 @@ def check_out(out: Any, picture: Pictured, count: int) -> None:
 def _is_out(out: Any, picture: Pictured, count: int) -> bool:
     wanted = ((count, *picture.shape), picture.dtype, picture.source.facts.device)
     return isinstance(out, Tensor) and (tuple(out.shape), out.dtype, out.device) == wanted
+
+
+def is_dense_out(out: Any, shape: Sizes, dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether a batch can be written into it past torch, without a gap or an element in two places."""
+    if not is_plain(out) or (tuple(out.shape), out.dtype, out.device) != (shape, dtype, device):
+        return False
+    return out.stride() in (dense_strides(shape, False), dense_strides(shape, True))
 
 
 def launches_together(image: object) -> bool:

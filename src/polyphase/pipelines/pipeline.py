@@ -12,18 +12,22 @@ from torch import Tensor
 from torch.utils.data import default_collate, get_worker_info
 
 from polyphase import torch_private
+from polyphase.again import Latest
 from polyphase.errors import UnknownNameError, WrongArgumentError, WrongImageError
+from polyphase.kernels.facts import Sizes
 from polyphase.pipelines.batches import (
     Sheet,
     are_alike,
     check_alike,
     check_out,
+    empty,
     empty_batch,
+    is_dense_out,
     launches_together,
     most_alike,
     run_into,
 )
-from polyphase.pipelines.picture import Picture, as_kind
+from polyphase.pipelines.picture import TENSOR, Picture, as_kind
 from polyphase.pipelines.reading import Step, is_random, read
 from polyphase.pipelines.sketches import Sketch, Sketches
 from polyphase.pipelines.sources import Source
@@ -48,25 +52,19 @@ def fuse(transform: Any) -> Pipeline:
 
 
 class _Known:
-    """What makes pictures of images of one size and kind: of their memory and of vectors; or a picture of which others
-    are made, which is bound once somebody asks."""
+    """What makes pictures of images of one size and kind, of their memory; or a picture of which others are made, which
+    is bound once somebody asks."""
 
-    def __init__(
-        self,
-        kind: str,
-        fresh: Callable[..., Tensor] | None = None,
-        vectors: tuple[Tensor, ...] = (),
-        picture: Picture | None = None,
-    ) -> None:
+    def __init__(self, kind: str, fresh: Callable[..., Tensor] | None = None, picture: Picture | None = None) -> None:
         self.kind, self.picture = kind, picture
-        self._fresh, self._vectors, self._is_bound = fresh, vectors, fresh is not None
+        self._fresh, self._is_bound = fresh, fresh is not None
 
     def value(self, source: Source) -> Any:
         if not self._is_bound and self.picture is not None:
             ready, self._is_bound = self.picture.ready(), True
             self._fresh = None if ready is None else ready.run
         if self._fresh is not None:
-            return as_kind(self._fresh(source.memory, *self._vectors), self.kind)
+            return as_kind(self._fresh(source.memory), self.kind)
         assert self.picture is not None, "one of both is there"
         return self.picture.again(source).value()
 
@@ -81,32 +79,44 @@ class Pipeline:
         self._ready: dict[Any, _Known] = {}
         self._sheets: dict[Any, Sheet] = {}
         self._sketches = Sketches(self._steps)
+        self._latest = Latest()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.transform,)
 
     def __call__(self, *inputs: Any) -> Any:
         """As the transform it was made of: an image, or any sample that has one."""
-        image = image_of(inputs[0]) if len(inputs) == 1 else None
+        if len(inputs) != 1:
+            return self.walk(inputs, unpacks=True).value()
+        made = self._latest.again(inputs[0], torch.get_default_dtype())
+        if made is not None:
+            return made
+        image = image_of(inputs[0])
         if image is None:
-            return self.walk(inputs[0] if len(inputs) == 1 else inputs, unpacks=len(inputs) > 1).value()
-        known = self._known(image)
+            return self.walk(inputs[0]).value()
+        made = self._by_size(image)
+        if made is not None:
+            return made
+        known = self._ready.get(_kind_of(image)) if self._is_fixed else None
         if known is not None:
             return known.value(image.source)
         found = self._sketches.of(image)
         known = self._remembered(image, found)
         return found.value() if known is None else known.value(image.source)
 
-    def _known(self, image: Image) -> _Known | None:
-        """What was remembered of its size and kind, or follows from the size alone."""
-        if not self._is_fixed:
-            return None
-        known = self._ready.get(_kind_of(image))
-        sized = self._sketches.sized(image) if known is None else None
+    def _by_size(self, image: Image) -> Any:
+        """Told from its size alone, in C++; None where that cannot tell."""
+        sized = self._sketches.sized(image) if self._is_fixed else None
         if sized is None:
-            return known
-        fresh, likeness = sized
-        return self._keep(image, _Known(likeness.kind, fresh, likeness.vectors))
+            return None
+        _, shape, strides, _ = image.source.facts
+        call, memory = sized.calls.call, image.source.memory
+        made = call(shape, strides, memory)
+        if made is None:
+            return None
+        if isinstance(memory, Tensor) and image.kind == sized.kind == TENSOR:
+            self._latest.follow(call, (memory,), (torch.get_default_dtype(),), any_size=True)
+        return as_kind(made, sized.kind)
 
     def walk(self, sample: Any, *, unpacks: bool = False) -> Walk:
         """All that is drawn is drawn, and nothing is computed that need not be."""
@@ -186,16 +196,36 @@ class Pipeline:
         )
 
     def _together(self, images: Any, out: Tensor | None, channels_last: bool) -> Tensor | None:
-        """Where all are tensors of one kind, on a device that takes many by one launch, of programs of one stage: by
-        what is remembered of their sizes. None where it takes more."""
-        if type(images) not in (list, tuple) or not images or not launches_together(images[0]) or not are_plain(images):
+        """Where all are tensors of one kind, of programs of one stage: by what is remembered of their sizes. None where
+        it takes more."""
+        if type(images) not in (list, tuple) or not images:
             return None
         first = images[0]
+        if not launches_together(first):
+            return self._together_by_size(tuple(images), out, channels_last)
+        if not are_plain(images):
+            return None
         name = (first.dtype, first.ndim, first.device, channels_last, None if out is None else out.stride())
         sheet = self._sheets.get(name)
         if sheet is None:
             self._sheets[name] = sheet = Sheet(self._picture, self._sketches.by_size, channels_last)
         return sheet.run(images, out)
+
+    def _together_by_size(self, images: tuple[Any, ...], out: Tensor | None, channels_last: bool) -> Tensor | None:
+        """Told from their sizes, in C++."""
+        first = image_of(images[0])
+        sized = None if first is None or first.kind != TENSOR else self._sketches.sized(first)
+        if first is None or sized is None or not are_plain(images):
+            return None
+        device = first.source.facts.device
+
+        def out_of(sizes: Sizes) -> Tensor | None:
+            shape = (len(images), *sizes)
+            if out is None:
+                return empty(shape, sized.dtype, device, channels_last=channels_last)
+            return out if is_dense_out(out, shape, sized.dtype, device) else None
+
+        return sized.calls.many(images, out_of)
 
     def _one_tensor(
         self, pictures: list[Picture | Sketch], numbers: list[int], out: Tensor | None, channels_last: bool, count: int

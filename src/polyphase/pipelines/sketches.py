@@ -3,7 +3,7 @@ pattern of one that was. The plain twin is the walk of a `Picture`, which is wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -92,20 +92,31 @@ def _out(outline: Outline, likeness: Likeness, source: Source) -> Facts:
     return Facts(likeness.dtype, shape, strides, device)
 
 
+class Sized(NamedTuple):
+    """What makes pictures of images of one kind by their sizes, and what they become."""
+
+    calls: devices.Sized
+    kind: str
+    dtype: torch.dtype
+
+
 class _Kind:
     """Patterns of images that differ in their sizes alone, by what their outlines have in common; None where there is
-    none. sized: those that tell from the size alone. Other threads may be here too."""
+    none. sized: what tells from the size alone. Other threads may be here too."""
 
     def __init__(self) -> None:
         self.patterns = dict[object, Likeness | None]()
-        self.sized: tuple[tuple[devices.BindSized, Likeness], ...] = ()
+        self.sized: Sized | None = None
 
-    def learn(self, name: object, likeness: Likeness | None) -> None:
+    def learn(self, name: object, likeness: Likeness | None, by_size: bytes | None) -> None:
+        """`by_size`: transforms as `ways` packs them, where the size tells."""
         if len(self.patterns) >= _MOST_PATTERNS:
-            self.patterns, self.sized = {}, ()
+            self.patterns, self.sized = {}, None
         self.patterns[name] = likeness
-        if likeness is not None and likeness.pattern.sized is not None:
-            self.sized = (*self.sized, (likeness.pattern.sized, likeness))
+        if likeness is not None and by_size is not None:
+            calls = None if self.sized is None else self.sized.calls
+            calls = likeness.pattern.teach(calls, by_size, likeness.vectors)
+            self.sized = None if calls is None else Sized(calls, likeness.kind, likeness.dtype)
 
 
 class Sketches:
@@ -118,16 +129,10 @@ class Sketches:
         self.by_size = None if self._steps is None else ways.packed([step.ours for step in self._steps if step.ours])
         self._kinds: dict[object, _Kind | None] = {}  # None of a kind that had to be done otherwise
 
-    def sized(self, image: Image) -> tuple[Callable[..., Tensor], Likeness] | None:
-        """What makes the picture, told from the size in C++; None where that cannot tell."""
+    def sized(self, image: Image) -> Sized | None:
+        """What makes pictures of such images by their sizes; None where there is nothing."""
         kind = None if self.by_size is None else self._kinds.get(_kind_of(image))
-        if kind is not None:
-            _, shape, strides, _ = image.source.facts
-            for bind, likeness in kind.sized:
-                fresh = bind(shape, strides)
-                if fresh is not None:
-                    return fresh, likeness
-        return None
+        return None if kind is None else kind.sized
 
     def of(self, image: Image) -> Sketch | Walk:
         named = None if self._steps is None else _kind_of(image)
@@ -149,7 +154,7 @@ class Sketches:
             return Sketch(image.source, outline, likeness)
         walk = self._walked(image, draws)
         if name is not None and name not in kind.patterns:
-            kind.learn(name, _likeness(walk, None if image.kind == PIL else self.by_size))
+            kind.learn(name, _likeness(walk), None if image.kind == PIL else self.by_size)
         return walk
 
     def _followed(self, image: Image, draws: list[Params | None]) -> Outline | None:
@@ -220,9 +225,8 @@ def _are_all_done(step: Step | Container) -> bool:
     return isinstance(step, Step) or (type(step) is Compose and all(map(_are_all_done, step.transforms)))
 
 
-def _likeness(walk: Walk, by_size: bytes | None) -> Likeness | None:
-    """None where a picture is not one program's, or is no tensor of its own. `by_size`: transforms as `ways` packs
-    them."""
+def _likeness(walk: Walk) -> Likeness | None:
+    """None where a picture is not one program's, or is no tensor of its own."""
     picture = walk.leaves[0]
     if not walk.is_whole or not isinstance(picture, Picture) or not picture.is_for_others():
         return None
@@ -232,7 +236,7 @@ def _likeness(walk: Walk, by_size: bytes | None) -> Likeness | None:
         return None
     out, patchwork = (stage.out, None) if stage.patches is None else stage.patches.lie(stage.out)
     inputs = (picture.source.facts, *map(facts, stage.vectors))
-    pattern = Pattern.of(stage.program, inputs, out, patchwork, by_size)
+    pattern = Pattern.of(stage.program, inputs, out, patchwork)
     if pattern is None:
         return None
     return Likeness(pattern, stage.vectors, picture.kind, picture.dtype, order == _PIXELS)

@@ -63,7 +63,11 @@ class Buffer {
   template <class From>
   void assign(const From* values, int64_t count) {
     resize(count);
-    for (int64_t i = 0; i < count; ++i) data_[i] = static_cast<T>(values[i]);
+    if constexpr (__is_same(From, T)) {
+      if (count > 0) std::memcpy(data_, values, static_cast<size_t>(count) * sizeof(T));
+    } else {
+      for (int64_t i = 0; i < count; ++i) data_[i] = static_cast<T>(values[i]);
+    }
   }
   void fill(int64_t size, T value) {
     resize(size);

@@ -15,7 +15,8 @@
 
 namespace polyphase {
 
-// The tables of one axis. `row_map` is null where the axis is not read horizontally.
+// The tables of one axis. `row_map` is null where the axis is not read horizontally; else taps have neither indices nor
+// weights.
 class Table {
  public:
   Table(const Sampler& sampler, const AxisRequest& request) : owned_(make_taps(request, sampler)), sampler_(sampler) {
@@ -23,7 +24,10 @@ class Table {
     taps_ = owned_.view();
     for (int64_t i = 0; i < taps_.out_size; ++i) most_taps_ = max(most_taps_, taps_.begin[i + 1] - taps_.begin[i]);
     int64_t map_bytes = 0;
-    if (request.channels > 0) row_map_ = sampler.prepare(taps_, request.channels, request.element_bytes, &map_bytes);
+    if (request.channels > 0) {
+      row_map_ = sampler.prepare(taps_, request.channels, request.element_bytes, &map_bytes);
+      forget_taps();
+    }
     bytes_ = owned_.bytes() + map_bytes;
   }
   ~Table() {
@@ -39,6 +43,13 @@ class Table {
 
  private:
   friend class SharedTable;
+
+  // Rows are read by their own tables.
+  void forget_taps() {
+    owned_.index = Buffer<int32_t>();
+    owned_.weight = Buffer<double>();
+    taps_ = owned_.view();
+  }
 
   TapTable owned_;
   Taps taps_;

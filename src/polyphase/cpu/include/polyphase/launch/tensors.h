@@ -18,6 +18,13 @@ class Reference {
   }
   Reference(const Reference&) = delete;
   Reference& operator=(const Reference&) = delete;
+  Reference(Reference&& other) : object_(other.release()) {}
+  Reference& operator=(Reference&& other) {
+    PyObject* const before = object_;
+    object_ = other.release();
+    if (before != nullptr) Py_DecRef(before);
+    return *this;
+  }
 
   PyObject* get() const { return object_; }
   PyObject* release() {
@@ -104,6 +111,15 @@ struct Extent {
     std::memcpy(size, sizes, rank * sizeof(int64_t));
     std::memcpy(stride, strides, rank * sizeof(int64_t));
     return true;
+  }
+
+  // Of one of the tensors that this is many of.
+  Extent within() const {
+    Extent one;
+    one.rank = rank - 1;
+    std::memcpy(one.size, size + 1, one.rank * sizeof(int64_t));
+    std::memcpy(one.stride, stride + 1, one.rank * sizeof(int64_t));
+    return one;
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "polyphase/core/abi.h"
 #include "polyphase/core/buffer.h"
 #include "polyphase/launch/request.h"
+#include "polyphase/launch/tensors.h"
 
 namespace polyphase {
 
@@ -109,6 +110,17 @@ class Followed {
   uint64_t marks_ = 0;
 };
 
+// How an image (channels, height, width) lies in memory, as far as results lie by it: `_order` of `pipelines/sketches.py`.
+enum class Order { kRows, kPixels, kPixelsApart, kOther };
+
+inline Order order_of(const int64_t* size, const int64_t* stride) {
+  const int64_t channels = size[0], width = size[2];
+  if (stride[0] >= stride[1] && stride[1] >= stride[2]) return Order::kRows;
+  if (channels < 2 || stride[0] < 1 || stride[2] < channels * stride[0] || stride[1] < width * stride[2]) return Order::kOther;
+  const bool dense = stride[0] == 1 && stride[2] == channels && stride[1] == width * channels;
+  return dense ? Order::kPixels : Order::kPixelsApart;
+}
+
 // Requests that differ from one in the size of the image (channels, height, width) and what follows from it.
 class SizedRequest {
  public:
@@ -118,6 +130,7 @@ class SizedRequest {
     request_.assign(request, request_bytes);
     steps_.assign(steps, count);
   }
+  SizedRequest(SizedRequest&&) = default;
 
   // Whether the request is what follows from its own size; without that it is of no use.
   bool holds() {
@@ -128,11 +141,21 @@ class SizedRequest {
     if (!follow(followed)) return false;
     marks_ = followed.marks();
     Buffer<uint8_t> again;
-    return fill(made.in_size, made.in_stride, &again) && std::memcmp(again.data(), request_.data(), again.size()) == 0;
+    return fill(made.in_size, made.in_stride, nullptr, &again) && std::memcmp(again.data(), request_.data(), again.size()) == 0;
   }
 
-  // The request for an image of this size; false where that is another program.
-  bool fill(const int64_t* size, const int64_t* stride, Buffer<uint8_t>* filled) const {
+  // Whether an image has as many channels as the one it was made for, and lies in memory as that does: `_kind_of` of
+  // `pipelines/sketches.py`.
+  bool is_like(const int64_t* size, const int64_t* stride) const {
+    const Request& made = *reinterpret_cast<const Request*>(request_.data());
+    const Order order = order_of(size, stride);
+    return size[0] == made.in_size[0] && size[1] >= 2 && size[2] >= 2 && order != Order::kOther &&
+           order == order_of(made.in_size, made.in_stride);
+  }
+
+  // The request for an image of this size, and for a new tensor where there is no target; false where that is another
+  // program, or the target is of another size.
+  bool fill(const int64_t* size, const int64_t* stride, const Extent* target, Buffer<uint8_t>* filled) const {
     Followed followed(size[1], size[2]);
     if (max(size[1], size[2]) > longest_ || !follow(followed) || followed.marks() != marks_) return false;
     filled->assign(request_.data(), request_.size());
@@ -147,7 +170,8 @@ class SizedRequest {
       request.in_size[d] = size[d];
       request.in_stride[d] = stride[d];
       request.out_size[d] = out_size[d];
-      request.out_stride[d] = (in_pixels_ ? in_pixels : in_rows)[d];
+      request.out_stride[d] = target != nullptr ? target->stride[d] : (in_pixels_ ? in_pixels : in_rows)[d];
+      if (target != nullptr && target->size[d] != out_size[d]) return false;
     }
     auto* const steps = reinterpret_cast<Step*>(filled->data() + sizeof(Request));
     std::memcpy(steps, followed.step(0), rows * sizeof(Step));
@@ -165,7 +189,7 @@ class SizedRequest {
 
   Buffer<uint8_t> request_;
   Buffer<SizeStep> steps_;
-  const int64_t longest_, most_elements_;
+  int64_t longest_, most_elements_;
   bool in_pixels_ = false;
   uint64_t marks_ = 0;
 };

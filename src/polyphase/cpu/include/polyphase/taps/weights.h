@@ -21,20 +21,62 @@ namespace detail {
 // ATen's limit for the number of bits after the binary point of a 16 bit weight.
 constexpr int32_t kMaxPrecision = 22;
 
-// Row i reads pixel start[i] + k with weight of(k)[i], over total[i] if there are totals, for k below `taps`. Weights may be
-// 0. The weights of a tap lie side by side, and so many that several rows at a time are whole.
+// Memory of a thread that tables are made in: what is new to a process takes longer to write to than to compute.
+class Scratch {
+ public:
+  Scratch() : memory_(kept()) {}
+  ~Scratch() {
+    if (memory_.bytes() > kMostKept) memory_ = Buffer<double>();
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  // What was there stays, and may lie elsewhere.
+  double* grown(int64_t doubles) {
+    memory_.resize(doubles);
+    return memory_.data();
+  }
+
+ private:
+  static constexpr int64_t kMostKept = 1 << 20;
+
+  static Buffer<double>& kept() {
+    static thread_local Buffer<double> memory;
+    return memory;
+  }
+
+  Buffer<double>& memory_;
+};
+
+// Row i reads pixel column(kFirst)[i] + k with weight of(k)[i], over column(kTotal)[i] if it is to be divided, for k below
+// `taps`. Weights may be 0. Columns are as long as the rows are many, and a little longer, so that several rows at a time are
+// whole.
 struct Windows {
-  int64_t rows, taps, length;
-  Buffer<double> start;
-  Buffer<double> weight;
-  Buffer<double> total;
+  enum Column { kFirst, kStop, kCentre, kTotal, kMost, kWeights };
+
+  Scratch scratch;
+  const int64_t rows, length;
+  int64_t taps = 0;
+  bool divided = false;
   double peak = 0;  // the largest weight there was, also one that folding made smaller again
 
-  Windows(int64_t rows, int64_t taps) : rows(rows), taps(taps), length(whole(rows)), start(length), weight(length * taps) {}
+  explicit Windows(int64_t count) : rows(count), length((count + Doubles::kCount - 1) / Doubles::kCount * Doubles::kCount) {
+    resize(0);
+  }
 
-  static int64_t whole(int64_t rows) { return (rows + Doubles::kCount - 1) / Doubles::kCount * Doubles::kCount; }
-  double* of(int64_t k) { return weight.data() + k * length; }
-  const double* of(int64_t k) const { return weight.data() + k * length; }
+  // Columns may lie elsewhere afterwards.
+  void resize(int64_t most_taps) {
+    taps = most_taps;
+    columns_ = scratch.grown((kWeights + taps) * length);
+  }
+  void no_weights() {
+    for (int64_t i = 0; i < taps * length; ++i) of(0)[i] = 0;
+  }
+  double* column(Column one) const { return columns_ + one * length; }
+  double* of(int64_t k) const { return columns_ + (kWeights + k) * length; }
+
+ private:
+  double* columns_;
 };
 
 inline double resize_ratio(const Step& step, int64_t in_size, bool keep_equal, Rounding round) {
@@ -65,38 +107,30 @@ void interpolate_row(Windows& windows, int64_t i, double source, int64_t in_size
     last = slot;
     windows.peak = max<double>(windows.peak, folded);
   }
-  windows.start[i] = static_cast<double>(start);
+  windows.column(Windows::kFirst)[i] = static_cast<double>(start);
 }
 
 // fused: not for eager's bicubic backward, which alone is built for every CPU of its architecture: on x86 without fused
 // multiply-adds.
 template <typename Real>
-Windows interpolated(const Step& step, int64_t in_size, bool keep_equal, bool fused, Rounding round) {
+void interpolate(Windows& windows, const Step& step, int64_t in_size, bool keep_equal, bool fused, Rounding round) {
   const bool linear = step.b == kBilinear, align_corners = step.d != 0;
-  const auto interpolate =
+  const auto interpolate_one =
       linear ? interpolate_row<Real, filters::kTriangle> : interpolate_row<Real, filters::kPlainCubic>;
   const double ratio = resize_ratio(step, in_size, keep_equal, round);
-  Windows windows(step.a, linear ? 2 : 4);
+  windows.resize(linear ? 2 : 4);
+  windows.no_weights();
   for (int64_t i = 0; i < step.a; ++i) {
     const double centre = static_cast<double>(i) + 0.5;
     const double source = align_corners ? round(ratio * static_cast<double>(i) + step.begin)
                           : fused       ? round(half_pixel_source(step, ratio, i))
                                         : round(round(ratio * centre + step.begin) - 0.5);
-    interpolate(windows, i, linear ? max(source, 0.0) : source, in_size);
+    interpolate_one(windows, i, linear ? max(source, 0.0) : source, in_size);
   }
-  return windows;
 }
 
-// Where the filter lies of each output, and the pixels in it.
-struct Places {
-  Buffer<double> centre, first, stop;
-  double most = 0;  // pixels of an output
-
-  explicit Places(int64_t length) : centre(length), first(length), stop(length) {}
-};
-
-// Weighs the pixels of all outputs, where the inverse stretch is given. `most`: the greatest weight of each.
-using WeighRows = void (*)(const Places& places, double inverse, Windows& windows, double* most);
+// Weighs the pixels of all outputs, where the inverse stretch is given, and finds the total and the greatest of each.
+using WeighRows = void (*)(Windows& windows, double inverse);
 
 template <typename Real, const auto& kFilter>
 Lanes<Real> filtered(Lanes<Real> x) {
@@ -108,14 +142,17 @@ Lanes<Real> filtered(Lanes<Real> x) {
 }
 
 template <typename Real, const auto& kFilter>
-void weigh_rows(const Places& places, double inverse, Windows& windows, double* most) {
+void weigh_rows(Windows& windows, double inverse) {
   using Reals = Lanes<Real>;
   const int64_t length = windows.length, taps = windows.taps;
-  double *const totals = windows.total.data(), *weights = windows.weight.data();
+  const double *const first = windows.column(Windows::kFirst), *const stops = windows.column(Windows::kStop);
+  const double* const centres = windows.column(Windows::kCentre);
+  double *const totals = windows.column(Windows::kTotal), *const most = windows.column(Windows::kMost);
+  double* weights = windows.of(0);
   for (int64_t i = 0; i < length; i += Doubles::kCount, weights += Doubles::kCount) {
-    const Reals centre(Doubles::load(&places.centre[i]));
-    const Doubles stop = Doubles::load(&places.stop[i]);
-    Doubles pixel = Doubles::load(&places.first[i]), total = 0, greatest = 0;
+    const Reals centre(Doubles::load(centres + i));
+    const Doubles stop = Doubles::load(stops + i);
+    Doubles pixel = Doubles::load(first + i), total = 0, greatest = 0;
     double* weight = weights;
     for (int64_t k = 0; k < taps; ++k, weight += length) {
       const Doubles from_centre(Reals(pixel) - centre);
@@ -149,72 +186,70 @@ constexpr AntialiasFilter kAntialiasFilters[] = {
 // `whole_pixel`, of several.
 inline Doubles whole_pixels(Doubles position, double most) { return truncated(lesser(where(position > 0, position, 0), most)); }
 
-// As eager finds them, in Real.
+// Where the filter lies of each output, and the pixels in it: as eager finds them, in Real. The most there are of an output.
 template <typename Real>
-Places places_of(const Step& step, int64_t in_size, int64_t length, double ratio, double support) {
+int64_t find_pixels(Windows& windows, const Step& step, int64_t in_size, double ratio, double support) {
   using Reals = Lanes<Real>;
-  Places places(length);
+  double *const first = windows.column(Windows::kFirst), *const stops = windows.column(Windows::kStop);
+  double* const centres = windows.column(Windows::kCentre);
+  const auto rows = static_cast<double>(windows.rows), pixels = static_cast<double>(in_size);
   Doubles most = 0, output(0.5, 1.5);
-  for (int64_t i = 0; i < length; i += Doubles::kCount, output = output + Doubles::kCount) {
+  for (int64_t i = 0; i < windows.length; i += Doubles::kCount, output = output + Doubles::kCount) {
     const Reals centre(output * ratio + step.begin);
-    const Doubles from(centre - support), to(centre + support);
-    const Doubles first = whole_pixels(from + 0.5, static_cast<double>(in_size));
-    const Doubles stop = whole_pixels(to + 0.5, static_cast<double>(in_size));
-    Doubles(centre).store(&places.centre[i]);
-    first.store(&places.first[i]);
-    where(output < static_cast<double>(step.a), stop, first).store(&places.stop[i]);
-    most = greater(most, stop - first);
+    const Doubles start = whole_pixels(Doubles(centre - support) + 0.5, pixels);
+    const Doubles stop = whole_pixels(Doubles(centre + support) + 0.5, pixels);
+    Doubles(centre).store(centres + i);
+    start.store(first + i);
+    where(output < rows, stop, start).store(stops + i);
+    most = greater(most, stop - start);
   }
-  places.most = max(most.v[0], most.v[1]);
-  return places;
+  return static_cast<int64_t>(max(most.v[0], most.v[1]));
 }
 
 // The greatest quotient of a weight and its total. A total of 0 becomes 1.
-inline double peak_of(Windows& windows, const double* most) {
+inline double peak_of(const Windows& windows) {
+  double* const totals = windows.column(Windows::kTotal);
+  const double* const most = windows.column(Windows::kMost);
   Doubles peak = 0, least = 0;
   for (int64_t i = 0; i < windows.length; i += Doubles::kCount) {
-    const Doubles found = Doubles::load(&windows.total[i]), total = where(found == 0, 1, found);
-    total.store(&windows.total[i]);
+    const Doubles found = Doubles::load(totals + i), total = where(found == 0, 1, found);
+    total.store(totals + i);
     peak = greater(peak, Doubles::load(most + i) / total);
     least = lesser(least, total);
   }
   double found = max(peak.v[0], peak.v[1]);
   if (min(least.v[0], least.v[1]) == 0) return found;
   for (int64_t i = 0; i < windows.rows; ++i) {  // the centre of an output lies far outside
-    for (int64_t k = 0; k < windows.taps; ++k) found = max(found, windows.of(k)[i] / windows.total[i]);
+    for (int64_t k = 0; k < windows.taps; ++k) found = max(found, windows.of(k)[i] / totals[i]);
   }
   return found;
 }
 
 // The filter, stretched over the input pixels of one output pixel when shrinking. Weights are to be divided by their total.
 template <typename Real>
-Windows antialiased(const AntialiasFilter& filter, const Step& step, int64_t in_size) {
+void antialias(Windows& windows, const AntialiasFilter& filter, const Step& step, int64_t in_size) {
   constexpr Rounding kRound{sizeof(Real) == sizeof(float)};
   const double ratio = resize_ratio(step, in_size, true, kRound);
   const double stretch = max(ratio, 1.0);
-  Places places = places_of<Real>(step, in_size, Windows::whole(step.a), ratio, kRound(filter.support * stretch));
-  Windows windows(step.a, static_cast<int64_t>(places.most));
-  windows.total.resize(windows.length);
-  Buffer<double> most(windows.length);
-  filter.weigh_rows(places, kRound(1 / stretch), windows, most.data());
-  windows.start = move(places.first);
-  windows.peak = peak_of(windows, most.data());
-  return windows;
+  windows.resize(find_pixels<Real>(windows, step, in_size, ratio, kRound(filter.support * stretch)));
+  filter.weigh_rows(windows, kRound(1 / stretch));
+  windows.divided = true;
+  windows.peak = peak_of(windows);
 }
 
 // The mean of the input pixels each output pixel touches.
-inline Windows area(const Step& step, int64_t in_size, Rounding round) {
+inline void average(Windows& windows, const Step& step, int64_t in_size, Rounding round) {
   const int64_t size = step.a;
-  Windows windows(size, min((in_size + size - 1) / size + 1, in_size));
+  windows.resize(min((in_size + size - 1) / size + 1, in_size));
+  windows.no_weights();
   for (int64_t i = 0; i < size; ++i) {
     const int64_t start = i * in_size / size;
     const int64_t stop = ((i + 1) * in_size + size - 1) / size;
     const double weight = round(1 / round(stop - start));
     for (int64_t k = 0; k < stop - start; ++k) windows.of(k)[i] = weight;
     windows.peak = max(windows.peak, weight);
-    windows.start[i] = static_cast<double>(start);
+    windows.column(Windows::kFirst)[i] = static_cast<double>(start);
   }
-  return windows;
 }
 
 // The most bits after the binary point that leave the largest weight within 16 bits.
@@ -238,13 +273,14 @@ struct Finish {
 
 // Divides weights by their totals and finishes them, of the rows that are wanted: of a list, of all.
 template <typename Real>
-void finish_rows(Windows& windows, const WantedRows& wanted, Finish<Real> finish) {
+void finish_rows(const Windows& windows, const WantedRows& wanted, Finish<Real> finish) {
   const int64_t taps = windows.taps, length = windows.length;
+  const double* const totals = windows.column(Windows::kTotal);
   const bool listed = wanted.list != nullptr || wanted.count == 0;
   const int64_t one_end = listed ? 0 : wanted[0], other_end = listed ? windows.rows - 1 : wanted[wanted.count - 1];
   const int64_t from = min(one_end, other_end) / Doubles::kCount * Doubles::kCount, last = max(one_end, other_end);
   for (int64_t i = from; i <= last; i += Doubles::kCount) {
-    const Divisor divisor(windows.total.size() == 0 ? Doubles(1) : Doubles::load(&windows.total[i]));
+    const Divisor divisor(windows.divided ? Doubles::load(totals + i) : Doubles(1));
     double* weight = windows.of(0) + i;
     for (int64_t k = 0; k < taps; ++k, weight += length) finish(divisor.of(Doubles::load(weight))).store(weight);
   }
@@ -269,11 +305,12 @@ inline void select_rows(const Progression& crop, const Windows& windows, const W
   int32_t* const index = table->index.data();
   double* const weight = table->weight.data();
   const int64_t taps = windows.taps, length = windows.length;
+  const double* const starts = windows.column(Windows::kFirst);
   int32_t used = 0;
   for (int64_t i = 0; i < wanted.count; ++i) {
     const int64_t row = wanted[i], first = used;
     if (row >= 0) {
-      auto pixel = static_cast<int32_t>(crop.first + crop.step * static_cast<int64_t>(windows.start[row]));
+      auto pixel = static_cast<int32_t>(crop.first + crop.step * static_cast<int64_t>(starts[row]));
       const double* own = windows.of(0) + row;
       for (int64_t k = 0; k < taps; ++k, own += length, pixel += static_cast<int32_t>(crop.step)) {
         index[used] = pixel;
@@ -304,7 +341,8 @@ struct Weights {
   static void weigh(const Step* steps, const Step* weighted, int64_t in_size, bool fused, const WantedRows& rows,
                     TapTable* table) {
     const Progression crop = detail::crop_of(steps, weighted, in_size);
-    detail::Windows windows = windows_of(*weighted, crop.size, fused);
+    detail::Windows windows(weighted->a);
+    fill(windows, *weighted, crop.size, fused);
     const int32_t precision = kQuantised ? detail::precision_for(windows.peak) : 0;
     const double one = kQuantised ? static_cast<double>(int64_t{1} << precision) : 0;
     detail::finish_rows<Real>(windows, rows, {one});
@@ -314,17 +352,16 @@ struct Weights {
   }
 
  private:
-  static detail::Windows windows_of(const Step& step, int64_t in_size, bool fused) {
+  static void fill(detail::Windows& windows, const Step& step, int64_t in_size, bool fused) {
     using namespace detail;
-    const Rounding round = kRound;
-    if (step.kind == Step::kArea) return area(step, in_size, round);
-    const bool antialias = step.c != 0;
+    if (step.kind == Step::kArea) return average(windows, step, in_size, kRound);
+    const bool antialiased = step.c != 0;
     const AntialiasFilter& filter = kAntialiasFilters<Real>[step.b];
-    if (antialias && step.b == kBox) return antialiased<double>(filter, step, in_size);
-    if (antialias) return antialiased<Real>(filter, step, in_size);
-    if (step.b == kBilinear) return interpolated<Real>(step, in_size, true, true, round);
+    if (antialiased && step.b == kBox) return antialias<double>(windows, filter, step, in_size);
+    if (antialiased) return antialias<Real>(windows, filter, step, in_size);
+    if (step.b == kBilinear) return interpolate<Real>(windows, step, in_size, true, true, kRound);
     // Eager's float bicubic resamples an axis even if only its scale changes; its uint8 one does not.
-    return interpolated<Real>(step, in_size, kQuantised, fused, round);
+    interpolate<Real>(windows, step, in_size, kQuantised, fused, kRound);
   }
 };
 

@@ -1,0 +1,211 @@
+// Whole calls for images of any size, where steps follow from it: one image to a new tensor, or many into one.
+#pragma once
+
+#include "polyphase/launch/running.h"
+#include "polyphase/launch/sizes.h"
+#include "polyphase/launch/ways.h"
+
+namespace polyphase {
+
+// A request for images of many sizes, and what its calls read besides their image: a tuple.
+struct SizedPattern {
+  SizedRequest request;
+  Reference vectors;
+  SizedPattern* next;
+};
+
+// One of many images, and where its result goes. bound: what was kept of its size; else `request` is bound by the thread
+// that runs it. failed: it cannot be.
+struct SizedItem {
+  Extent image;
+  Addresses addresses;
+  Reference kept{nullptr};
+  const Bound* bound = nullptr;
+  PyObject* vectors = nullptr;
+  Buffer<uint8_t> request;
+  Owned made{nullptr};
+  bool failed = false;
+
+  void run(int64_t threads) {
+    try {
+      if (bound == nullptr) {
+        made.bound = new Bound;
+        bind(request.data(), request.size(), *made.bound);
+        bound = made.bound;
+      }
+      ready(*bound, addresses).run(threads);
+    } catch (const BadCall&) {
+      failed = true;
+    } catch (const TooManyDimensions&) {
+      failed = true;
+    }
+  }
+};
+
+// Images of one kind: a few patterns, of which one is for a size. The GIL is held wherever it is looked at.
+class SizedCalls {
+ public:
+  // make: of a place, a new tensor of this dtype.
+  SizedCalls(PyObject* make, PyObject* dtype, int64_t element_bytes)
+      : make_(owned(make)), dtype_(owned(dtype)), element_bytes_(element_bytes) {}
+  SizedCalls(const SizedCalls&) = delete;
+  SizedCalls& operator=(const SizedCalls&) = delete;
+  ~SizedCalls() {
+    while (patterns_ != nullptr) {
+      const SizedPattern* const first = patterns_;
+      patterns_ = first->next;
+      delete first;
+    }
+  }
+
+  // False where the request does not follow from its own size.
+  bool learn(SizedRequest&& request, PyObject* vectors) {
+    auto* const pattern = new SizedPattern{move(request), Reference(owned(vectors)), patterns_};
+    if (!pattern->request.holds()) {
+      delete pattern;
+      return false;
+    }
+    patterns_ = pattern;
+    return true;
+  }
+
+  // A new tensor; None where no pattern is for the image. memory: the image, or what else has its address. alike: it is
+  // known to lie in memory as all of this kind.
+  PyObject* call(const Extent& image, PyObject* memory, bool alike) {
+    const Reference kept(bound_to(image, alike));
+    if (kept.get() == nullptr) return none();
+    PyObject* const vectors = PyTuple_GetItem(kept.get(), kVectors);
+    PyObject* tensors[1 + kMaxOperands] = {memory};
+    const ptrdiff_t count = PyTuple_Size(vectors);
+    for (ptrdiff_t v = 0; v < count; ++v) tensors[1 + v] = PyTuple_GetItem(vectors, v);
+    PyObject* const place = PyTuple_GetItem(kept.get(), kPlaceOfOutput);
+    return run_into_new(bound_of(kept.get()), make_.get(), place, tensors, 1 + count);
+  }
+
+  // Of a tuple of images a tensor with all results, which `out_of` makes of the sizes of the first. None where one of them
+  // is not for this, or becomes another size, or `out_of` makes none.
+  PyObject* many(PyObject* images, PyObject* out_of) {
+    const ptrdiff_t count = PyTuple_Size(images);
+    if (count < 1) throw BadCall{"a tuple of images"};
+    Items items(count);
+    for (ptrdiff_t i = 0; i < count; ++i) {
+      if (!items[i].image.read(PyTuple_GetItem(images, i))) return PyErr_Occurred() == nullptr ? none() : throw PythonError();
+    }
+    Buffer<uint8_t> request;
+    if (fill(items[0].image, false, nullptr, &request) == nullptr) return none();
+    const Reference sizes(numbers(reinterpret_cast<const Request*>(request.data())->out_size, 3));
+    PyObject* const args[] = {sizes.get()};
+    Reference out(PyObject_Vectorcall(out_of, args, 1, nullptr));
+    if (out.get() == nullptr) throw PythonError();
+    Extent target;
+    if (out.get() == &_Py_NoneStruct || !target.read(out.get()) || target.rank != 4 || target.size[0] != count) return none();
+    Addresses base;
+    add_address(out.get(), base);
+    const int64_t step = target.stride[0] * element_bytes_;
+    const Extent each = target.within();
+    for (ptrdiff_t i = 0; i < count; ++i) {
+      items[i].addresses.data[items[i].addresses.count++] = static_cast<uint8_t*>(base.data[0]) + i * step;
+      if (!prepare(items[i], PyTuple_GetItem(images, i), each)) return none();
+    }
+    run(items);
+    for (ptrdiff_t i = 0; i < count; ++i) {
+      if (items[i].failed) return none();
+      keep(items[i], each);
+    }
+    return out.release();
+  }
+
+ private:
+  enum { kVectors = kPlaceOfOutput + 1 };
+
+  class Items {
+   public:
+    explicit Items(int64_t count) : items_(new SizedItem[count]), count_(count) {}
+    ~Items() { delete[] items_; }
+    Items(const Items&) = delete;
+    Items& operator=(const Items&) = delete;
+
+    SizedItem& operator[](int64_t i) { return items_[i]; }
+    int64_t count() const { return count_; }
+
+   private:
+    SizedItem* const items_;
+    const int64_t count_;
+  };
+
+  // The pattern whose request for an image this is; null where there is none. target: where the result goes, null where
+  // that is a new tensor.
+  const SizedPattern* fill(const Extent& image, bool alike, const Extent* target, Buffer<uint8_t>* request) const {
+    if (image.rank != 3) return nullptr;
+    for (const SizedPattern* one = patterns_; one != nullptr; one = one->next) {
+      if (!alike && !one->request.is_like(image.size, image.stride)) continue;
+      if (one->request.fill(image.size, image.stride, target, request)) return one;
+    }
+    return nullptr;
+  }
+
+  PyObject* bound_to(const Extent& image, bool alike) {
+    const Key key(&image, 1);
+    const uint64_t hash = key.hash();
+    PyObject* kept = sizes_.find(key, hash);
+    if (kept != nullptr) return kept;
+    Buffer<uint8_t> request;
+    const SizedPattern* const pattern = fill(image, alike, nullptr, &request);
+    if (pattern == nullptr) return nullptr;
+    kept = to_be_kept(new_bound(request.data(), request.size()), request, pattern->vectors.get());
+    sizes_.keep(key, hash, kept);
+    return kept;
+  }
+
+  // `bound` becomes the tuple's.
+  PyObject* to_be_kept(PyObject* bound, const Buffer<uint8_t>& request, PyObject* vectors) const {
+    const auto& filled = *reinterpret_cast<const Request*>(request.data());
+    PyObject* const place =
+        tuple_of({numbers(filled.out_size, 3), numbers(filled.out_stride, 3), owned(dtype_.get())});
+    return tuple_of({bound, place, owned(vectors)});
+  }
+
+  // False where no pattern is for the item's image, or it becomes another size.
+  bool prepare(SizedItem& item, PyObject* image, const Extent& target) {
+    const Extent both[] = {item.image, target};
+    const Key key(both, 2);
+    item.kept = Reference(sizes_.find(key, key.hash()));
+    PyObject* vectors;
+    if (item.kept.get() != nullptr) {
+      item.bound = &bound_of(item.kept.get());
+      vectors = PyTuple_GetItem(item.kept.get(), kVectors);
+    } else {
+      const SizedPattern* const pattern = fill(item.image, false, &target, &item.request);
+      if (pattern == nullptr) return false;
+      vectors = pattern->vectors.get();
+    }
+    add_address(image, item.addresses);
+    for (ptrdiff_t v = 0; v < PyTuple_Size(vectors); ++v) add_address(PyTuple_GetItem(vectors, v), item.addresses);
+    item.vectors = vectors;
+    return true;
+  }
+
+  static void run(Items& items) {
+    const int64_t threads = torch_threads(), count = items.count();
+    without_gil(count, [&] {
+      if (count >= threads) return by_queue(count, threads, [&](int64_t i) { items[i].run(1); });
+      for (int64_t i = 0; i < count; ++i) items[i].run(threads);
+    });
+  }
+
+  // What was bound anew.
+  void keep(SizedItem& item, const Extent& target) {
+    if (item.made.bound == nullptr) return;
+    const Extent both[] = {item.image, target};
+    const Key key(both, 2);
+    const Reference kept(to_be_kept(as_capsule(item.made), item.request, item.vectors));
+    sizes_.keep(key, key.hash(), kept.get());
+  }
+
+  const Reference make_, dtype_;
+  const int64_t element_bytes_;
+  SizedPattern* patterns_ = nullptr;
+  Sizes sizes_;
+};
+
+}  // namespace polyphase

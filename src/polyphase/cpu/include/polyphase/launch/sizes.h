@@ -1,0 +1,89 @@
+// What was bound for sizes seen lately.
+#pragma once
+
+#include <cstring>
+
+#include "polyphase/launch/running.h"
+#include "polyphase/launch/table_cache.h"
+#include "polyphase/launch/tensors.h"
+
+namespace polyphase {
+
+// Sizes and strides of tensors, to be found by.
+struct Key {
+  static constexpr int64_t kMost = 2 * (1 + 2 * kMaxDimensions);
+  int64_t length = 0;
+  int64_t numbers[kMost];
+
+  Key(const Extent* tensors, int64_t count) {
+    for (int64_t t = 0; t < count; ++t) {
+      numbers[length++] = tensors[t].rank;
+      for (int64_t d = 0; d < tensors[t].rank; ++d) {
+        numbers[length++] = tensors[t].size[d];
+        numbers[length++] = tensors[t].stride[d];
+      }
+    }
+  }
+
+  bool operator==(const Key& other) const {
+    return length == other.length && std::memcmp(numbers, other.numbers, length * sizeof(int64_t)) == 0;
+  }
+  uint64_t hash() const { return hash_of(numbers, length); }
+};
+
+// Python's objects, of a caller's choice, by sizes. The GIL is held wherever it is looked at.
+class Sizes {
+ public:
+  static constexpr int64_t kMostCalls = 256;
+
+  Sizes() = default;
+  Sizes(const Sizes&) = delete;
+  Sizes& operator=(const Sizes&) = delete;
+  ~Sizes() {
+    for (const Call& call : calls_) Py_DecRef(call.kept);
+  }
+
+  // Which the caller owns, or null.
+  PyObject* find(const Key& key, uint64_t hash) {
+    if (latest_ < calls_.size() && hashes_[latest_] == hash && calls_[latest_].key == key) return owned(calls_[latest_].kept);
+    for (int64_t c = 0; c < hashes_.size(); ++c) {
+      if (hashes_[c] != hash || !(calls_[c].key == key)) continue;
+      latest_ = c;
+      return owned(calls_[c].kept);
+    }
+    return nullptr;
+  }
+
+  // In the place of the oldest, where there are many.
+  void keep(const Key& key, uint64_t hash, PyObject* made) {
+    if (calls_.size() < kMostCalls) {
+      calls_.reserve(calls_.size() + 1);  // no memory: no hash without a call
+      hashes_.push_back(hash);
+      calls_.push_back({key, owned(made)});
+      latest_ = calls_.size() - 1;
+      return;
+    }
+    latest_ = oldest_;
+    oldest_ = (oldest_ + 1) % kMostCalls;
+    const Reference before(calls_[latest_].kept);
+    hashes_[latest_] = hash;
+    calls_[latest_] = {key, owned(made)};
+  }
+
+ private:
+  struct Call {
+    Key key;
+    PyObject* kept;
+  };
+
+  Buffer<uint64_t> hashes_;  // side by side, of each
+  Buffer<Call> calls_;
+  int64_t latest_ = 0, oldest_ = 0;
+};
+
+// What is bound and the place of its output, as a tuple.
+enum { kBoundCall, kPlaceOfOutput };
+
+inline const Bound& bound_of(PyObject* kept) { return bound_in(PyTuple_GetItem(kept, kBoundCall)); }
+
+}  // namespace polyphase
