@@ -259,6 +259,27 @@ def test_batches_that_are_not_told_in_c() -> None:
     assert torch.equal(pipeline.batch([square, square.numpy().transpose(1, 2, 0)]), alike)
 
 
+@pytest.mark.parametrize("name", ["training", "evaluation"])
+def test_samples_are_sketched(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image of a sample is done as one alone is; a sample with more of torchvision's tensors takes a walk."""
+    chain, v2, tv = (BY_SIZE | RANDOM)[name], torchvision(), torchvision("torchvision.tv_tensors")
+    pipeline, twin = polyphase.fuse(chain), polyphase.fuse(chain)
+    some = [image for image in images(40, seed=4) if image.shape[0] == 3 and min(image.shape[1:]) >= 34]
+    samples = [(image, n, {"weight": torch.tensor(n / 2)}) for n, image in enumerate(some)]
+    for _ in range(2):
+        torch.manual_seed(0)
+        found = pipeline.collate(samples)
+        torch.manual_seed(0)
+        expected = [twin.walk(one).value() for one in samples]
+        assert torch.equal(found[0], torch.stack([one for one, *_ in expected]))
+        assert torch.equal(found[2]["weight"], torch.arange(len(some)) / 2)
+    assert sum(isinstance(pipeline._sample(one).leaves[0], Sketch) for one in samples) > 10
+    walks = polyphase.fuse([v2.Resize((20, 30))])
+    assert isinstance(walks._sample((tv.Image(some[0]), tv.Mask(some[0][:1]))), Walk)
+    monkeypatch.setattr(binding, "record_of", None)
+    pipeline.collate([(torch.zeros(3, n, 70, dtype=torch.uint8), 0) for n in range(100, 110)])
+
+
 def test_what_is_not_followed() -> None:
     pipeline, image = polyphase.fuse(BY_SIZE["evaluation"]), torch.rand(3, 50, 60)
     numpy = pytest.importorskip("numpy")

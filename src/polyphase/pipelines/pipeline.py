@@ -32,7 +32,7 @@ from polyphase.pipelines.reading import Step, is_random, read
 from polyphase.pipelines.sketches import Sketch, Sketches
 from polyphase.pipelines.sources import Source
 from polyphase.pipelines.vocabulary import Compose, Container
-from polyphase.pipelines.walks import Image, Walk, image_of, only_picture
+from polyphase.pipelines.walks import Image, Sample, Walk, image_of, lone_image, only_picture
 from polyphase.plain import are_plain
 from polyphase.sampling.text import to_text
 
@@ -267,10 +267,10 @@ class Pipeline:
         """The `collate_fn` of a DataLoader whose dataset has images as they are: samples of an image and other things,
         as (image, label), to a sample of batches. Images are transformed and become one tensor, in shared memory in a
         worker, and pinned where it goes to a GPU; everything else is as `default_collate` has it."""
-        walks = list[Walk]()
+        walks = list[Walk | Sample]()
         for number, sample in enumerate(samples):
             try:
-                walks.append(self.walk(sample))
+                walks.append(self._sample(sample))
             except Exception as error:
                 raise WrongImageError(f"sample {number} of {len(samples)}: {error}") from error
         if not walks:
@@ -282,9 +282,19 @@ class Pipeline:
         first = walks[0].tree
         return columns[0] if first is None else first.with_leaves(columns)
 
+    def _sample(self, sample: Any) -> Walk | Sample:
+        """At the end of its way, its image not yet computed: by the image's sketch, where that is all there is."""
+        found = lone_image(sample) if self._sketches.takes_samples else None
+        if found is None:
+            return self.walk(sample)
+        made, place, image = found
+        done = self._sketches.of(image)
+        made.leaves[place] = done if isinstance(done, Sketch) else done.leaves[0] if done.tree is None else done.value()
+        return made
+
     def _column(self, leaves: tuple[Any, ...]) -> Any:
-        if not all(isinstance(leaf, Picture) for leaf in leaves):
-            return default_collate([leaf.value() if isinstance(leaf, Picture) else leaf for leaf in leaves])
+        if not all(isinstance(leaf, (Picture, Sketch)) for leaf in leaves):
+            return default_collate([one.value() if isinstance(one, (Picture, Sketch)) else one for one in leaves])
         check_alike(leaves, range(len(leaves)))
         recorded = _recorded(leaves)
         if recorded is not None:

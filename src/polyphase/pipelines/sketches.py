@@ -15,7 +15,7 @@ from polyphase.kernels.facts import Facts, Sizes, facts
 from polyphase.pipelines import ways
 from polyphase.pipelines.outlines import NotFollowedError, Outline
 from polyphase.pipelines.picture import ARRAY, PIL, Picture, as_kind
-from polyphase.pipelines.reading import Step, drawn
+from polyphase.pipelines.reading import OWN, V2, Step, drawn
 from polyphase.pipelines.sources import Source
 from polyphase.pipelines.stages import Ready
 from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Normalize, Params, ToDtype
@@ -128,6 +128,8 @@ class Sketches:
         self._whole, self._steps = steps, _steps_to_follow(steps)
         self.by_size = None if self._steps is None else ways.packed([step.ours for step in self._steps if step.ours])
         self._kinds: dict[object, _Kind | None] = {}  # None of a kind that had to be done otherwise
+        #: Whether an image within a sample is done as one alone is.
+        self.takes_samples = self._steps is not None and all(one.version in (OWN, V2) for one in _steps_of(steps))
 
     def sized(self, image: Image) -> Sized | None:
         """What makes pictures of such images by their sizes; None where there is nothing."""

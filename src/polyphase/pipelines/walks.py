@@ -159,16 +159,43 @@ def _of_tensor(tensor: Tensor, kind: str, original: Any) -> Image | None:
     return Image(kind, source, original, not can_be_read(tensor))
 
 
-def _with_pictures(leaves: Sequence[Any]) -> list[Any]:
+class Sample(NamedTuple):
+    """Like a `Walk` at its end, of a sample with one image."""
+
+    tree: Tree | None
+    leaves: list[Any]
+
+
+def lone_image(sample: Any) -> tuple[Sample, int, Image] | None:
+    """Of a sample with one image, and nothing else that torchvision's transforms would touch: which leaf that is. None
+    of others."""
+    image = image_of(sample)
+    if image is not None:
+        return Sample(None, [sample]), 0, image
+    found = tree(sample)
+    images = _images_among(found.leaves)
+    places = [place for place, one in enumerate(images) if one is not None]
+    if len(places) != 1 or any(_is_tv_tensor(leaf) for leaf, one in zip(found.leaves, images, strict=True) if not one):
+        return None
+    image = images[places[0]]
+    assert image is not None, "this is its place"
+    return Sample(found, found.leaves), places[0], image
+
+
+def _images_among(leaves: Sequence[Any]) -> list[Image | None]:
     """Images are what torchvision takes for them: its own and Pillow's; if there are none, the first tensor."""
     named = any(is_pil(leaf) or _is_tv(type(leaf), "Image", "Video") for leaf in leaves)
-    found = list[Any]()
+    found = list[Image | None]()
     for leaf in leaves:
         is_image = not is_array(leaf) and (not named or type(leaf) is not Tensor)
-        picture = picture_of(leaf) if is_image else None
+        found.append(image_of(leaf) if is_image else None)
         named = named or type(leaf) is Tensor
-        found.append(leaf if picture is None else picture)
     return found
+
+
+def _with_pictures(leaves: Sequence[Any]) -> list[Any]:
+    found = zip(leaves, _images_among(leaves), strict=True)
+    return [leaf if image is None else image.picture() for leaf, image in found]
 
 
 def _is_tv(kind: type, *names: str) -> bool:
@@ -179,9 +206,13 @@ def _takes_part(step: Step, leaf: Any) -> bool:
     """Whether a transform is given a leaf: boxes, masks and such go the way they would have gone."""
     if isinstance(leaf, Picture):
         return True
-    module = sys.modules.get("torchvision.tv_tensors")
     is_given = step.version == V2 and not isinstance(step.ours, _FOR_IMAGES_ALONE)
-    return is_given and module is not None and isinstance(leaf, module.TVTensor)
+    return is_given and _is_tv_tensor(leaf)
+
+
+def _is_tv_tensor(leaf: Any) -> bool:
+    module = sys.modules.get("torchvision.tv_tensors")
+    return module is not None and isinstance(leaf, module.TVTensor)
 
 
 @functools.lru_cache(maxsize=256)
