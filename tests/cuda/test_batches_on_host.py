@@ -35,7 +35,7 @@ def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[host.Str
     made = host.Stream()
     made.driver.install(tmp_path, monkeypatch)
     ways: dict[str, Any] = {"bind_batched": batches.bind, "of_size": items.of_size, "bind_like": batches.bind_like}
-    ways |= {"bind_sized": None, "makes_patchwork": False}
+    ways |= {"sized": None, "makes_patchwork": False}
     ways["launch_all"] = lambda *calls: batches.launch_on(made, batches.Calls.of(calls))
     ways["launch_into"] = lambda *given: batches.launch_into_on(made, *given)
     stand_in = dataclasses.replace(wing.WING, **ways)
