@@ -183,6 +183,11 @@ FUNCTIONS = {
     ),
     "cdata_of": Private("torch:Tensor._cdata", _BY_METHODS, None, take=lambda _: attrgetter("_cdata")),
     "library_of_torch": Private("torch._C:__file__", _BY_METHODS, None),
+    "tensors_of_handles": Private(
+        "torch._C._aoti:alloc_tensors_by_stealing_from_void_ptrs",
+        "a call under polyphase.accelerate() takes a few microseconds longer",
+        None,
+    ),
     "suggest_memory_format": Private(
         "torch._prims_common:suggest_memory_format",
         "a graph of symbolic sizes may be compiled once more for each memory format",

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, overload
 from polyphase import torch_private
 from polyphase.compile.overrides import Mode, Override, new_overrides
 from polyphase.errors import WrongArgumentTypeError
+from polyphase.kernels.dispatched import Kernels
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -72,6 +73,7 @@ class _Switch:
         self._users = {Mode.ON: 0, Mode.CHECKED: 0}
         self._turned_to = self.mode = Mode.OFF
         self._away: list[Override] | None = None  # those that are not in the dispatcher; None before the first use
+        self._in_c: list[Kernels] = []  # launchers that have kernels there
 
     def use(self, mode: Mode, more: int) -> None:
         with self._lock:
@@ -88,6 +90,8 @@ class _Switch:
             self.mode = Mode.CHECKED
         else:
             self.mode = Mode.ON if self._users[Mode.ON] else self._turned_to
+        for kernels in self._in_c:
+            kernels.direct(self.mode is Mode.ON)
         if self.mode is Mode.OFF:
             return
         if self._away is None:
@@ -99,6 +103,17 @@ class _Switch:
     def called_while_off(self, override: Override) -> None:
         if override.is_in_the_way() and not _python_dispatches():
             self._take_away(override)
+
+    def called_again(self, override: Override) -> None:
+        """A call like the one before: worth a kernel in C++."""
+        if _python_dispatches():
+            return
+        with self._lock:
+            if self.mode is Mode.ON and self._away is not None and override not in self._away:
+                kernels = override.put_in_c()
+                if kernels is not None and kernels not in self._in_c:
+                    self._in_c.append(kernels)
+                    kernels.direct(True)
 
     def _take_away(self, override: Override) -> None:
         with self._lock:

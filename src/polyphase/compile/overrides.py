@@ -1,4 +1,8 @@
-"""ATen's kernel of one operator, replaced in torch's dispatcher: ours where we take the call, else its own."""
+"""ATen's kernel of one operator, replaced in torch's dispatcher: ours where we take the call, else its own.
+
+The replacement is Python's. Where an operator is called again and again, one of C++ is put above it
+(`launch/dispatched.h`), which makes calls that it knows without Python, and brings all others here.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,12 @@ import torch
 from torch import Tensor
 
 from polyphase import torch_private
-from polyphase.again import Latest
+from polyphase.again import Latest, never
 from polyphase.arguments.warping import COORDINATES
 from polyphase.compile.checked import check
 from polyphase.compile.recognise import AtenCall, Sampling, WarpOf, aten_operators
 from polyphase.errors import PolyphaseError, WrongSettingError
-from polyphase.kernels import binding, devices
+from polyphase.kernels import binding, devices, dispatched
 from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.layout import gradient_order, is_channels_last, order_on
 from polyphase.sampling.axis_maps import AxisMap
@@ -44,12 +48,13 @@ class Mode(Enum):
 
 
 class Taken(NamedTuple):
-    """A call that is ours: what to call with its tensors, whether it only moves values, and what it asks for where that
-    is the same for tensors of any size."""
+    """A call that is ours: what to call with its tensors, whether it only moves values, what it asks for where that is
+    the same for tensors of any size, and what makes it without Python."""
 
     run: Callable[..., Any]
     moves: bool
     program: Program | None = None
+    direct: dispatched.DirectCall | None = None
 
 
 #: What becomes of a call; None where ATen's own kernel is to do it. The arguments have no data.
@@ -62,6 +67,8 @@ class Switch(Protocol):
     mode: Mode
 
     def called_while_off(self, override: Override) -> None: ...
+
+    def called_again(self, override: Override) -> None: ...
 
 
 def new_overrides(switch: Switch) -> list[Override]:
@@ -89,7 +96,9 @@ class Override:
         self._for_any_size: dict[tuple[Any, ...], Taken] = {}
         self._latest = Latest()
         self._library: torch.library.Library | None = None
-        self._kept: Any = None
+        self._in_c: _InC | None = None
+        self._may_be_in_c = True
+        self._kept: list[Any] = []
         self._calls_outside = 0
 
     def put(self) -> None:
@@ -98,10 +107,30 @@ class Override:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
             self._library.impl(self._op, self._call, self._key, allow_override=True)
-        self._kept = torch.library.get_kernel(self._op, self._key)  # it may be running when it is taken away
+        self._kept = [torch.library.get_kernel(self._op, self._key)]  # it may be running when it is taken away
+        if self._in_c is not None:
+            self._put_in_c(self._in_c)
+
+    def put_in_c(self) -> dispatched.Kernels | None:
+        """Above what was put: the same, but for calls that are known. None where there is no such kernel."""
+        self._may_be_in_c = False
+        signature = dispatched.signature_of(self._op)
+        kernels = devices.wing_of(torch.device(self._key.lower())).dispatched_kernels() if signature else None
+        if signature is None or kernels is None:
+            return None
+        name = torch_private.schema_of(self._op).name.split("::")
+        self._in_c = _InC(kernels, kernels.operator(*name, self._key, signature, self._call, self._direct))
+        self._put_in_c(self._in_c)
+        return kernels
+
+    def _put_in_c(self, one: _InC) -> None:
+        one.kernels.put(one.place)
+        self._kept.append(torch.library.get_kernel(self._op, self._key))
 
     def take_away(self) -> None:
-        self._library = None  # which it goes with
+        if self._in_c is not None:
+            self._in_c.kernels.take_away(self._in_c.place)
+        self._library = None  # which the other goes with
 
     def is_in_the_way(self) -> bool:
         """Whether the operator was called once more than is worth it, while nobody wanted the override."""
@@ -144,7 +173,14 @@ class Override:
                     self._for_any_size.clear()
                 self._for_any_size[kinds] = taken
         self._latest.follow(taken.run, tensors, given, any_size)
+        if self._may_be_in_c and self._latest.again is not never:
+            self._switch.called_again(self)
         return taken
+
+    def _direct(self, *args: Any) -> dispatched.DirectCall | None:
+        """Of a call that came here a second time."""
+        taken = self._taken(*[_key(one) for one in args]) if self._switch.mode is Mode.ON else None
+        return None if taken is None else taken.direct
 
     def _once(self, given: tuple[Any, ...], *tensors: Tensor) -> Any:
         """Of sizes that are not for what is bound to any size."""
@@ -162,6 +198,13 @@ class Override:
             raise
         except PolyphaseError:
             return None  # ATen's own kernel says what is wrong, in its words
+
+
+class _InC(NamedTuple):
+    """A kernel of a launcher, and its place there."""
+
+    kernels: dispatched.Kernels
+    place: int
 
 
 def _key(argument: Any) -> Any:
@@ -197,7 +240,7 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken
             return None
         program = warp_program(image.dtype, sampling.sampler)
         call = binding.bound(program, _on(device, image, sampling.coordinates))
-        return None if call.by_torch else Taken(_by_kernel(call), program.moves_only, program)
+        return None if call.by_torch else Taken(_by_kernel(call), program.moves_only, program, _direct(call, reads=2))
     if any(_leaves_nothing(step, n) for step, n in zip(reversed(sampling.steps), reversed(image.shape), strict=False)):
         return None
     maps = tuple(AxisMap(() if step is None else (step,)) for step in sampling.steps)
@@ -212,8 +255,8 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken
         return None
     run = _by_kernel(call)
     if sampling.adjoint_of:
-        return Taken(lambda image, *others: run(image), program.moves_only)
-    return Taken(run, program.moves_only, program)
+        return Taken(lambda image, *others: run(image), program.moves_only, direct=_direct(call, reads=1))
+    return Taken(run, program.moves_only, program, _direct(call, reads=1))
 
 
 def _by_kernel(call: binding.BoundCall) -> Callable[..., Tensor | None]:
@@ -227,6 +270,12 @@ def _by_kernel(call: binding.BoundCall) -> Callable[..., Tensor | None]:
         return None if made is None else made.fresh(*inputs)
 
     return run
+
+
+def _direct(call: binding.BoundCall, reads: int) -> dispatched.DirectCall | None:
+    if call.direct is None:
+        return None
+    return dispatched.DirectCall(call.direct, tuple(call.out.shape), tuple(call.out.strides), reads)
 
 
 def _sampled_by_cudnn(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken | None:

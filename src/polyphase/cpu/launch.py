@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyphase.cpu import emit, isa, libraries
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelError
-from polyphase.kernels import records, store
+from polyphase.kernels import dispatched, records, store
 from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
 from polyphase.kernels.devices import BindLike, Described
 from polyphase.kernels.facts import Facts, Sizes
@@ -54,7 +54,7 @@ def bind(record: CallRecord) -> BoundCall:
 def _bound(handle: object, out: Facts) -> BoundCall:
     launcher = libraries.launcher()
     fresh = launcher.fresh(handle, empty_strided, _place(out))
-    return BoundCall(out, fresh, functools.partial(launcher.launch, handle), handle=handle)
+    return BoundCall(out, fresh, functools.partial(launcher.launch, handle), handle=handle, direct=handle)
 
 
 def _place(out: Facts) -> tuple[Sizes, Sizes, torch.dtype]:
@@ -101,6 +101,11 @@ def again() -> Callable[..., Callable[..., Any]] | None:
         return libraries.launcher().again
     except (CompilerMissingError, BuildFailedError):
         return None
+
+
+@functools.cache
+def dispatched_kernels() -> dispatched.Kernels | None:
+    return dispatched.usable(libraries.launcher())
 
 
 def _request(record: CallRecord) -> bytes:

@@ -4,12 +4,29 @@
 
 #include "polyphase/launch/again.h"
 #include "polyphase/launch/any_size.h"
+#include "polyphase/launch/dispatched.h"
 #include "polyphase/launch/running.h"
 #include "polyphase/launch/sized_calls.h"
 #include "polyphase/launch/sizes.h"
 
 namespace polyphase {
 namespace {
+
+bool run_directly(const void* what, int32_t, void* const* addresses, int64_t count) {
+  try {
+    Addresses given;
+    given.count = count;
+    std::memcpy(given.data, addresses, count * sizeof(void*));
+    Ready call = ready(*static_cast<const Bound*>(what), given);
+    uint32_t threads = 1;
+    if (call.most_threads > 1 && torch_functions().threads(&threads) != 0) return false;
+    call.run(threads);
+  } catch (...) {  // Python says what it was
+    return false;
+  }
+  __atomic_add_fetch(&launched, 1, __ATOMIC_RELAXED);
+  return true;
+}
 
 // Runs `body`, C++ errors turned into Python's.
 template <class Function>
@@ -272,6 +289,11 @@ PyMethodDef functions[] = {
     {"counts", python_counts, METH_FASTCALL, "(kernels launched, tables made, tables found in the cache)"},
     {"launch_all", python_launch_all, METH_FASTCALL, "Runs what was bound, in any order, by as many threads as torch has."},
     {"sized", python_sized, METH_FASTCALL, "Calls for images of any size, whose steps follow from it: (call, many, learn)"},
+    {"dispatch_by", python_dispatch_by, METH_FASTCALL, "How kernels in the dispatcher know torch."},
+    {"operator", python_operator, METH_FASTCALL, "A kernel for the dispatcher, as a number."},
+    {"put", python_put, METH_FASTCALL, "Puts it into the dispatcher."},
+    {"take_away", python_take_away, METH_FASTCALL, "Takes it away."},
+    {"direct", python_direct, METH_FASTCALL, "Whether such kernels make calls without Python."},
     {"forget", python_forget, METH_FASTCALL, "Empties the cache of tables."},
 };
 
@@ -281,6 +303,7 @@ PyMethodDef functions[] = {
 // `threads`: torch.get_num_threads, which outlives this library.
 extern "C" __attribute__((visibility("default"))) PyObject* polyphase_functions(PyObject* threads) {
   polyphase::get_num_threads = threads;
+  polyphase::dispatched().run = polyphase::run_directly;
   constexpr int kCount = sizeof(polyphase::functions) / sizeof(polyphase::functions[0]);
   PyObject* tuple = PyTuple_New(kCount);
   for (int i = 0; i < kCount; ++i) {

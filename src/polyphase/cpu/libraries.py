@@ -55,6 +55,11 @@ class Launcher(NamedTuple):
     counts: Callable[[], tuple[int, int, int]]
     launch_all: Callable[..., None]
     sized: Callable[..., tuple[Callable[..., Tensor | None], Callable[..., Tensor | None], Callable[..., int]]]
+    dispatch_by: Callable[[bytes, Callable[..., list[Tensor]]], None]
+    operator: Callable[..., int]
+    put: Callable[[int], None]
+    take_away: Callable[[int], None]
+    direct: Callable[[bool], None]
     forget: Callable[[], None]
 
 

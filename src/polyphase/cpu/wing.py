@@ -21,6 +21,7 @@ WING = Wing(
     bind_like=launch.bind_like,
     sized=launch.Sized,
     again=launch.again,
+    dispatched_kernels=launch.dispatched_kernels,
     forget=launch.forget,
     tap_bytes=libraries.tap_bytes,
     described=launch.described,

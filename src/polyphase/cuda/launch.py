@@ -88,18 +88,20 @@ def bind(record: CallRecord) -> BoundCall:
         return out
 
     made: Callable[..., Tensor] = fresh
+    direct: object = None
     if not operands.vectors and not operands.tensors:  # the shortest way: most calls are such
         if sampled == 2:  # but for a fill, which is to be kept while a graph is captured
             made = fresh if isinstance(sampler, Warp) and sampler.fill else fresh_of_warp
         else:
             parts = (launch.part, empty_strided_cuda, (shape, strides, dtype), current_raw_stream, device)
             made = launcher.fresh(FreshCall(*parts, launch.keep, fresh))
+        direct = None if made is fresh else launch.part
 
     def made_there(*inputs: Tensor) -> Tensor:
         with torch.cuda.device(device):
             return made(*inputs)
 
-    return BoundCall(record.out, made if torch.cuda.device_count() == 1 else made_there, into)
+    return BoundCall(record.out, made if torch.cuda.device_count() == 1 else made_there, into, direct=direct)
 
 
 class _Lazy:

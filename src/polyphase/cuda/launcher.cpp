@@ -5,6 +5,7 @@
 
 #include "polyphase/core/abi.h"
 #include "polyphase/launch/again.h"
+#include "polyphase/launch/dispatched.h"
 #include "polyphase/launch/python_objects.h"
 #include "polyphase/launch/sized_rows.h"
 
@@ -85,8 +86,8 @@ PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return PyCapsule_New(bound, nullptr, release);
 }
 
-// Whether the stream is being captured, which is 1 or 0, or -1 with an error set. call: of so many bytes.
-int run(const Plan& plan, void* call, size_t size, void* stream) {
+// Whether the stream is being captured, which is 1 or 0, or -1 where the driver refuses. call: of so many bytes.
+int launch(const Plan& plan, void* call, size_t size, void* stream) {
   enum { kEnd, kParameters, kSize };  // of `extra`
   void* extra[] = {reinterpret_cast<void*>(kParameters), call, reinterpret_cast<void*>(kSize), &size,
                    reinterpret_cast<void*>(kEnd)};
@@ -102,12 +103,41 @@ int run(const Plan& plan, void* call, size_t size, void* stream) {
                            plan.threads, 1, 1, plan.shared_bytes, stream, nullptr, extra);
   }
   if (elsewhere) pop_context(&context);
-  if (status != 0) {
-    PyErr_SetString(PyExc_ValueError, "the CUDA driver refused to launch a kernel");
-    return -1;
-  }
+  if (status != 0) return -1;
   __atomic_add_fetch(&launched, 1, __ATOMIC_RELAXED);
   return capturing != 0;
+}
+
+// Likewise, with an error set.
+int run(const Plan& plan, void* call, size_t size, void* stream) {
+  const int captured = launch(plan, call, size, stream);
+  if (captured < 0) PyErr_SetString(PyExc_ValueError, "the CUDA driver refused to launch a kernel");
+  return captured;
+}
+
+// Where the addresses of target, source, vectors and tensors are to be, in their order.
+int64_t* place_of(const Plan& plan, uint8_t* call, ptrdiff_t number) {
+  auto* const addresses = reinterpret_cast<int64_t*>(call);
+  const ptrdiff_t operand = number - 2, tensor = operand - plan.vectors;
+  if (operand < 0) return addresses + number;
+  return tensor < 0 ? addresses + plan.vectors_at / 8 + operand : addresses + plan.tensors_at / 8 + tensor;
+}
+
+// Python does what keeps tables for a graph that is captured, and an image that begins anywhere.
+bool run_directly(const void* what, int32_t device, void* const* addresses, int64_t count) {
+  const auto& bound = *static_cast<const Bound*>(what);
+  const Plan& plan = bound.plan;
+  void* stream = nullptr;
+  if (count != 2 + plan.vectors + plan.tensors || reinterpret_cast<uintptr_t>(addresses[1]) % 16 != 0 ||
+      torch_functions().stream(device, &stream) != 0) {
+    return false;
+  }
+  int capturing = 0;
+  if (stream != nullptr && (is_capturing(stream, &capturing) != 0 || capturing != 0)) return false;
+  alignas(16) uint8_t call[kMostBytes];
+  std::memcpy(call, bound.call, bound.size);
+  for (int64_t i = 0; i < count; ++i) *place_of(plan, call, i) = reinterpret_cast<int64_t>(addresses[i]);
+  return launch(plan, call, bound.size, stream) >= 0;
 }
 
 // bound, stream, target, source, vectors, tensors
@@ -120,14 +150,7 @@ PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
   const Plan& plan = bound->plan;
   alignas(16) uint8_t call[kMostBytes];
   std::memcpy(call, bound->call, bound->size);
-  auto* addresses = reinterpret_cast<int64_t*>(call);
-  for (ptrdiff_t i = 2; i < count; ++i) {
-    const ptrdiff_t operand = i - 4, tensor = operand - plan.vectors;
-    int64_t* to = addresses + (i - 2);
-    if (operand >= 0) to = addresses + plan.vectors_at / 8 + operand;
-    if (operand >= plan.vectors) to = addresses + plan.tensors_at / 8 + tensor;
-    *to = PyLong_AsLongLong(args[i]);
-  }
+  for (ptrdiff_t i = 2; i < count; ++i) *place_of(plan, call, i - 2) = PyLong_AsLongLong(args[i]);
   const int64_t stream = PyLong_AsLongLong(args[1]);
   if (PyErr_Occurred() != nullptr) return nullptr;
   const int captured = run(plan, call, bound->size, reinterpret_cast<void*>(stream));
@@ -394,6 +417,11 @@ PyMethodDef functions[] = {
     {"counts", python_counts, METH_FASTCALL, "How many launches there were, and tables made for images of any size."},
     {"again", python_again, METH_FASTCALL, "A call, to be made once more where it is the one before."},
     {"read_by_handles", python_read_by_handles, METH_FASTCALL, "How tensors are asked from now on."},
+    {"dispatch_by", python_dispatch_by, METH_FASTCALL, "How kernels in the dispatcher know torch."},
+    {"operator", python_operator, METH_FASTCALL, "A kernel for the dispatcher, as a number."},
+    {"put", python_put, METH_FASTCALL, "Puts it into the dispatcher."},
+    {"take_away", python_take_away, METH_FASTCALL, "Takes it away."},
+    {"direct", python_direct, METH_FASTCALL, "Whether such kernels make calls without Python."},
 };
 
 }  // namespace
@@ -408,6 +436,7 @@ extern "C" __attribute__((visibility("default"))) PyObject* polyphase_functions(
   push_context = reinterpret_cast<PushContext>(addresses[2]);
   pop_context = reinterpret_cast<GetContext>(addresses[3]);
   is_capturing = reinterpret_cast<IsCapturing>(addresses[4]);
+  dispatched().run = run_directly;
   constexpr int kCount = sizeof(functions) / sizeof(functions[0]);
   PyObject* tuple = PyTuple_New(kCount);
   for (int i = 0; i < kCount; ++i) PyTuple_SetItem(tuple, i, PyCFunction_NewEx(&functions[i], nullptr, nullptr));

@@ -16,6 +16,7 @@ from torch import Tensor
 from polyphase.cpu import build, isa  # the launcher is a library for the CPU
 from polyphase.cuda import driver
 from polyphase.errors import BuildFailedError, CompilerMissingError
+from polyphase.kernels import dispatched
 from polyphase.kernels.devices import LaunchSized
 from polyphase.kernels.handles import use_handles
 
@@ -92,6 +93,12 @@ def again() -> Callable[..., Callable[..., Any]] | None:
     return None if functions is None else functions.again
 
 
+@functools.cache
+def dispatched_kernels() -> dispatched.Kernels | None:
+    functions = _functions()
+    return None if functions is None else dispatched.usable(functions)
+
+
 class SizedParts(NamedTuple):
     """What launches of images of any size take, as launcher.cpp has it. kernel and tap_maker: `Bound.part` of each.
     empty(size) makes a tensor of bytes on the device, staged(size) one on the host that there(it) copies to the device.
@@ -129,6 +136,11 @@ class _Functions(NamedTuple):
     counts: Callable[[], tuple[int, int]]
     again: Callable[..., Callable[..., Any]]
     read_by_handles: Callable[[type, bytes], None]
+    dispatch_by: Callable[[bytes, Callable[..., list[Tensor]]], None]
+    operator: Callable[..., int]
+    put: Callable[[int], None]
+    take_away: Callable[[int], None]
+    direct: Callable[[bool], None]
 
 
 def request(architecture: str) -> build.Request:

@@ -29,6 +29,7 @@ WING = Wing(
     bind_gradients=launch.bind_gradients,
     bind_any_size=None,
     again=launcher.again,
+    dispatched_kernels=launcher.dispatched_kernels,
     forget=launch.forget,
     tap_bytes=_tap_bytes,
     described=launch.described,

@@ -52,8 +52,8 @@ class BoundCall(NamedTuple):
     """A program for tensors of known facts. Inputs: an image, the coordinates of a warp, operands in their order.
 
     fresh: makes the output. into: writes it to the first tensor it is given. by_torch: it is the plain twin's. handle:
-    what the wing's `launch_all` knows it by. kernel: where none could be had at first, the call of one if it can be had
-    now.
+    what the wing's `launch_all` knows it by. direct: what its kernels in torch's dispatcher do. kernel: where none
+    could be had at first, the call of one if it can be had now.
     """
 
     out: Facts
@@ -61,6 +61,7 @@ class BoundCall(NamedTuple):
     into: Callable[..., None]
     by_torch: bool = False
     handle: object = None
+    direct: object = None
     kernel: Callable[[], BoundCall | None] | None = None
 
 

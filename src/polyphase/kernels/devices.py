@@ -29,6 +29,7 @@ from polyphase.sampling.windows import DeviceRules
 
 if TYPE_CHECKING:
     from polyphase.kernels.binding import BoundCall, BoundGradients
+    from polyphase.kernels.dispatched import Kernels
     from polyphase.kernels.facts import Facts
     from polyphase.kernels.patchwork import Patchwork
     from polyphase.kernels.plans import MapsPlan, WarpPlan
@@ -118,7 +119,7 @@ class Wing:
     bind_any_size: a record, for all other sizes too; the last argument is called for those that are not for kernels.
     bind_like: of a record of maps, what binds programs that differ in the numbers of their steps alone. sized: what
     learns records whose numbers follow from the image's size, to results of a dtype.
-    again: `again.plainly` in C, None where nothing can be built.
+    again: `again.plainly` in C, None where nothing can be built. dispatched_kernels: kernels of operators, likewise.
     launch_all: many calls in any order, each a tuple of a handle and tensors: output, image, coordinates, operands.
     makes_patchwork: whether kernels of maps write outputs that are cut into blocks.
     launch_into: likewise, into the parts of one tensor: images, and their places there, None for all. Of images whose
@@ -139,6 +140,7 @@ class Wing:
     bind_gradients: Callable[[GradientRecord], BoundGradients]
     bind_any_size: Callable[[CallRecord, AnySize, Callable[..., Any]], Callable[..., Any]] | None
     again: Callable[[], Callable[..., Callable[..., Any]] | None]
+    dispatched_kernels: Callable[[], Kernels | None]
     forget: Callable[[], None]
     tap_bytes: Callable[..., TapBytes]
     described: Callable[[CallRecord], Described]
