@@ -24,6 +24,8 @@ from polyphase.compile import overrides
 from polyphase.compile.overrides import Override
 from polyphase.cpu import launch
 from polyphase.kernels import dispatched
+from tests.conformance.checks import same_bits
+from tests.support.samples import OPERATORS, Sample, small
 
 pytestmark = pytest.mark.cpu
 
@@ -82,6 +84,27 @@ def test_a_known_call_is_python_s(name: str, last: bool) -> None:
     assert torch.equal(result, by_python)
     assert result.stride() == by_python.stride()
     assert entered == (["aten.constant_pad_nd.default"] if name == "a border" else [])
+
+
+def test_samples_that_are_known() -> None:
+    wrong, by_kernels = [], 0
+    samples = [one for one in small() if one.operator != "affine_grid"]
+    for sample in samples:
+        tensors = sample.args
+
+        def call(sample: Sample = sample, tensors: tuple[Tensor, ...] = tensors) -> Tensor:
+            return OPERATORS[sample.operator](*tensors, **sample.kwargs)
+
+        with accelerate():
+            by_python = call()
+            known(call)
+            with counted() as entered:
+                result = call()
+        by_kernels += not entered
+        if same_bits(result, by_python) is not None or result.stride() != by_python.stride():
+            wrong.append(str(sample))
+    assert wrong == []
+    assert by_kernels > len(samples) // 2
 
 
 def test_gradients() -> None:

@@ -20,7 +20,8 @@ POINTER = ctypes.c_void_p
 
 
 class Driver:
-    """Stands in for the driver: launches are remembered, with their stream and the first two of their parameters.
+    """Stands in for the driver: launches are remembered, with their stream and the first two of their parameters;
+    operands: the third of each, where there is one.
 
     run: what is done besides with a function, its blocks, threads, shared bytes and these two.
     """
@@ -28,6 +29,7 @@ class Driver:
     def __init__(self, run: Callable[..., None] | None = None) -> None:
         self.run = run
         self.launches: list[tuple[int, int, int]] = []
+        self.operands: list[int] = []
         self.captures, self.status = 0, 0
         made: list[tuple[Callable[..., int], list[Any]]] = [
             (self.launch, [POINTER, *[ctypes.c_uint] * 7, POINTER, POINTER, ctypes.POINTER(POINTER)]),
@@ -43,8 +45,11 @@ class Driver:
 
     def launch(self, *given: Any) -> int:
         stream, extra = given[8], given[10]
-        first_two = struct.unpack("=2q", ctypes.string_at(extra[1], 16))
+        (size,) = struct.unpack("=Q", ctypes.string_at(extra[3], 8))
+        parameters = ctypes.string_at(extra[1], size)
+        first_two = struct.unpack_from("=2q", parameters)
         self.launches.append((stream or 0, *first_two))
+        self.operands += struct.unpack_from("=q", parameters, 16) if size >= 24 else ()
         if self.run is not None and self.status == 0:
             self.run(given[0], given[1:4], given[4], given[7], first_two)
         return self.status

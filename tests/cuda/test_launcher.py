@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from polyphase.cuda import launcher
 from polyphase.cuda.launcher import FreshCall, LaunchPlan
-from tests.cuda.stand_in import Driver
+from polyphase.kernels import dispatched, handles
+from tests.cuda.stand_in import POINTER, Driver
 
 STREAM, DEFAULT = 77, 0
 
@@ -72,3 +77,56 @@ def test_what_goes_wrong_is_said(stand_in: Driver) -> None:
     stand_in.status = 1
     with pytest.raises(ValueError, match="refused"):
         call(STREAM, lambda *shape: image(1024), [])(image(4096))
+
+
+def test_a_kernel_in_the_dispatcher(stand_in: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors are the CPU's, which is all the same to it: only addresses are taken."""
+    stream_of = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.POINTER(POINTER))(current_stream)
+    packed = dispatched._packed()
+    kernels = launcher._functions()
+    assert packed is not None
+    assert kernels is not None
+    with_stream = packed[:-8] + struct.pack("=q", ctypes.cast(stream_of, POINTER).value)
+    monkeypatch.setattr(dispatched, "_packed", lambda: with_stream)
+    handles.use_handles(kernels.read_by_handles)
+    assert dispatched.usable(kernels) is kernels
+    plan = LaunchPlan(0, 7, (1, 1, 1), 64, 0, 1, 0, 16, 24)  # coordinates beside the image
+    bound = launcher.bind(plan, bytes(64))
+    by_python: list[int] = []
+
+    def call(image: Tensor, grid: Tensor) -> Tensor:
+        by_python.append(image.data_ptr())
+        return torch.empty(0)
+
+    direct = dispatched.DirectCall(bound.part, (2, 3), (3, 1), 2)
+    library = torch.library.Library("polyphase", "FRAGMENT")
+    library.define("_stood_in(Tensor image, Tensor grid) -> Tensor")
+    place = kernels.operator("polyphase", "_stood_in", "CPU", "-t-t", call, lambda *tensors: direct)
+    kernels.put(place)
+    kernels.direct(True)
+    op, storage, grid = torch.ops.polyphase._stood_in, torch.rand(64), torch.rand(4)
+    first = -storage.data_ptr() % 16 // 4
+    images = [storage[first : first + 8], storage[first + 1 : first + 9]]
+    for one in images:
+        for _ in range(2):
+            op(one, grid)
+    assert (by_python, stand_in.launches) == ([one.data_ptr() for one in images for _ in range(2)], [])
+
+    made = op(images[0], grid)
+    assert (made.shape, made.stride()) == ((2, 3), (3, 1))
+    assert stand_in.launches == [(STREAM, made.data_ptr(), images[0].data_ptr())]
+    assert stand_in.operands == [grid.data_ptr()]
+    by_python.clear()
+    op(images[1], grid)  # begins anywhere
+    stand_in.captures = 1
+    op(images[0], grid)
+    assert (len(by_python), len(stand_in.launches)) == (2, 1)
+    stand_in.captures, stand_in.status = 0, 1
+    op(images[0], grid)
+    assert (len(by_python), len(stand_in.launches)) == (3, 2)
+    kernels.take_away(place)
+
+
+def current_stream(device: int, stream: Any) -> int:
+    stream[0] = STREAM
+    return 0

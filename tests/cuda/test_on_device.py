@@ -75,6 +75,42 @@ def test_accelerated_code_agrees_with_eager(options: dict[str, Any]) -> None:
     assert polyphase.stats()["kernels_launched"] > before
 
 
+def test_accelerated_calls_that_are_known_are_those_of_python() -> None:
+    """Made from the dispatcher, without Python: on the stream of the caller, backward in a thread of torch's own."""
+    x = torch.rand(2, 3, 64, 96, device="cuda")
+    grid = torch.rand(2, 5, 5, 2, device="cuda") * 2.2 - 1.1
+    shifted = torch.rand(2 * 3 * 64 * 96 + 1, device="cuda")[1:].view(2, 3, 64, 96)  # not aligned
+
+    def calls(image: Tensor) -> list[Tensor]:
+        leaf = image.detach().requires_grad_()
+        resized = F.interpolate(leaf, size=(53, 63), **AA)
+        resized.square().sum().backward()
+        assert leaf.grad is not None
+        warped = [F.grid_sample(image, grid, align_corners=corners) for corners in (False, True)]
+        return [resized.detach(), leaf.grad, torch.flip(image, (-1,)), F.pad(image, (1, 2, 3, 4), "reflect"), *warped]
+
+    with polyphase.accelerate():
+        for image in (x, shifted):
+            first = calls(image)
+            for _ in range(6):
+                again = calls(image)
+            assert all(torch.equal(*pair) for pair in zip(first, again, strict=True))
+        first, stream = calls(x), torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.default_stream())
+        with torch.cuda.stream(stream):
+            elsewhere = calls(x)
+        stream.synchronize()
+        assert all(torch.equal(*pair) for pair in zip(first, elsewhere, strict=True))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = F.interpolate(x, size=(53, 63), **AA)
+        x.uniform_()
+        graph.replay()
+        torch.testing.assert_close(captured, F.interpolate(x, size=(53, 63), **AA))
+        with pytest.raises(IndexError):
+            torch.flip(x, (7,))
+
+
 def test_gradients_are_the_same_bits_every_time() -> None:
     x = torch.rand(2, 8, 40, 50, device="cuda", requires_grad=True)
     torch.use_deterministic_algorithms(True)

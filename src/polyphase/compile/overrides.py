@@ -107,7 +107,7 @@ class Override:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
             self._library.impl(self._op, self._call, self._key, allow_override=True)
-        self._kept = [torch.library.get_kernel(self._op, self._key)]  # it may be running when it is taken away
+        self._keep()
         if self._in_c is not None:
             self._put_in_c(self._in_c)
 
@@ -125,7 +125,11 @@ class Override:
 
     def _put_in_c(self, one: _InC) -> None:
         one.kernels.put(one.place)
-        self._kept.append(torch.library.get_kernel(self._op, self._key))
+        self._keep()
+
+    def _keep(self) -> None:
+        """What was put may be running when it is taken away, and when it is put again."""
+        self._kept = [*self._kept[-3:], torch.library.get_kernel(self._op, self._key)]
 
     def take_away(self) -> None:
         if self._in_c is not None:

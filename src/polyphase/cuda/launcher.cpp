@@ -128,10 +128,8 @@ bool run_directly(const void* what, int32_t device, void* const* addresses, int6
   const auto& bound = *static_cast<const Bound*>(what);
   const Plan& plan = bound.plan;
   void* stream = nullptr;
-  if (count != 2 + plan.vectors + plan.tensors || reinterpret_cast<uintptr_t>(addresses[1]) % 16 != 0 ||
-      torch_functions().stream(device, &stream) != 0) {
-    return false;
-  }
+  if (count != 2 + plan.vectors + plan.tensors || reinterpret_cast<uintptr_t>(addresses[1]) % 16 != 0) return false;
+  if (torch_functions().stream == nullptr || torch_functions().stream(device, &stream) != 0) return false;
   int capturing = 0;
   if (stream != nullptr && (is_capturing(stream, &capturing) != 0 || capturing != 0)) return false;
   alignas(16) uint8_t call[kMostBytes];
