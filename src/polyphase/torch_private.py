@@ -183,11 +183,6 @@ FUNCTIONS = {
     ),
     "cdata_of": Private("torch:Tensor._cdata", _BY_METHODS, None, take=lambda _: attrgetter("_cdata")),
     "library_of_torch": Private("torch._C:__file__", _BY_METHODS, None),
-    "tensors_of_handles": Private(
-        "torch._C._aoti:alloc_tensors_by_stealing_from_void_ptrs",
-        "a call under polyphase.accelerate() takes a few microseconds longer",
-        None,
-    ),
     "suggest_memory_format": Private(
         "torch._prims_common:suggest_memory_format",
         "a graph of symbolic sizes may be compiled once more for each memory format",
@@ -362,6 +357,10 @@ ON_CUDA = {
         "torch._C:_cuda_getCurrentRawStream", "a call takes a microsecond longer", _current_raw_stream
     ),
 }
+
+#: THPVariable_Wrap(const at::TensorBase&), looked up in `library_of_torch`: a tensor as a Python object. Without it, a
+#: call under `polyphase.accelerate()` takes a few microseconds longer.
+PYTHON_TENSOR = "_Z16THPVariable_WrapRKN2at10TensorBaseE"
 
 ALL = FUNCTIONS | LOADING | ON_CUDA | TRACING | COMPILING | EXPLAINING | MEASURING
 

@@ -159,7 +159,7 @@ class Override:
 
     def _find(self, args: tuple[Any, ...]) -> Taken | None:
         """What is bound to any size, or to the sizes of these tensors."""
-        kinds = tuple([(one.dtype, one.ndim, one.device) if isinstance(one, Tensor) else _key(one) for one in args])
+        kinds = _kinds(args)
         taken = self._for_any_size.get(kinds)
         any_size = taken is not None
         if taken is None:
@@ -183,7 +183,14 @@ class Override:
 
     def _direct(self, *args: Any) -> dispatched.DirectCall | None:
         """Of a call that came here a second time."""
-        taken = self._taken(*[_key(one) for one in args]) if self._switch.mode is Mode.ON else None
+        if self._switch.mode is not Mode.ON:
+            return None
+        taken = self._for_any_size.get(_kinds(args))
+        if taken is not None:
+            tensors = [one for one in args if isinstance(one, Tensor)]
+            bound_of = devices.wing_of(tensors[0].device).bound_of
+            return None if bound_of is None else bound_of(taken.run, *tensors)
+        taken = self._taken(*[_key(one) for one in args])
         return None if taken is None else taken.direct
 
     def _once(self, given: tuple[Any, ...], *tensors: Tensor) -> Any:
@@ -209,6 +216,11 @@ class _InC(NamedTuple):
 
     kernels: dispatched.Kernels
     place: int
+
+
+def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a call depends on, but for sizes and strides of tensors."""
+    return tuple([(one.dtype, one.ndim, one.device) if isinstance(one, Tensor) else _key(one) for one in args])
 
 
 def _key(argument: Any) -> Any:

@@ -96,6 +96,15 @@ def bind_any_size(
     return launcher.any_size(_request(record), rules.packed(), *made_by, otherwise)
 
 
+def bound_of(call: Callable[..., Tensor], *tensors: Tensor) -> dispatched.DirectCall | None:
+    """Of what `bind_any_size` made: what it calls for tensors of these sizes."""
+    found = libraries.launcher().bound_of(call, *tensors)
+    if found is None:
+        return None
+    bound, (shape, strides, _) = found
+    return dispatched.DirectCall(bound, shape, strides, len(tensors))
+
+
 def again() -> Callable[..., Callable[..., Any]] | None:
     try:
         return libraries.launcher().again

@@ -131,24 +131,27 @@ void release_sizes(PyObject* capsule) { delete static_cast<AnySizes*>(PyCapsule_
 
 enum { kSizes, kNew, kDtype, kStridesLike, kOtherwise, kAnySizeParts };
 
+// `AnySizes::get` for tensors.
+PyObject* bound_to_sizes(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  auto* sizes = static_cast<AnySizes*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
+  if (sizes == nullptr) throw PythonError();
+  if (count < 1 || count > 2) throw BadCall{"an image, and coordinates at most"};
+  Extent tensors[2];
+  for (ptrdiff_t t = 0; t < count; ++t) {
+    if (tensors[t].read(args[t])) continue;
+    if (PyErr_Occurred() != nullptr) throw PythonError();
+    throw TooManyDimensions();
+  }
+  try {
+    return sizes->get(tensors, count, PyTuple_GetItem(parts, kDtype), PyTuple_GetItem(parts, kStridesLike));
+  } catch (const TooManyDimensions&) {
+    return nullptr;
+  }
+}
+
 PyObject* python_call_any_size(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    auto* sizes = static_cast<AnySizes*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
-    if (sizes == nullptr) throw PythonError();
-    if (count < 1 || count > 2) throw BadCall{"an image, and coordinates at most"};
-    Extent tensors[2];
-    for (ptrdiff_t t = 0; t < count; ++t) {
-      if (tensors[t].read(args[t])) continue;
-      if (PyErr_Occurred() != nullptr) throw PythonError();
-      throw TooManyDimensions();
-    }
-    const Reference kept([&]() -> PyObject* {
-      try {
-        return sizes->get(tensors, count, PyTuple_GetItem(parts, kDtype), PyTuple_GetItem(parts, kStridesLike));
-      } catch (const TooManyDimensions&) {
-        return nullptr;
-      }
-    }());
+    const Reference kept(bound_to_sizes(parts, args, count));
     if (kept.get() == nullptr) return PyObject_Vectorcall(PyTuple_GetItem(parts, kOtherwise), args, count, nullptr);
     PyObject* const place = PyTuple_GetItem(kept.get(), kPlaceOfOutput);
     return run_into_new(bound_of(kept.get()), PyTuple_GetItem(parts, kNew), place, args, count);
@@ -169,6 +172,18 @@ PyObject* python_any_size(PyObject*, PyObject* const* args, ptrdiff_t count) {
     std::memcpy(&copy, rules.data, sizeof(copy));
     PyObject* const sizes = PyCapsule_New(new AnySizes(request, copy), nullptr, release_sizes);
     return made_of(&call, {sizes, owned(args[2]), owned(args[3]), owned(args[4]), owned(args[5])});
+  });
+}
+
+// what any_size made, tensors -> what is bound to their sizes, and the place of its output; None where Python binds it
+PyObject* python_bound_of(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count < 1 || PyCFunction_GetFunction(args[0]) != python_call_any_size) {
+      if (PyErr_Occurred() != nullptr) throw PythonError();
+      throw BadCall{"bound_of takes what any_size made"};
+    }
+    PyObject* const found = bound_to_sizes(PyCFunction_GetSelf(args[0]), args + 1, count - 1);
+    return found == nullptr ? none() : found;
   });
 }
 
@@ -283,6 +298,7 @@ PyMethodDef functions[] = {
     {"launch", python_launch, METH_FASTCALL, "Runs what was bound."},
     {"fresh", python_fresh, METH_FASTCALL, "What was bound, as a function from tensors to a new one."},
     {"any_size", python_any_size, METH_FASTCALL, "Likewise, of tensors of any size."},
+    {"bound_of", python_bound_of, METH_FASTCALL, "What such a call binds to the sizes of tensors, or None."},
     {"again", python_again, METH_FASTCALL, "A call, to be made once more where it is the one before."},
     {"read_by_handles", python_read_by_handles, METH_FASTCALL, "How tensors are asked from now on."},
     {"taps", python_taps, METH_FASTCALL, "The table of an axis: (in_size, begin, index, weight, border, precision, index_only)"},

@@ -17,6 +17,7 @@ from torch import Tensor
 from polyphase.cpu import build, emit, isa
 from polyphase.errors import BuildFailedError
 from polyphase.kernels import records
+from polyphase.kernels.facts import Sizes
 from polyphase.kernels.handles import use_handles
 from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose, sampled_as
 from polyphase.kernels.recipes import encode
@@ -49,13 +50,14 @@ class Launcher(NamedTuple):
     launch: Callable[..., None]
     fresh: Callable[..., Callable[..., Tensor]]
     any_size: Callable[..., Callable[..., Tensor]]
+    bound_of: Callable[..., tuple[object, tuple[Sizes, Sizes, torch.dtype]] | None]
     again: Callable[..., Callable[..., Any]]
     read_by_handles: Callable[[type, bytes], None]
     taps: Callable[[int, int, bool, bytes], tuple[int, bytes, bytes, bytes, bytes, int, bool]]
     counts: Callable[[], tuple[int, int, int]]
     launch_all: Callable[..., None]
     sized: Callable[..., tuple[Callable[..., Tensor | None], Callable[..., Tensor | None], Callable[..., int]]]
-    dispatch_by: Callable[[bytes, Callable[..., list[Tensor]]], None]
+    dispatch_by: Callable[[bytes], None]
     operator: Callable[..., int]
     put: Callable[[int], None]
     take_away: Callable[[int], None]

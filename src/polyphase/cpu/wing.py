@@ -18,6 +18,7 @@ WING = Wing(
     bind=launch.bind,
     bind_gradients=launch.bind_gradients,
     bind_any_size=launch.bind_any_size,
+    bound_of=launch.bound_of,
     bind_like=launch.bind_like,
     sized=launch.Sized,
     again=launch.again,

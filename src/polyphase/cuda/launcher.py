@@ -136,7 +136,7 @@ class _Functions(NamedTuple):
     counts: Callable[[], tuple[int, int]]
     again: Callable[..., Callable[..., Any]]
     read_by_handles: Callable[[type, bytes], None]
-    dispatch_by: Callable[[bytes, Callable[..., list[Tensor]]], None]
+    dispatch_by: Callable[[bytes], None]
     operator: Callable[..., int]
     put: Callable[[int], None]
     take_away: Callable[[int], None]

@@ -29,7 +29,7 @@ from polyphase.sampling.windows import DeviceRules
 
 if TYPE_CHECKING:
     from polyphase.kernels.binding import BoundCall, BoundGradients
-    from polyphase.kernels.dispatched import Kernels
+    from polyphase.kernels.dispatched import DirectCall, Kernels
     from polyphase.kernels.facts import Facts
     from polyphase.kernels.patchwork import Patchwork
     from polyphase.kernels.plans import MapsPlan, WarpPlan
@@ -117,6 +117,7 @@ class Wing:
     most_warped: over how many elements the planes of a warped image may extend. survives_fork: whether a child of a
     process that used the device can use it. built_from: what is bound meanwhile runs the kernel of a source file.
     bind_any_size: a record, for all other sizes too; the last argument is called for those that are not for kernels.
+    bound_of: of what that made and tensors, what it calls for their sizes.
     bind_like: of a record of maps, what binds programs that differ in the numbers of their steps alone. sized: what
     learns records whose numbers follow from the image's size, to results of a dtype.
     again: `again.plainly` in C, None where nothing can be built. dispatched_kernels: kernels of operators, likewise.
@@ -146,6 +147,7 @@ class Wing:
     described: Callable[[CallRecord], Described]
     built_from: Callable[[Path], AbstractContextManager[None]]
     stats: Callable[[], dict[str, int]]
+    bound_of: Callable[..., DirectCall | None] | None = None
     launch_all: Callable[..., None] | None = None
     makes_patchwork: bool = False
     bind_like: Callable[[CallRecord], BindLike] | None = None

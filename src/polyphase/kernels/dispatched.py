@@ -1,7 +1,8 @@
 """Whether and how a launcher can put kernels of its own into torch's dispatcher (`launch/dispatched.h`).
 
-It takes functions of torch's stable C interface, and an exception that torch's bindings turn into Python's. All of it
-is tried once, on an operator made for it. Where it does not work, kernels in the dispatcher are Python's.
+It takes functions of torch's stable C interface, the one that makes a Python tensor, and an exception that torch's
+bindings turn into Python's. All of it is tried once, on an operator made for it. Where it does not work, kernels in the
+dispatcher are Python's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from polyphase import torch_private
 from polyphase.kernels import handles
-from polyphase.torch_private import OpOverload, library_of_torch, tensors_of_handles
+from polyphase.torch_private import OpOverload, library_of_torch
 
 #: In the order of `TorchFunctions` of `launch/torch_values.h`.
 NAMES = (
@@ -26,6 +27,7 @@ NAMES = (
     *("aoti_torch_empty_strided", "aoti_torch_new_tensor_handle", "aoti_torch_delete_tensor_object"),
     *("torch_list_size", "torch_list_get_item", "torch_delete_list", "torch_get_num_threads"),
     *("aoti_torch_library_init_impl", "aoti_torch_delete_library_object", "aoti_torch_library_impl"),
+    torch_private.PYTHON_TENSOR,
 )
 #: Null where there is none: the first is newer than the oldest torch we support, the second needs CUDA.
 NAMES_OF_SOME = ("torch_delete_stable_ivalue", "aoti_torch_get_current_cuda_stream")
@@ -46,7 +48,7 @@ class Kernels(Protocol):
     """Functions of a launcher; `launch/dispatched.h` says how each is called."""
 
     @property
-    def dispatch_by(self) -> Callable[[bytes, Callable[..., list[Tensor]]], None]: ...
+    def dispatch_by(self) -> Callable[[bytes], None]: ...
     @property
     def operator(self) -> Callable[..., int]: ...
     @property
@@ -79,9 +81,9 @@ def signature_of(op: OpOverload) -> str | None:
 def usable(kernels: Kernels) -> Kernels | None:
     """The functions of a launcher, told how to reach torch; None where they cannot."""
     functions = _packed()
-    if functions is None or tensors_of_handles is None or handles.packed() is None:
+    if functions is None or handles.packed() is None:
         return None
-    kernels.dispatch_by(functions, tensors_of_handles)
+    kernels.dispatch_by(functions)
     try:
         with ThreadPoolExecutor(1) as thread:  # a new one has no mode or transform on, whatever this one has
             return kernels if thread.submit(_work, kernels).result() else None

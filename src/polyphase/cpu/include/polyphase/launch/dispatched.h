@@ -27,18 +27,17 @@ struct DirectCall {
   DirectCall(const CallKey& of, PyObject* capsule) : key(of), kept(owned(capsule)) {}
 };
 
-// Of one operator. They are read without a lock, and changed by whoever holds Python's.
+// Of one operator, in chains by their hash. They are read without a lock, and changed by whoever holds Python's.
 class DirectCalls {
  public:
   // Calls `body` with what is known of a call, if anything; what was found is not freed meanwhile.
   template <class Function>
-  bool with(const CallKey& key, Function body) {
+  void with(const CallKey& key, Function body) {
     __atomic_add_fetch(&readers_, 1, __ATOMIC_SEQ_CST);
-    const DirectCall* call = __atomic_load_n(&latest_, __ATOMIC_SEQ_CST);
+    const DirectCall* call = __atomic_load_n(&chains_[key.hash() % kChains], __ATOMIC_SEQ_CST);
     while (call != nullptr && !(call->key == key)) call = call->before;
-    const bool done = call != nullptr && body(*call);
+    if (call != nullptr) body(*call);
     __atomic_sub_fetch(&readers_, 1, __ATOMIC_SEQ_CST);
-    return done;
   }
 
   // Whether a call that is not known was asked for before, so that it is worth to be.
@@ -53,23 +52,24 @@ class DirectCalls {
 
   // Where there are many, all before it are forgotten.
   void add(DirectCall* call) {
-    const bool full = count_ == kMost;
-    call->before = full ? nullptr : latest_;
-    count_ = full ? 1 : count_ + 1;
-    DirectCall* const dropped = full ? latest_ : nullptr;
-    __atomic_store_n(&latest_, call, __ATOMIC_SEQ_CST);
-    if (dropped != nullptr) drop(dropped);
+    if (count_ == kMost) drop_all();
+    ++count_;
+    DirectCall*& chain = chains_[call->key.hash() % kChains];
+    call->before = chain;
+    __atomic_store_n(&chain, call, __ATOMIC_SEQ_CST);
   }
 
  private:
-  static constexpr int64_t kMost = 32, kMostMissed = 16;
+  static constexpr int64_t kMost = 128, kMostMissed = 32, kChains = 64;
 
   // Who comes later finds none of these; they are freed when nobody is left who came before.
-  void drop(DirectCall* chain) {
-    DirectCall** end = &chain;
-    while (*end != nullptr) end = &(*end)->before;
-    *end = dropped_;
-    dropped_ = chain;
+  void drop_all() {
+    for (DirectCall*& chain : chains_) {
+      DirectCall** end = &dropped_;
+      while (*end != nullptr) end = &(*end)->before;
+      *end = __atomic_exchange_n(&chain, nullptr, __ATOMIC_SEQ_CST);
+    }
+    count_ = 0;
     if (__atomic_load_n(&readers_, __ATOMIC_SEQ_CST) != 0) return;
     while (dropped_ != nullptr) {
       DirectCall* const one = dropped_;
@@ -78,7 +78,8 @@ class DirectCalls {
     }
   }
 
-  DirectCall *latest_ = nullptr, *dropped_ = nullptr;
+  DirectCall* chains_[kChains] = {};
+  DirectCall* dropped_ = nullptr;
   int64_t readers_ = 0, count_ = 0;
   uint64_t missed_[kMostMissed] = {}, next_missed_ = 0;
 };
@@ -96,8 +97,7 @@ class Gil {
 // What all operators of a launcher share.
 struct Dispatched {
   RunDirectly run;
-  PyObject* tensors_of = nullptr;  // of capsules with handles
-  bool direct = false;             // whether calls are made without Python
+  bool direct = false;  // whether calls are made without Python
 };
 
 inline Dispatched& dispatched() {
@@ -123,7 +123,7 @@ class Operator {
     for (int64_t i = 0; i < arguments; ++i) whole = whole && key.add(types[i], stack[i]);
     void* result = nullptr;
     const bool may = whole && __atomic_load_n(&dispatched().direct, __ATOMIC_RELAXED);
-    if (may) calls_.with(key, [&](const DirectCall& one) { return make(one, stack, &result); });
+    if (may) calls_.with(key, [&](const DirectCall& one) { result = make(one, stack); });
     if (result == nullptr) result = by_python(stack, may ? &key : nullptr);
     given.drop();
     stack[0] = reinterpret_cast<Word>(result);
@@ -142,25 +142,23 @@ class Operator {
     }
   };
 
-  bool make(const DirectCall& call, const Word* stack, void** result) const {
+  // A handle of the result; null where Python has to make it.
+  static void* make(const DirectCall& call, const Word* stack) {
     const TorchFunctions& torch = torch_functions();
     const TensorFunctions& read = tensor_reader().functions;
     void* addresses[1 + DirectCall::kMostRead];
     for (int64_t t = 0; t < call.reads; ++t) {
-      if (read.data(pointer(stack[t]), &addresses[1 + t]) != 0) return false;
+      if (read.data(pointer(stack[t]), &addresses[1 + t]) != 0) return nullptr;
     }
     void *const image = pointer(stack[0]), *made;
     int32_t dtype, type, index;
     if (torch.dtype(image, &dtype) != 0 || torch.device_type(image, &type) != 0 || torch.device_index(image, &index) != 0) {
-      return false;
+      return nullptr;
     }
-    if (torch.empty_strided(call.rank, call.size, call.stride, dtype, type, index, &made) != 0) return false;
-    if (read.data(made, &addresses[0]) != 0 || !dispatched().run(call.bound, index, addresses, 1 + call.reads)) {
-      torch.delete_tensor(made);
-      return false;
-    }
-    *result = made;
-    return true;
+    if (torch.empty_strided(call.rank, call.size, call.stride, dtype, type, index, &made) != 0) return nullptr;
+    if (read.data(made, &addresses[0]) == 0 && dispatched().run(call.bound, index, addresses, 1 + call.reads)) return made;
+    torch.delete_tensor(made);
+    return nullptr;
   }
 
   // A handle of the result.
@@ -169,7 +167,7 @@ class Operator {
     PyObject* values[kMostArguments];
     int64_t given = arguments, made = 0;
     while (types[given - 1].form == ArgumentType::kOptional && stack[given - 1] == 0) --given;  // as torch calls Python
-    while (made < given && (values[made] = python_value(types[made], stack[made], dispatched().tensors_of)) != nullptr) ++made;
+    while (made < given && (values[made] = python_value(types[made], stack[made])) != nullptr) ++made;
     const Reference result(made < given ? nullptr : PyObject_Vectorcall(call, values, made, nullptr));
     void* const handle = result.get() == nullptr ? nullptr : handle_of(result.get());
     if (handle != nullptr && key != nullptr && calls_.is_asked_for_again(*key)) remember(*key, values, made);
@@ -229,16 +227,15 @@ struct Operators {
 
 // ---- from Python
 
-// functions as bytes, what makes tensors of capsules
+// functions as bytes
 inline PyObject* python_dispatch_by(PyObject*, PyObject* const* args, ptrdiff_t count) {
   char* functions;
   ptrdiff_t size;
-  if (count != 2 || PyBytes_AsStringAndSize(args[0], &functions, &size) < 0 || size != sizeof(TorchFunctions)) {
-    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "functions as bytes, and how tensors are made");
+  if (count != 1 || PyBytes_AsStringAndSize(args[0], &functions, &size) < 0 || size != sizeof(TorchFunctions)) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "functions, as bytes");
     return nullptr;
   }
   std::memcpy(&torch_functions(), functions, size);
-  dispatched().tensors_of = owned(args[1]);
   return none();
 }
 

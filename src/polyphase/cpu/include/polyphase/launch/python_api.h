@@ -38,6 +38,8 @@ PyObject* PyObject_VectorcallMethod(PyObject*, PyObject* const*, size_t, PyObjec
 void Py_IncRef(PyObject*);
 void Py_DecRef(PyObject*);
 PyObject* PyCFunction_NewEx(PyMethodDef*, PyObject*, PyObject*);
+PyCFunctionFast PyCFunction_GetFunction(PyObject*);
+PyObject* PyCFunction_GetSelf(PyObject*);
 PyObject* PyBool_FromLong(long);
 PyObject* PyFloat_FromDouble(double);
 PyObject* PyLong_FromLongLong(long long);

@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <new>
 
-#include "polyphase/launch/python_objects.h"
+#include "polyphase/launch/python_api.h"
 #include "polyphase/launch/tensors.h"
 
 // torch's own exception for an error that Python raised: by this name its bindings know it, and set the error again. Its
@@ -51,6 +51,7 @@ struct TorchFunctions {
   int (*new_library)(const char* space, const char* key, const char* file, uint32_t line, void** library);
   int (*delete_library)(void* library);
   int (*put_kernel)(void* library, const char* name, OperatorKernel);
+  PyObject* (*python_tensor)(const void* tensor);
   int (*delete_optional)(Word*);          // null where it is memory of C++'s own
   int (*stream)(int32_t device, void**);  // null where there are none
 };
@@ -144,21 +145,9 @@ inline PyObject* python_number(ArgumentType::Kind kind, Word word) {
   return PyFloat_FromDouble(number);
 }
 
-// An argument as a new Python object, null with an error set where it cannot be; `tensors_of` makes tensors of capsules with
-// handles, and takes those.
-inline PyObject* python_value(const ArgumentType& type, Word word, PyObject* tensors_of) {
-  if (type.kind == ArgumentType::kTensor) {
-    void* handle;
-    if (torch_functions().new_handle(pointer(word), &handle) != 0) {
-      PyErr_SetString(PyExc_MemoryError, "not enough memory for a tensor's handle");
-      return nullptr;
-    }
-    const Reference handles(PyList_New(1));
-    PyObject* const args[] = {handles.get()};
-    if (handles.get() == nullptr || PyList_SetItem(args[0], 0, PyCapsule_New(handle, nullptr, nullptr)) < 0) return nullptr;
-    const Reference tensors(PyObject_Vectorcall(tensors_of, args, 1, nullptr));
-    return tensors.get() == nullptr ? nullptr : owned(PyList_GetItem(tensors.get(), 0));
-  }
+// An argument as a new Python object, null with an error set where it cannot be.
+inline PyObject* python_value(const ArgumentType& type, Word word) {
+  if (type.kind == ArgumentType::kTensor) return torch_functions().python_tensor(pointer(word));
   if (type.form == ArgumentType::kOne) return python_number(type.kind, word);
   if (type.form == ArgumentType::kOptional) return word == 0 ? none() : python_number(type.kind, *static_cast<Word*>(pointer(word)));
   size_t size = 0;
