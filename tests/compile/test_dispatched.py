@@ -47,10 +47,10 @@ CALLS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @contextmanager
-def counted() -> Any:
-    """How often Python's kernels are entered."""
+def counted(method: Any = Override._call) -> Any:
+    """Whose it is, whenever a method of overrides is called: by default, what Python's kernels are entered by."""
     found: list[str] = []
-    code = Override._call.__code__
+    code = method.__code__
 
     def profile(frame: Any, event: str, argument: object) -> None:
         if event == "call" and frame.f_code is code:
@@ -123,6 +123,16 @@ def test_gradients() -> None:
             found = step()
     torch.testing.assert_close(found, expected)
     assert entered == []
+
+
+def test_a_call_that_is_not_ours_is_asked_for_once() -> None:
+    empty = torch.rand(0, 3, 4, 4)
+    with accelerate():
+        known(lambda: CALLS["flip"](IMAGE))
+        with counted(Override._direct) as asked:
+            for _ in range(2 * ENOUGH):
+                assert torch.flip(empty, (0,)).shape == empty.shape
+    assert asked == ["aten.flip.default"]
 
 
 OTHERS: dict[str, Callable[[], Tensor]] = {

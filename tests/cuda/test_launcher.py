@@ -98,10 +98,15 @@ def test_a_kernel_in_the_dispatcher(stand_in: Driver, monkeypatch: pytest.Monkey
         by_python.append(image.data_ptr())
         return torch.empty(0)
 
-    direct = dispatched.DirectCall(bound.part, (2, 3), (3, 1), 2)
+    asked: list[int] = []
+
+    def direct(image: Tensor, grid: Tensor) -> dispatched.DirectCall:
+        asked.append(image.data_ptr())
+        return dispatched.DirectCall(bound.part, (2, 3), (3, 1), 2)
+
     library = torch.library.Library("polyphase", "FRAGMENT")
     library.define("_stood_in(Tensor image, Tensor grid) -> Tensor")
-    place = kernels.operator("polyphase", "_stood_in", "CPU", "-t-t", call, lambda *tensors: direct)
+    place = kernels.operator("polyphase", "_stood_in", "CPU", "-t-t", call, direct)
     kernels.put(place)
     kernels.direct(True)
     op, storage, grid = torch.ops.polyphase._stood_in, torch.rand(64), torch.rand(4)
@@ -124,6 +129,7 @@ def test_a_kernel_in_the_dispatcher(stand_in: Driver, monkeypatch: pytest.Monkey
     stand_in.captures, stand_in.status = 0, 1
     op(images[0], grid)
     assert (len(by_python), len(stand_in.launches)) == (3, 2)
+    assert len(asked) == 1
     kernels.take_away(place)
 
 

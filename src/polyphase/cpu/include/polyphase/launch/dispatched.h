@@ -13,14 +13,14 @@ namespace polyphase {
 // has to do it.
 using RunDirectly = bool (*)(const void* bound, int32_t device, void* const* addresses, int64_t count);
 
-// A call that can be made without Python. It does not change.
+// A call, and how it is made without Python, if it can be. It does not change.
 struct DirectCall {
   static constexpr int64_t kMostRead = 3;
 
   CallKey key;
   Reference kept;  // what is bound, as a capsule
-  const void* bound;
-  int64_t rank, reads;  // tensors, the first of those given
+  const void* bound = nullptr;
+  int64_t rank = 0, reads = 0;  // tensors, the first of those given
   int64_t size[kMaxDimensions], stride[kMaxDimensions];
   DirectCall* before;
 
@@ -122,9 +122,14 @@ class Operator {
     bool whole = true;
     for (int64_t i = 0; i < arguments; ++i) whole = whole && key.add(types[i], stack[i]);
     void* result = nullptr;
-    const bool may = whole && __atomic_load_n(&dispatched().direct, __ATOMIC_RELAXED);
-    if (may) calls_.with(key, [&](const DirectCall& one) { result = make(one, stack); });
-    if (result == nullptr) result = by_python(stack, may ? &key : nullptr);
+    bool is_new = whole && __atomic_load_n(&dispatched().direct, __ATOMIC_RELAXED);
+    if (is_new) {
+      calls_.with(key, [&](const DirectCall& one) {
+        is_new = false;
+        if (one.bound != nullptr) result = make(one, stack);
+      });
+    }
+    if (result == nullptr) result = by_python(stack, is_new ? &key : nullptr);
     given.drop();
     stack[0] = reinterpret_cast<Word>(result);
   }
@@ -184,13 +189,14 @@ class Operator {
     return nullptr;
   }
 
-  // (what is bound, sizes, strides, how many tensors it reads), or None. What goes wrong here changes no result.
+  // (what is bound, sizes, strides, how many tensors it reads), or None. What goes wrong here changes no result: such a call
+  // is always Python's.
   void remember(const CallKey& key, PyObject* const* values, int64_t count) {
     const Reference found(PyObject_Vectorcall(direct, values, count, nullptr));
-    if (found.get() != nullptr && found.get() != &_Py_NoneStruct) {
-      PyObject* const capsule = PyTuple_GetItem(found.get(), 0);
-      auto* const made = new (std::nothrow) DirectCall(key, capsule);
-      if (made == nullptr) return;
+    const bool some = found.get() != nullptr && found.get() != &_Py_NoneStruct;
+    PyObject* const capsule = some ? PyTuple_GetItem(found.get(), 0) : &_Py_NoneStruct;
+    auto* const made = new (std::nothrow) DirectCall(key, capsule);
+    if (made != nullptr && some) {
       made->bound = PyCapsule_GetPointer(capsule, nullptr);
       PyObject *const sizes = PyTuple_GetItem(found.get(), 1), *const strides = PyTuple_GetItem(found.get(), 2);
       made->rank = PyTuple_Size(sizes);
@@ -200,8 +206,9 @@ class Operator {
         made->size[d] = PyLong_AsLongLong(PyTuple_GetItem(sizes, d));
         made->stride[d] = PyLong_AsLongLong(PyTuple_GetItem(strides, d));
       }
-      fits && PyErr_Occurred() == nullptr ? calls_.add(made) : delete made;
+      if (!fits || PyErr_Occurred() != nullptr) made->bound = nullptr;
     }
+    if (made != nullptr) calls_.add(made);
     if (PyErr_Occurred() != nullptr) PyErr_Clear();
   }
 
@@ -239,7 +246,8 @@ inline PyObject* python_dispatch_by(PyObject*, PyObject* const* args, ptrdiff_t 
   return none();
 }
 
-// its namespace, its name, a dispatch key, types of arguments, what to call with them, what says how to call it directly -> its place
+// its namespace, its name, a dispatch key, types of arguments, what to call with them, what says how to make the call without
+// Python -> its place
 inline PyObject* python_operator(PyObject*, PyObject* const* args, ptrdiff_t count) {
   enum { kSpace, kName, kKey, kTypes, kTexts, kCall = kTexts, kDirect, kCount };
   const char* texts[kTexts] = {};
