@@ -82,7 +82,7 @@ class MapsBinder {
     int64_t first_step = 0;
     for (int64_t i = 0; i < request_.rank; ++i) {
       const int64_t last_step = i < first_mapped ? 0 : request_.last_step[i - first_mapped];
-      Dimension d;
+      Dimension d = Dimension::plain();
       d.in_size = request_.in_size[i];
       d.out_size = request_.out_size[i];
       d.in_stride = request_.in_stride[i];
@@ -137,10 +137,7 @@ class MapsBinder {
       dimensions_[i].blocks.inner_stride *= request_.moved_bytes;
       dimensions_[i].blocks.outer_stride *= request_.moved_bytes;
     }
-    Dimension element;
-    element.in_size = element.out_size = request_.moved_bytes;
-    element.in_stride = element.out_stride = 1;
-    dimensions_.push_back(element);
+    dimensions_.push_back(Dimension::plain(request_.moved_bytes, 1));
   }
 
   void fill_call(const Geometry& g) {

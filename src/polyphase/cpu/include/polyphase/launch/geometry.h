@@ -8,26 +8,39 @@ namespace polyphase {
 
 // One dimension of the tensors. Strides are in elements.
 struct Dimension {
-  int64_t in_size = 1;
-  int64_t out_size = 1;
-  int64_t in_stride = 0;
-  int64_t out_stride = 0;
-  const Step* steps = nullptr;
-  int64_t step_count = 0;  // 0: the identity
-  bool weighted = false;   // outputs may be sums; else each is one input, or a border
-  bool channels = false;   // vectors are per this dimension: it stays a dimension of its own
-  Blocks blocks = {};      // of the target
-  int64_t tensor_strides[kMaxOperands] = {};
+  int64_t in_size;
+  int64_t out_size;
+  int64_t in_stride;
+  int64_t out_stride;
+  const Step* steps;
+  int64_t step_count;  // 0: the identity
+  bool weighted;       // outputs may be sums; else each is one input, or a border
+  bool channels;       // vectors are per this dimension: it stays a dimension of its own
+  Blocks blocks;       // of the target
+  int64_t tensor_strides[kMaxOperands];
+
+  // Of so many elements, so far apart.
+  static Dimension plain(int64_t size = 1, int64_t stride = 0) {
+    return {size, size, stride, stride, nullptr, 0, false, false, {}, {}};
+  }
 
   bool mapped() const { return step_count > 0; }
   // Whether it is an axis, never part of a pixel or of another dimension.
   bool is_axis() const { return mapped() || blocks.size > 0; }
 };
 
-// A few of them, in order.
+// A few of them, in order; no more are made or copied than there are.
 class Dimensions {
  public:
   static constexpr int64_t kMost = kMaxOuter + 5;
+
+  Dimensions() = default;
+  Dimensions(const Dimensions& other) { *this = other; }
+  Dimensions& operator=(const Dimensions& other) {
+    size_ = other.size_;
+    for (int64_t i = 0; i < size_; ++i) items_[i] = other.items_[i];
+    return *this;
+  }
 
   int64_t size() const { return size_; }
   bool full() const { return size_ == kMost; }
@@ -49,7 +62,8 @@ class Dimensions {
 
 // The dimensions by their part in a Call.
 struct Geometry {
-  Dimension x, y, z, pixel;      // pixel: what lies within a pixel, never mapped
+  Dimension x = Dimension::plain(), y = x, z = x;
+  Dimension pixel = Dimension::plain(1, 1);  // what lies within a pixel, never mapped
   Dimensions outer;
 };
 
@@ -129,8 +143,7 @@ inline int64_t planes_together(int64_t planes) {
 // and spread, and what is done around a row is done once for all of them. Leaves the other dimensions in `rest`.
 inline Dimension take_planes(Dimensions& rest) {
   const int64_t place = last_place(rest, [](const Dimension& d) { return !d.is_axis() && !d.channels; });
-  Dimension pixel;
-  pixel.in_stride = pixel.out_stride = 1;
+  Dimension pixel = Dimension::plain(1, 1);
   const int64_t count = place < 0 ? 1 : planes_together(rest[place].in_size);
   if (count == 1) return pixel;
   if (count == rest[place].in_size) return rest.take(place);
@@ -149,9 +162,6 @@ inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t
   Dimensions rest = tidy(dimensions, tensors);
   const auto is_axis = [](const Dimension& d) { return d.is_axis(); };
   const auto weighted = [](const Dimension& d) { return d.weighted; };
-  geometry->pixel = {};
-  geometry->pixel.in_stride = geometry->pixel.out_stride = 1;
-
   int64_t last_mapped = last_place(rest, is_axis);
   const bool tail = last_mapped + 1 < rest.size();
   int64_t sums = 0;

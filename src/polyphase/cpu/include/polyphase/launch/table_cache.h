@@ -93,10 +93,12 @@ inline Buffer<uint8_t> key_of(const Sampler* sampler, const AxisRequest& request
   return key;
 }
 
+// Where a table may lie follows from its key: a few places are looked at, not all of them, most of which have left the
+// processor's caches where images have gone through those.
 class TableCache {
  public:
   static constexpr int64_t kMostBytes = 64 << 20;
-  static constexpr int64_t kMostTables = 1024;
+  static constexpr int64_t kSets = 128, kPlaces = 8;  // of each set
 
   static TableCache& instance() {
     static TableCache* cache = [] {
@@ -113,26 +115,23 @@ class TableCache {
     const uint64_t hash = hash_of(key.data(), key.size() / 8);
     {
       const Lock lock(&mutex());
-      const int64_t found = find(key, hash);
-      if (found >= 0) {
-        marks_[found].used = ++uses_;
+      Place* const found = find(key, hash);
+      if (found != nullptr) {
+        found->used = ++uses_;
         ++cached_;
-        return entries_[found]->table;
+        return found->entry->table;
       }
     }
     const SharedTable table(new Table(sampler, request));
     const Lock lock(&mutex());
     ++made_;
-    if (table->bytes() <= kMostBytes / 4 && find(key, hash) < 0) insert({move(key), table}, {hash, ++uses_});
+    if (table->bytes() <= kMostBytes / 4 && find(key, hash) == nullptr) insert(new Entry{move(key), table}, hash);
     return table;
   }
 
   void clear() {
     const Lock lock(&mutex());
-    for (Entry* entry : entries_) delete entry;
-    entries_.resize(0);
-    marks_.resize(0);
-    bytes_ = 0;
+    for (Place& place : places_) empty(place);
   }
 
   int64_t made() const { return made_; }
@@ -143,10 +142,10 @@ class TableCache {
     Buffer<uint8_t> key;
     SharedTable table;
   };
-  // What is looked at of every entry, side by side: the rest has left the caches where images have gone through them.
-  struct Mark {
-    uint64_t hash;
-    int64_t used;  // the greater, the later
+  struct Place {
+    uint64_t hash = 0;
+    int64_t used = 0;  // the greater, the later; 0 where it is empty
+    Entry* entry = nullptr;
   };
 
   static pthread_mutex_t& mutex() {
@@ -154,36 +153,45 @@ class TableCache {
     return mutex;
   }
 
-  // The place of a key, or -1.
-  int64_t find(const Buffer<uint8_t>& key, uint64_t hash) {
-    for (int64_t e = 0; e < marks_.size(); ++e) {
-      if (marks_[e].hash != hash) continue;
-      const Buffer<uint8_t>& other = entries_[e]->key;
-      if (other.size() == key.size() && std::memcmp(other.data(), key.data(), key.size()) == 0) return e;
+  Place* set_of(uint64_t hash) { return places_ + hash % kSets * kPlaces; }
+
+  // Null where it is not there.
+  Place* find(const Buffer<uint8_t>& key, uint64_t hash) {
+    Place* const set = set_of(hash);
+    for (Place* place = set; place != set + kPlaces; ++place) {
+      if (place->entry == nullptr || place->hash != hash) continue;
+      const Buffer<uint8_t>& other = place->entry->key;
+      if (other.size() == key.size() && std::memcmp(other.data(), key.data(), key.size()) == 0) return place;
     }
-    return -1;
+    return nullptr;
   }
 
-  void insert(Entry entry, Mark mark) {
-    entries_.reserve(entries_.size() + 1);  // no memory: no entry that nobody owns
-    marks_.reserve(entries_.size() + 1);
-    entries_.push_back(new Entry(move(entry)));
-    marks_.push_back(mark);
-    bytes_ += entries_.back()->table->bytes();
-    while (bytes_ > kMostBytes || entries_.size() > kMostTables) {
-      int64_t oldest = 0;
-      for (int64_t e = 1; e < marks_.size(); ++e) oldest = marks_[e].used < marks_[oldest].used ? e : oldest;
-      bytes_ -= entries_[oldest]->table->bytes();
-      delete entries_[oldest];
-      entries_[oldest] = entries_.back();
-      marks_[oldest] = marks_.back();
-      entries_.resize(entries_.size() - 1);
-      marks_.resize(marks_.size() - 1);
-    }
+  // In an empty place, or in that of the one used longest ago.
+  void insert(Entry* entry, uint64_t hash) {
+    Place& place = *oldest(set_of(hash), kPlaces, [](const Place&) { return true; });
+    empty(place);
+    place = {hash, ++uses_, entry};
+    bytes_ += entry->table->bytes();
+    while (bytes_ > kMostBytes) empty(*oldest(places_, kSets * kPlaces, [](const Place& one) { return one.used > 0; }));
   }
 
-  Buffer<Entry*> entries_;
-  Buffer<Mark> marks_;  // of each
+  template <class Wanted>
+  static Place* oldest(Place* places, int64_t count, Wanted wanted) {
+    Place* found = nullptr;
+    for (Place* place = places; place != places + count; ++place) {
+      if (wanted(*place) && (found == nullptr || place->used < found->used)) found = place;
+    }
+    return found;
+  }
+
+  void empty(Place& place) {
+    if (place.entry == nullptr) return;
+    bytes_ -= place.entry->table->bytes();
+    delete place.entry;
+    place = {};
+  }
+
+  Place places_[kSets * kPlaces];
   int64_t bytes_ = 0, uses_ = 0, made_ = 0, cached_ = 0;
 };
 

@@ -272,41 +272,45 @@ class ByteWindows {
     return true;
   }
 
+  // What the loops read is read before them: a number that is stored may be any of it, as far as the compiler knows.
   bool add_group(const Taps& taps, int64_t from, int64_t to, Block& block, int g, int64_t shuffle) {
-    const int64_t furthest = max<int64_t>(0, taps.in_size - 2 * pairs_);
+    const int32_t *const begins = taps.begin, *const index = taps.index;
+    const double* const weight = taps.weight;
+    const int64_t channels = channels_, furthest = max<int64_t>(0, taps.in_size - 2 * pairs_);
     int64_t start[kGroupLanes];
     int64_t low = INT64_MAX, high = 0;
-    Place place(from, channels_);
+    Place place(from, channels);
     for (int64_t l = 0; l < to - from; ++l, place.next()) {
-      const int32_t begin = taps.begin[place.x];
-      const bool empty = begin == taps.begin[place.x + 1];
-      start[l] = min<int64_t>(empty ? 0 : taps.index[begin], furthest);
+      const int32_t begin = begins[place.x];
+      const bool empty = begin == begins[place.x + 1];
+      start[l] = min<int64_t>(empty ? 0 : index[begin], furthest);
       if (empty) continue;
-      low = min(low, start[l] * channels_ + place.c);
-      high = max(high, start[l] * channels_ + place.c);
+      low = min(low, start[l] * channels + place.c);
+      high = max(high, start[l] * channels + place.c);
     }
     if (low == INT64_MAX) return true;  // nothing but border: all weights are 0
     const int64_t length = windows_ * Bytes::kWindow;
-    if (high - low + channels_ >= length) return false;
-    const int64_t in_length = taps.in_size * channels_;
-    const int64_t needs = length + (pairs_ - 1) * 2 * channels_;
+    if (high - low + channels >= length) return false;
+    const int64_t in_length = taps.in_size * channels;
+    const int64_t needs = length + (pairs_ - 1) * 2 * channels;
     int64_t base = min(low, in_length - needs);
-    if (base < 0 || high - base + channels_ >= length) {  // the row is too short to begin that early
+    if (base < 0 || high - base + channels >= length) {  // the row is too short to begin that early
       base = low;
       readable_length_ = max(readable_length_, low + needs);
     }
     block.bases[g] = static_cast<int32_t>(base);
 
-    int16_t* weights = weights_.data() + 2 * (blocks_.size() * pairs_ * Bytes::kSums + g * kGroupLanes);
-    place = Place(from, channels_);
+    int16_t* const weights = weights_.data() + 2 * (blocks_.size() * pairs_ * Bytes::kSums + g * kGroupLanes);
+    place = Place(from, channels);
     for (int64_t l = 0; l < to - from; ++l, place.next()) {
-      if (taps.begin[place.x] == taps.begin[place.x + 1]) continue;
-      const int64_t byte = start[l] * channels_ + place.c - base;
+      const int32_t begin = begins[place.x], end = begins[place.x + 1];
+      if (begin == end) continue;
+      const int64_t first = start[l], byte = first * channels + place.c - base;
       put_byte(shuffle + 2 * Bytes::place(l, 0), byte);
-      put_byte(shuffle + 2 * Bytes::place(l, 1), byte + channels_);
-      for (int32_t t = taps.begin[place.x]; t < taps.begin[place.x + 1]; ++t) {
-        const int64_t k = taps.index[t] - start[l];
-        weights[k / 2 * 2 * Bytes::kSums + Bytes::place(l, k % 2)] = static_cast<int16_t>(taps.weight[t]);
+      put_byte(shuffle + 2 * Bytes::place(l, 1), byte + channels);
+      for (int32_t t = begin; t < end; ++t) {
+        const auto k = static_cast<uint64_t>(index[t] - first);  // without a sign: halves are shifts
+        weights[k / 2 * 2 * Bytes::kSums + Bytes::place(l, k % 2)] = static_cast<int16_t>(weight[t]);
       }
     }
     return true;
