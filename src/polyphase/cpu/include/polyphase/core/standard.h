@@ -48,4 +48,11 @@ struct ConditionalOf<false, Then, Else> {
 template <bool kCondition, class Then, class Else>
 using Conditional = typename ConditionalOf<kCondition, Then, Else>::Type;
 
+// Stands for what a kernel has no use for.
+struct Unused {
+  template <class... Anything>
+  explicit Unused(const Anything&...) {}
+  bool can() const { return false; }
+};
+
 }  // namespace polyphase

@@ -5,10 +5,9 @@
 #include <cstdint>
 
 #include "polyphase/core/abi.h"
+#include "polyphase/core/cache.h"
 
 namespace polyphase {
-
-constexpr int64_t kCacheLine = 64;  // bytes
 
 // An image of so many bytes, used a moment ago, is taken to be still in the second-level cache.
 constexpr int64_t kNear = 256 << 10;
@@ -28,15 +27,7 @@ struct Ahead {
 // Prefetches a cache line of a far image that will be read some hundred lines later.
 inline void fetch_later(const void* in) { __builtin_prefetch(in, 0, 2); }  // to the second level
 
-// Prefetches what will soon be overwritten, so that stores do not wait for it. Not on ARM: it reads nothing of lines that
-// are written whole, one after the other, unless a prefetch asks for them.
-inline void fetch_to_write([[maybe_unused]] const void* out) {
-#if !defined(__aarch64__)
-  __builtin_prefetch(out, 1);
-#endif
-}
-
-// The same, half a kilobyte ahead of `out`, where something is written now. It helps most where little is read for what is
+// Prefetches what will be overwritten half a kilobyte ahead of `out`, where something is written now. It helps most where little is read for what is
 // written: rows that are copied, and even more those that are stretched.
 inline void fetch_target(const void* out) { fetch_to_write(static_cast<const uint8_t*>(out) + 8 * kCacheLine); }
 

@@ -155,12 +155,7 @@ inline Ints added_pairs(Ints a, Ints b) {
   return sums;
 }
 
-// Rounded to integers: down, and to the nearest (ties to even). What no integer is saturates; NaN becomes 0.
-inline Ints rounded_down(Floats v) {
-  Ints whole;
-  asm("fcvtms %0.4s, %1.4s" : "=w"(whole) : "w"(v));
-  return whole;
-}
+// Rounded to the nearest integers (ties to even). What no integer is saturates; NaN becomes 0.
 inline Ints nearest(Floats v) {
   Ints whole;
   asm("fcvtns %0.4s, %1.4s" : "=w"(whole) : "w"(v));

@@ -25,6 +25,16 @@ struct Vec;
 #define POLYPHASE_WARPS_IN_REGISTERS 1
 #endif
 
+// Whole numbers that are nearest to a vector's (ties to even), as integers and as floats. What is no integer is less than 0.
+template <class Lanes>
+struct RoundedByConversion {
+  using Index = typename Lanes::Index;
+  Index whole;
+  static RoundedByConversion of(Lanes x) { return {Lanes::nearest(x)}; }
+  Index index() const { return whole; }
+  Lanes value() const { return Lanes::of_index(whole); }
+};
+
 #if defined(__AVX512F__)
 
 template <>
@@ -54,20 +64,25 @@ struct Vec<float> {
   static Index truncated(Vec x) { return _mm512_cvttps_epi32(x.v); }
   static Index nearest(Vec x) { return _mm512_cvtps_epi32(x.v); }
   static Vec of_index(Index i) { return {_mm512_cvtepi32_ps(i)}; }
+  using Rounded = RoundedByConversion<Vec>;
   Vec minus(Vec other) const { return {_mm512_sub_ps(v, other.v)}; }
   // From `least`, or 0, to `most`; what is no number becomes the least.
   Vec clamped(Vec least, Vec most) const { return {_mm512_min_ps(_mm512_max_ps(v, least.v), most.v)}; }
   Vec clamped(Vec most) const { return clamped(zero(), most); }
   Vec abs() const { return {_mm512_abs_ps(v)}; }
+  Vec lesser(Vec other) const { return {_mm512_min_ps(v, other.v)}; }
+  Vec greater(Vec other) const { return {_mm512_max_ps(v, other.v)}; }
   Vec distance(Vec other) const { return minus(other).abs(); }
-  // The lanes from 0 to `last`; equal to a number; in both masks, or in either.
+  // The lanes from 0 to `last`; in both masks, or in either.
   static Mask within(Index i, int32_t last) { return _mm512_cmple_epu32_mask(i, _mm512_set1_epi32(last)); }
-  static Mask equal(Index i, int32_t to) { return _mm512_cmpeq_epi32_mask(i, _mm512_set1_epi32(to)); }
   static Mask both(Mask a, Mask b) { return _kand_mask16(a, b); }
   static Mask either(Mask a, Mask b) { return _kor_mask16(a, b); }
   static bool any(Mask mask) { return mask != 0; }
   static bool all(Mask mask) { return mask == 0xffff; }
   static Index kept(Index i, Mask mask) { return _mm512_maskz_mov_epi32(mask, i); }
+  // All bits of a lane in the mask, none of another.
+  static Index bits(Mask mask) { return _mm512_maskz_mov_epi32(mask, _mm512_set1_epi32(-1)); }
+  static Index greater(Index a, Index b) { return _mm512_max_epu32(a, b); }  // less than 0 is very much
   Vec floor() const { return {_mm512_roundscale_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
   Vec plus(Vec other) const { return {_mm512_add_ps(v, other.v)}; }
   // pick: lane l is the element of a window whose `place` is i[l]; `further` moves places on by so many elements. kPicks: the
@@ -113,11 +128,6 @@ struct Vec<float> {
 
   // Lane l is lane i[l] of this.
   Vec permuted(Index i) const { return {_mm512_permutexvar_ps(i, v)}; }
-  // The first n elements of each half; the others are 0.
-  static Vec load_halves(const float* low, const float* high, int n) {
-    const Mask lanes = first(n);
-    return {_mm512_mask_loadu_ps(_mm512_maskz_loadu_ps(lanes, low), static_cast<Mask>(lanes << 8), high - 8)};
-  }
   // load_fours: four elements from each of the places at[0], at[stride], at[2 * stride] and at[3 * stride] on.
   // load_four_times: each of four elements in four lanes.
   static Vec load_fours(const float* p, const int32_t* at, int stride) {
@@ -142,7 +152,8 @@ struct Vec<float> {
   // This where `condition` is not 0, or in the mask, else 0.
   Vec where(Index condition) const { return where(_mm512_test_epi32_mask(condition, condition)); }
   Vec where(Mask mask) const { return {_mm512_maskz_mov_ps(mask, v)}; }
-  // Another's lanes where they are in the mask; the lanes that are not above `most`.
+  // Another's lanes where they are in the mask, so near to these that the difference needs no rounding; what is infinite may
+  // become NaN. at_most: the lanes that are not above `most`.
   Vec replaced(Mask mask, Vec by) const { return {_mm512_mask_mov_ps(v, mask, by.v)}; }
   Mask at_most(Vec most) const { return _mm512_cmp_ps_mask(v, most.v, _CMP_LE_OQ); }
   bool has_nan() const { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
@@ -269,20 +280,24 @@ struct Vec<float> {
   static Index truncated(Vec x) { return _mm256_cvttps_epi32(x.v); }
   static Index nearest(Vec x) { return _mm256_cvtps_epi32(x.v); }
   static Vec of_index(Index i) { return {_mm256_cvtepi32_ps(i)}; }
+  using Rounded = RoundedByConversion<Vec>;
   Vec minus(Vec other) const { return {_mm256_sub_ps(v, other.v)}; }
   Vec clamped(Vec least, Vec most) const { return {_mm256_min_ps(_mm256_max_ps(v, least.v), most.v)}; }
   Vec clamped(Vec most) const { return clamped(zero(), most); }
   Vec abs() const { return {_mm256_andnot_ps(_mm256_set1_ps(-0.0f), v)}; }
+  Vec lesser(Vec other) const { return {_mm256_min_ps(v, other.v)}; }
+  Vec greater(Vec other) const { return {_mm256_max_ps(v, other.v)}; }
   Vec distance(Vec other) const { return minus(other).abs(); }
   static Mask within(Index i, int32_t last) {
     return _mm256_cmpeq_epi32(_mm256_min_epu32(i, _mm256_set1_epi32(last)), i);
   }
-  static Mask equal(Index i, int32_t to) { return _mm256_cmpeq_epi32(i, _mm256_set1_epi32(to)); }
   static Mask both(Mask a, Mask b) { return _mm256_and_si256(a, b); }
   static Mask either(Mask a, Mask b) { return _mm256_or_si256(a, b); }
   static bool any(Mask mask) { return _mm256_testz_si256(mask, mask) == 0; }
   static bool all(Mask mask) { return _mm256_movemask_epi8(mask) == -1; }
   static Index kept(Index i, Mask mask) { return _mm256_and_si256(i, mask); }
+  static Index bits(Mask mask) { return mask; }
+  static Index greater(Index a, Index b) { return _mm256_max_epu32(a, b); }
   Vec floor() const { return {_mm256_floor_ps(v)}; }
   Vec plus(Vec other) const { return {_mm256_add_ps(v, other.v)}; }
   static constexpr bool kPicks = true;
@@ -307,7 +322,9 @@ struct Vec<float> {
     const __m256i none = _mm256_cmpeq_epi32(condition, _mm256_setzero_si256());
     return {_mm256_andnot_ps(_mm256_castsi256_ps(none), v)};
   }
-  Vec replaced(Mask mask, Vec by) const { return {_mm256_blendv_ps(v, by.v, _mm256_castsi256_ps(mask))}; }
+  Vec replaced(Mask mask, Vec by) const {
+    return {by.v + _mm256_andnot_ps(_mm256_castsi256_ps(mask), v - by.v)};  // where a blend takes three operations
+  }
   Mask at_most(Vec most) const { return _mm256_castps_si256(_mm256_cmp_ps(v, most.v, _CMP_LE_OQ)); }
 
   bool has_nan() const { return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0; }
@@ -358,18 +375,16 @@ struct Vec<double> {
 struct Vec<float>::Pair {
   Vec first, second;
 };
-inline Vec<float>::Pair unzipped(__m256 low, __m256 high) {
-  const auto in_order = [](__m256 halves) {
-    return Vec<float>{_mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(halves), 0xd8))};
-  };
-  return {in_order(_mm256_shuffle_ps(low, high, 0x88)), in_order(_mm256_shuffle_ps(low, high, 0xdd))};
-}
 inline Vec<float>::Pair Vec<float>::gather_pairs(const float* p, Index i) {
   const Places::Pairs pairs = Places(i).pairs(p);
   return {{pairs.first}, {pairs.second}};
 }
 inline Vec<float>::Pair Vec<float>::load_pairs(const float* p) {
-  return unzipped(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
+  const auto fours = [](const float* first, const float* second) __attribute__((always_inline)) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(first)), _mm_loadu_ps(second), 1);
+  };
+  const __m256 a = fours(p, p + 8), b = fours(p + 4, p + 12);
+  return {{_mm256_shuffle_ps(a, b, 0x88)}, {_mm256_shuffle_ps(a, b, 0xdd)}};
 }
 
 inline Vec<float> multiply_add(Vec<float> a, Vec<float> b, Vec<float> c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
@@ -453,7 +468,29 @@ struct Vec {
   using Mask = Index;
   Vec minus(Vec other) const { return {v - other.v}; }
   Vec distance(Vec other) const { return {neon::distance(v, other.v)}; }
+  Vec lesser(Vec other) const { return {neon::lesser(v, other.v)}; }
+  Vec greater(Vec other) const { return {neon::greater(v, other.v)}; }
+  Vec abs() const { return {neon::absolute(v)}; }
   Mask at_most(Vec most) const { return v <= most.v; }
+  static Index times(Index i, int32_t by) { return i * by; }
+  static Index greater(Index a, Index b) {
+    return reinterpret_cast<Index>(neon::greater(reinterpret_cast<neon::Counts>(a), reinterpret_cast<neon::Counts>(b)));
+  }
+  static Mask within(Index i, int32_t last) { return reinterpret_cast<neon::Counts>(i) <= static_cast<uint32_t>(last); }
+  static Mask both(Mask a, Mask b) { return a & b; }
+  Mask between(Vec least, Vec most) const { return (v >= least.v) & (v < most.v); }
+  static void store_index(Index i, int32_t* p) { neon::store(p, i); }
+  static Index truncated(Vec x) { return __builtin_convertvector(x.v, Index); }
+  static Vec of_index(Index i) { return {__builtin_convertvector(i, Register)}; }
+  // Conversions are slow. In a float from 2^23 on, the last bit is 1: a number is added to the middle of such floats, and then
+  // found, rounded, in the last bits. For numbers below 2^22.
+  struct Rounded {
+    static constexpr float kMiddle = 0x1.8p23f;
+    Register sum;
+    static Rounded of(Vec x) { return {x.v + kMiddle}; }
+    Index index() const { return reinterpret_cast<Index>(sum) - __builtin_bit_cast(int32_t, kMiddle); }
+    Vec value() const { return {sum - kMiddle}; }
+  };
   Vec replaced(Mask mask, Vec by) const {
     return {reinterpret_cast<Register>((reinterpret_cast<Mask>(by.v) & mask) | (reinterpret_cast<Mask>(v) & ~mask))};
   }
@@ -466,16 +503,7 @@ struct Vec {
   static Index sum(Index a, Index b) { return a + b; }
   Vec where(Index condition) const { return kept(condition != 0); }
 
-  bool has_nan() const { return !all(v == v); }
-  bool lies_between(Vec least, Vec most) const { return all((v >= least.v) & (v < most.v)); }
-  Vec where_nonzero(Vec weight) const { return kept(weight.v != 0); }
-
- private:
   // Of lanes whose bits are all the same.
-  template <class Bits>
-  Vec kept(Bits lanes) const {
-    return {reinterpret_cast<Register>(reinterpret_cast<Bits>(v) & lanes)};
-  }
   template <class Bits>
   static bool all(Bits lanes) {
 #if defined(POLYPHASE_NEON)
@@ -485,6 +513,17 @@ struct Vec {
     const Longs halves = reinterpret_cast<Longs>(lanes);
     return (halves[0] & halves[1]) == -1;
 #endif
+  }
+
+  bool has_nan() const { return !all(v == v); }
+  bool lies_between(Vec least, Vec most) const { return all((v >= least.v) & (v < most.v)); }
+  Vec where_nonzero(Vec weight) const { return kept(weight.v != 0); }
+
+ private:
+  // Of lanes whose bits are all the same.
+  template <class Bits>
+  Vec kept(Bits lanes) const {
+    return {reinterpret_cast<Register>(reinterpret_cast<Bits>(v) & lanes)};
   }
 };
 

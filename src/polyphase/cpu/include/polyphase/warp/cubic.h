@@ -5,7 +5,10 @@
 // (taps.h, sample.h): `sample` then returns false.
 #pragma once
 
-#include "polyphase/warp/inner.h"
+#include "polyphase/simd/quads.h"
+#include "polyphase/warp/pixels.h"
+#include "polyphase/warp/positions.h"
+#include "polyphase/warp/sample.h"
 
 namespace polyphase {
 
@@ -20,34 +23,6 @@ struct CubicTaps {
 
 // ---- planes: eight pixels at a time, for AVX-512 too: loads of four floats take the time, and there are as many of them
 // whatever a vector's length
-
-// Four floats of a pixel, and four of the fourth pixel after it.
-struct Quads {
-  static constexpr int kPixels = 8;
-  __m256 v;
-
-  static Quads load(const float* p) { return {_mm256_loadu_ps(p)}; }
-  static Quads load(const float* first, const float* second) {
-    return {_mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(first)), _mm_loadu_ps(second), 1)};
-  }
-  void store(float* p) const { _mm256_storeu_ps(p, v); }
-  // Element j of four, four times.
-  template <int j>
-  Quads all() const {
-    return {_mm256_permute_ps(v, 0x55 * j)};
-  }
-};
-inline Quads multiply_add(Quads a, Quads b, Quads c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
-
-// Of both pixels, element j of the i-th becomes element i of the j-th.
-inline void transpose(Quads& p, Quads& q, Quads& r, Quads& s) {
-  const __m256 a = _mm256_unpacklo_ps(p.v, q.v), b = _mm256_unpackhi_ps(p.v, q.v);
-  const __m256 c = _mm256_unpacklo_ps(r.v, s.v), d = _mm256_unpackhi_ps(r.v, s.v);
-  p.v = _mm256_shuffle_ps(a, c, 0x44);
-  q.v = _mm256_shuffle_ps(a, c, 0xee);
-  r.v = _mm256_shuffle_ps(b, d, 0x44);
-  s.v = _mm256_shuffle_ps(b, d, 0xee);
-}
 
 // Eight pixels' columns, each summed over its rows: p has those of pixels 0 and 4, q of 1 and 5, and so on.
 struct ColumnSums {
@@ -161,15 +136,14 @@ class CubicTiles {
 
   bool can() const { return can_; }
 
-  // As `InnerTiles` has it.
-  template <class Positions>
-  POLYPHASE_BLOCK bool sample(const Positions& positions, const float* image, int64_t channels, float* out, int64_t stride) {
-    bool touch = false;
-    for (int i = 0; i < kTile; i += Lanes::kLanes) {
-      Lanes x, y;
-      positions(i, x, y);
-      if (!locate(x, y, i, touch)) return false;
-    }
+  // As `InsideTiles` has it.
+  template <class EachBlock>
+  POLYPHASE_BLOCK bool sample(const EachBlock& each_block, const float* image, int64_t channels, float* out, int64_t stride) {
+    bool touch = false, here = true;
+    each_block([&](int i, const Lanes* x, const Lanes* y) __attribute__((always_inline)) {
+      for (int k = 0; k < kSideBySide; ++k) here = here && locate(x[k], y[k], i + Lanes::kLanes * k, touch);
+    });
+    if (!here) return false;
     if (!touch) return store_zeros(channels, out, stride);
 #if defined(__AVX512F__)
     if (pixels_) {
@@ -177,7 +151,7 @@ class CubicTiles {
       return fours_.sum(taps_, image, y_stride_, out, stride);
     }
 #endif
-    for (int64_t c = 0; c < channels; ++c) prefetch_right(image + c * channel_stride_, taps_.first, 4);
+    prefetch_planes_right(image, channel_stride_, channels, taps_.first);
     bool numbers = true;
     for (int i = 0; i < kTile; i += Quads::kPixels) {
       numbers &= sum_fours(taps_, i, image, y_stride_, channel_stride_, channels, out + i, stride);
@@ -188,7 +162,7 @@ class CubicTiles {
  private:
   // Finds the taps of the pixels from i on. False where that cannot be done here; `touch` becomes true where some tap lies
   // inside the image.
-  POLYPHASE_BLOCK bool locate(Lanes x, Lanes y, int i, bool& touch) {
+  POLYPHASE_ROW_LOOP bool locate(Lanes x, Lanes y, int i, bool& touch) {
     const Lanes one = Lanes::broadcast(1), two = Lanes::broadcast(2);
     const Lanes x_last = Lanes::broadcast(x_last_), y_last = Lanes::broadcast(y_last_);
     Lanes column, row;

@@ -8,38 +8,22 @@
 
 namespace polyphase {
 
-#if defined(__AVX2__)
+#if defined(POLYPHASE_WARPS_IN_REGISTERS)
 
-// Whether all taps lie inside the image, of a tile whose positions come a vector at a time.
-template <class Filter, class Positions, class Axes>
-POLYPHASE_BLOCK bool tile_lies_inside(const Positions& positions, const Axes& image) {
+// Whether all taps lie inside the image, of a tile whose positions come a few vectors at a time. NaN lies nowhere.
+template <class Filter, class EachBlock, class Axes>
+POLYPHASE_BLOCK bool tile_lies_inside(const EachBlock& each_block, const Axes& image) {
   using Lanes = Vec<float>;
   constexpr float kBehind = Filter::kTaps - 1 + Filter::kFirst;
   const Lanes least = Lanes::broadcast(-Filter::kFirst);
   const Lanes most_x = Lanes::broadcast(image.axis(0).last - kBehind), most_y = Lanes::broadcast(image.axis(1).last - kBehind);
-  bool inside = true;
-  for (int i = 0; i < kTile; i += Lanes::kLanes) {
-    Lanes x, y;
-    positions(i, x, y);
-    inside &= x.lies_between(least, most_x) && y.lies_between(least, most_y);
-  }
-  return inside;
-}
-
-#elif defined(POLYPHASE_NEON)
-
-// As above, of positions that come a few vectors at a time. What is no number lies nowhere.
-template <class Filter, class EachBlock, class Axes>
-POLYPHASE_BLOCK bool tile_lies_inside(const EachBlock& each_block, const Axes& image) {
-  constexpr float kBehind = Filter::kTaps - 1 + Filter::kFirst;
-  const float most_x = image.axis(0).last - kBehind, most_y = image.axis(1).last - kBehind;
-  neon::Ints inside = {-1, -1, -1, -1};
-  each_block([&](int, const auto& x, const auto& y) __attribute__((always_inline)) {
+  Lanes::Mask inside = Lanes::within(Lanes::Index(), 0);
+  each_block([&](int, const Lanes* x, const Lanes* y) __attribute__((always_inline)) {
     for (int k = 0; k < kSideBySide; ++k) {
-      inside &= (x[k].v >= -Filter::kFirst) & (x[k].v < most_x) & (y[k].v >= -Filter::kFirst) & (y[k].v < most_y);
+      inside = Lanes::both(inside, Lanes::both(x[k].between(least, most_x), y[k].between(least, most_y)));
     }
   });
-  return neon::all(inside);
+  return Lanes::all(inside);
 }
 
 #endif

@@ -63,6 +63,14 @@ inline void sum_byte_pixels(const uint8_t* image, int channels, const Taps& taps
 
 #if defined(POLYPHASE_WARPS_IN_REGISTERS)
 
+// A tile that nothing touches.
+inline bool store_zeros(int64_t channels, float* out, int64_t stride) {
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int i = 0; i < kTile; i += Vec<float>::kLanes) Vec<float>::zero().store(out + c * stride + i);
+  }
+  return true;
+}
+
 // Prefetches what the tile to the right will read, which comes a band of tiles later: its taps lie about as far from this
 // tile's last ones as this tile's from its first. Every so many pixels are enough: the tiles of other rows prefetch what lies
 // between.
@@ -71,6 +79,11 @@ POLYPHASE_BLOCK void prefetch_right(const S* image, const int32_t (&first)[kTile
   const S* last = image + (first[kTile - 1] - first[0]);
   for (int i = 0; i < kTile; i += every) __builtin_prefetch(last + first[i]);
 }
+template <class S>
+POLYPHASE_BLOCK void prefetch_planes_right(const S* image, int64_t channel_stride, int64_t channels,
+                                           const int32_t (&first)[kTile]) {
+  for (int64_t c = 0; c < channels; ++c) prefetch_right(image + c * channel_stride, first, 4);
+}
 
 #endif
 
@@ -78,6 +91,12 @@ POLYPHASE_BLOCK void prefetch_right(const S* image, const int32_t (&first)[kTile
 struct SquareTaps {
   alignas(64) int32_t first[kTile];    // the upper left one's offset
   alignas(64) float weight[4][kTile];  // row by row
+};
+
+// The nearest pixels of a tile, as bits. Where none is inside, its place can be read all the same, and the value is 0.
+struct NearestTaps {
+  alignas(64) int32_t first[kTile];
+  alignas(64) int32_t inside[kTile];  // all bits, or none
 };
 
 #if defined(__AVX512F__)
@@ -137,75 +156,6 @@ class TapFours {
   Index tap_;         // lane by lane: the tap it belongs to
   Index half_[2];     // of two pixels: the first two taps, and the others
   Index quarter_[2];  // of two such sums: the first taps, channel by channel, and the others
-};
-
-class PixelSquares {
- public:
-  static constexpr bool kReadsBeyond = false;
-
-  explicit PixelSquares(int channels) : channels_(channels), fours_(channels, kHalf) {}
-
-  POLYPHASE_BLOCK bool sum(const SquareTaps& taps, const float* image, int64_t y_stride, float* out, int64_t stride) const {
-    const auto pixel = [&](int i) __attribute__((always_inline)) {
-      const float* first = image + taps.first[i];
-      return Vec<float>::load_halves(first, first + y_stride, 2 * channels_);
-    };
-    return fours_.sum(taps.weight, pixel, out, stride);
-  }
-
- private:
-  static constexpr int kHalf = Vec<float>::kLanes / 2;
-  int channels_;
-  TapFours fours_;
-};
-
-#elif defined(__AVX2__)
-
-// Two neighbouring pixels of up to four channels fill a vector.
-class PixelSquares {
- public:
-  static constexpr bool kReadsBeyond = true;  // eight elements of a row from the first tap on
-
-  explicit PixelSquares(int channels) : channels_(channels) {
-    alignas(32) int32_t above[8], below[8], second[8];
-    for (int l = 0; l < 8; ++l) {
-      above[l] = l / channels & 1;
-      below[l] = 2 + above[l];
-      second[l] = l + channels;
-    }
-    above_ = _mm256_load_si256(reinterpret_cast<const __m256i*>(above));
-    below_ = _mm256_load_si256(reinterpret_cast<const __m256i*>(below));
-    second_ = _mm256_load_si256(reinterpret_cast<const __m256i*>(second));
-  }
-
-  bool sum(const SquareTaps& taps, const float* image, int64_t y_stride, float* out, int64_t stride) const {
-    float* const rows[4] = {out, out + stride, out + 2 * stride, out + 3 * stride};
-    for (int i = 0; i < kTile; i += 4) {
-      Quad a = Quad::load(taps.weight[0] + i), b = Quad::load(taps.weight[1] + i);
-      Quad c = Quad::load(taps.weight[2] + i), d = Quad::load(taps.weight[3] + i);
-      transpose(a, b, c, d);
-      const auto pixel = [&](int j, Quad weights) __attribute__((always_inline)) {
-        return sum_pixel(image + taps.first[i + j], y_stride, weights);
-      };
-      store_channels(pixel(0, a), pixel(1, b), pixel(2, c), pixel(3, d), i, channels_, rows);
-    }
-    bool numbers = true;
-    for (int c = 0; c < channels_; ++c) {
-      for (int i = 0; i < kTile; i += Vec<float>::kLanes) numbers &= !Vec<float>::load(rows[c] + i).has_nan();
-    }
-    return numbers;
-  }
-
- private:
-  POLYPHASE_BLOCK Quad sum_pixel(const float* first, int64_t y_stride, Quad weights) const {
-    const __m256 all = _mm256_castps128_ps256(weights.v);
-    __m256 sum = _mm256_mul_ps(_mm256_loadu_ps(first), _mm256_permutevar8x32_ps(all, above_));
-    sum = _mm256_fmadd_ps(_mm256_loadu_ps(first + y_stride), _mm256_permutevar8x32_ps(all, below_), sum);
-    return {_mm256_castps256_ps128(_mm256_add_ps(sum, _mm256_permutevar8x32_ps(sum, second_)))};
-  }
-
-  int channels_;
-  __m256i above_, below_, second_;  // lane by lane: whose weight it takes, and what is added to it
 };
 
 #endif

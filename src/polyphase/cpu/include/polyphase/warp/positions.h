@@ -4,6 +4,7 @@
 // for every instruction set. What lies beyond the row's end is computed like the rest and thrown away.
 #pragma once
 
+#include "polyphase/core/cache.h"
 #include "polyphase/core/unroll.h"
 #include "polyphase/simd/vector.h"
 #include "polyphase/warp/abi.h"
@@ -13,7 +14,15 @@
 namespace polyphase {
 
 constexpr int kTile = 32;  // pixels
-constexpr int kSideBySide = 4;  // vectors that are made together, where a processor looks ahead too little
+// Vectors of positions that are made side by side: several where a processor looks ahead too little to find the next one's
+// operations while it waits for the results of one, or where a tile is not many.
+#if defined(POLYPHASE_NEON)
+constexpr int kSideBySide = 4;
+#elif defined(__AVX512F__)
+constexpr int kSideBySide = 2;
+#else
+constexpr int kSideBySide = 1;
+#endif
 
 #if defined(POLYPHASE_WARPS_IN_REGISTERS)
 inline Vec<float> nearest_half(Vec<float> position) {
@@ -157,8 +166,7 @@ class Positions {
       return {};
     }
     const G* grid = coordinates_ + y * call_.coordinate_strides.y + x * 2;
-    // The tile to the right comes a band of tiles later: time for it to arrive.
-    for (int i = 0; i < 2 * kTile; i += 64 / static_cast<int>(sizeof(G))) __builtin_prefetch(grid + 2 * kTile + i);
+    prefetch_right(grid, kAxes);
     return {0, 0, grid};
   }
 
@@ -188,12 +196,11 @@ class Positions {
     out_y = Lanes::load(tile_[1].at + i);
   }
 
-  // each(i, x, y) for kSide vectors of the tile at a time, from pixel i on. They are made side by side: the processor looks
-  // ahead too little to find the next one's operations while it waits for the results of one.
-  template <int kSide, class Each>
+  // each(i, x, y) for kSideBySide vectors of the tile at a time, from pixel i on.
+  template <class Each>
   POLYPHASE_BLOCK void each_block(const Start& start, const Each& each) const {
     using Lanes = Vec<float>;
-    constexpr int kStep = kSide * Lanes::kLanes;
+    constexpr int kSide = kSideBySide, kStep = kSide * Lanes::kLanes;
     Lanes x[kSide], y[kSide];
     if constexpr (Formula::kExists) {
       for (int i = 0; i < kTile; i += kStep) {
@@ -235,6 +242,12 @@ class Positions {
   const FormulaTile<P, Formula, kAxes>& formula_tile() const { return at_; }
 
  private:
+  // What lies so close together for the tile to the right, which comes a band of tiles later: time for it to arrive.
+  POLYPHASE_BLOCK static void prefetch_right(const G* tile, int64_t x_stride) {
+    constexpr int64_t kLine = kCacheLine / static_cast<int64_t>(sizeof(G));
+    for (int64_t i = 0; i < kTile * x_stride; i += kLine) __builtin_prefetch(tile + kTile * x_stride + i);
+  }
+
   // A vector of the positions that a formula leads to, from pixel i of the tile on.
   template <class Lanes>
   POLYPHASE_BLOCK void unsettled_block(int i, Lanes& x, Lanes& y) const {
@@ -325,6 +338,7 @@ class Positions {
       const G* from = static_cast<const G*>(field.data) + n_ * field.outer_strides[0] + z * field.z_stride +
                       y * field.y_stride + x * field.x_stride;
       P* const to = at_.fields[f].at;
+      if (field.x_stride <= kAxes) prefetch_right(from, field.x_stride);
       // Strides that the compiler knows: of a plane, and of one component of a grid's.
       if (count < kTile) {
         for (int i = 0; i < kTile; ++i) to[i] = i < count ? static_cast<P>(from[i * field.x_stride]) : P(0);

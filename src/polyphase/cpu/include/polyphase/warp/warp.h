@@ -5,11 +5,12 @@
 
 #include <cstring>
 
+#include "polyphase/core/cache.h"
 #include "polyphase/core/standard.h"
 #include "polyphase/warp/cubic.h"
 #include "polyphase/warp/fill.h"
-#include "polyphase/warp/inner.h"
 #include "polyphase/warp/inside.h"
+#include "polyphase/warp/nearest.h"
 #include "polyphase/warp/sample.h"
 
 namespace polyphase {
@@ -59,11 +60,13 @@ class WarpWorker {
  private:
   static constexpr int64_t kBand = 16;
   static constexpr int kRows = 4;  // at hand where channels are not made in the target
+  static constexpr bool kTargetIsPrefetched = kFetchesToWrite && (Sampler::kWeighted || kNearestIsPrefetched);
 
   POLYPHASE_BLOCK void tile(int64_t y, int64_t x, O* target) {
     y_ = y;
     x_ = x;
     target_ = target;
+    if (kTargetIsPrefetched && count_ == kTile) prefetch_target();
     if constexpr (kInner) {
       if (in_registers_ && tile_in_registers(y, x)) return;
     }
@@ -71,6 +74,18 @@ class WarpWorker {
       tile_by_arrays<true>();
     } else {
       tile_by_arrays<false>();
+    }
+  }
+
+  // What the tile to the right will overwrite, which comes a band of tiles later: time for it to arrive.
+  POLYPHASE_BLOCK void prefetch_target() const {
+    constexpr int64_t kLine = kCacheLine / static_cast<int64_t>(sizeof(O));
+    const ImageStrides& s = call_.target_strides;
+    const bool pixels = s.channel == 1 && s.x == call_.channels;
+    const int64_t parts = s.x == 1 ? call_.channels : pixels ? 1 : 0;
+    const O* to = target_ + kTile * s.x;
+    for (int64_t c = 0; c < parts; ++c, to += s.channel) {
+      for (int64_t i = 0; i < kTile * s.x; i += kLine) fetch_to_write(to + i);
     }
   }
 
@@ -108,7 +123,8 @@ class WarpWorker {
 
 #if defined(POLYPHASE_WARPS_IN_REGISTERS)
 #if defined(__AVX2__)
-  using Inner = Conditional<__is_same(Filter, Cubic), CubicTiles<Prologue>, InnerTiles<Prologue, Filter>>;
+  using Inner = Conditional<__is_same(Filter, Linear), InsideTiles<Prologue, Filter>,
+                            Conditional<__is_same(Filter, Cubic), CubicTiles<Prologue>, NearestTiles<Prologue>>>;
 #else
   using Inner = InsideTiles<Prologue, Filter>;
 #endif
@@ -116,17 +132,8 @@ class WarpWorker {
 
   // False where some block has to be done by arrays.
   POLYPHASE_BLOCK bool tile_in_registers(int64_t y, int64_t x) {
-#if defined(__AVX2__)
     const auto start = positions_.enter_tile(y, x);
-    const auto positions = [&](int i, Vec<float>& out_x, Vec<float>& out_y) __attribute__((always_inline)) {
-      positions_.block(start, i, out_x, out_y);
-    };
-#else
-    const auto start = positions_.enter_tile(y, x);
-    const auto positions = [&](const auto& each) __attribute__((always_inline)) {
-      positions_.template each_block<Inner::kSide>(start, each);
-    };
-#endif
+    const auto positions = [&](const auto& each) __attribute__((always_inline)) { positions_.each_block(start, each); };
     if (filled_ && !tile_lies_inside<Filter>(positions, positions_)) return false;
     if constexpr (Epilogue::kIdentity && !Sampler::kWeighted) {
       // A nearest pixel takes so little that what follows would be noticed.
