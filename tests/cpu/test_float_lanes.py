@@ -23,7 +23,7 @@ extern "C" __attribute__((visibility("default"))) bool both_ways(
     const Step* step, int64_t in_size, int64_t channels, const float* const* rows, const float* weights, int count,
     float* summed, float* by_passes, float* at_once) {
   TapTable table;
-  Weights<TapArithmetic::kFloat32>::weigh(step, step, in_size, true, {nullptr, -1}, &table);
+  Weights<TapArithmetic::kFloat32>::weigh(step, step, in_size, true, {nullptr, 0, 1, step->a}, &table);
   const FloatLanes<float> lanes(table.view(), channels, sizeof(float));
   if (!lanes.sums_rows()) return false;
   vertical(rows, weights, count, summed, in_size * channels);
