@@ -472,7 +472,10 @@ struct Vec {
   Vec greater(Vec other) const { return {neon::greater(v, other.v)}; }
   Vec abs() const { return {neon::absolute(v)}; }
   Mask at_most(Vec most) const { return v <= most.v; }
-  static Index times(Index i, int32_t by) { return i * by; }
+  // Numbers of positions that are no numbers: sums and products of them begin anew where they do not fit.
+  static Index times(Index i, int32_t by) {
+    return reinterpret_cast<Index>(reinterpret_cast<neon::Counts>(i) * static_cast<uint32_t>(by));
+  }
   static Index greater(Index a, Index b) {
     return reinterpret_cast<Index>(neon::greater(reinterpret_cast<neon::Counts>(a), reinterpret_cast<neon::Counts>(b)));
   }
@@ -488,19 +491,25 @@ struct Vec {
     static constexpr float kMiddle = 0x1.8p23f;
     Register sum;
     static Rounded of(Vec x) { return {x.v + kMiddle}; }
-    Index index() const { return reinterpret_cast<Index>(sum) - __builtin_bit_cast(int32_t, kMiddle); }
+    Index index() const {
+      return reinterpret_cast<Index>(reinterpret_cast<neon::Counts>(sum) - __builtin_bit_cast(uint32_t, kMiddle));
+    }
     Vec value() const { return {sum - kMiddle}; }
   };
   Vec replaced(Mask mask, Vec by) const {
     return {reinterpret_cast<Register>((reinterpret_cast<Mask>(by.v) & mask) | (reinterpret_cast<Mask>(v) & ~mask))};
   }
+  static Index sum(Index a, Index b) {
+    return reinterpret_cast<Index>(reinterpret_cast<neon::Counts>(a) + reinterpret_cast<neon::Counts>(b));
+  }
+#else
+  static Index sum(Index a, Index b) { return a + b; }
 #endif
 
   struct Pair;
   static Pair gather_pairs(const T* p, Index i) { return {gather(p, i), gather(p + 1, i)}; }
   static Pair load_pairs(const T* p) { return unzipped(load(p), load(p + kLanes)); }
   static Pair unzipped(Vec low, Vec high);
-  static Index sum(Index a, Index b) { return a + b; }
   Vec where(Index condition) const { return kept(condition != 0); }
 
   // Of lanes whose bits are all the same.
