@@ -1,5 +1,4 @@
 // From Python to a CUDA kernel: `bind` takes how a call is launched and its parameters, `launch` the addresses of tensors.
-#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -7,7 +6,7 @@
 #include "polyphase/launch/again.h"
 #include "polyphase/launch/dispatched.h"
 #include "polyphase/launch/python_objects.h"
-#include "polyphase/launch/sized_rows.h"
+#include "polyphase/launch/sized_table.h"
 
 namespace polyphase {
 namespace {
@@ -210,21 +209,6 @@ enum { kBatch, kKernel, kTapMaker, kStream, kOnDevice, kNew, kStaged, kThere, kR
 
 constexpr int64_t kMostBlocks = 65535;  // from plane to plane
 
-// kept: memory that has the tables of rows that were seen. All of it is changed while nobody else can: Python's lock is
-// held, and nothing of Python's is called.
-struct SizedBatch {
-  SizedRows rows;
-  SeenRows seen;
-  Buffer<PyObject*> kept;
-
-  ~SizedBatch() { forget(); }
-  void forget() {
-    const Buffer<PyObject*> before(move(kept));
-    seen.clear();
-    for (PyObject* one : before) Py_DecRef(one);
-  }
-};
-
 void release_batch(PyObject* capsule) { delete static_cast<SizedBatch*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
 template <class T>
@@ -251,62 +235,6 @@ int64_t address_in(const Reference& tensor) {
   return address;
 }
 
-// Images of a batch, and their rows; `fresh` are those whose tables are to be made.
-struct SizedTable {
-  Buffer<SizedImage> images;
-  Buffer<int64_t> fresh, left;  // numbers among the images; places of those that are another's, among all
-  Buffer<uint8_t> rows;
-  Buffer<TapRecipe> recipes;
-  int64_t table_bytes = 0, shared_bytes = 0;
-
-  void add(const SizedBatch& batch, PyObject* tensor, int64_t place, int64_t target, int64_t stream) {
-    SizedImage image;
-    const bool lies_so = image.read(tensor, batch.rows.pattern().channels);
-    if (PyErr_Occurred() != nullptr) throw PythonError();
-    const uint8_t* const row = lies_so ? batch.seen.find({stream, image}, &image.shared_bytes) : nullptr;
-    if (row == nullptr && !(lies_so && batch.rows.follow(&image))) return left.push_back(place);
-    const int64_t bytes = batch.rows.row_bytes(), number = images.size();
-    rows.resize((number + 1) * bytes);
-    if (row != nullptr) {
-      std::memcpy(rows.data() + number * bytes, row, bytes);
-    } else {
-      fresh.push_back(number);
-      for (const TapRecipe& table : image.tables) table_bytes += SizedRows::table_bytes(table);
-    }
-    image.target = target;
-    images.push_back(image);
-    shared_bytes = max(shared_bytes, image.shared_bytes);
-  }
-
-  // at: where new tables are made.
-  void fill(const SizedRows& of, int64_t at) {
-    for (const int64_t number : fresh) {
-      of.make(&images[number], at, rows.data() + number * of.row_bytes());
-      for (const TapRecipe& table : images[number].tables) {
-        at += SizedRows::table_bytes(table);
-        recipes.push_back(table);
-      }
-    }
-    for (int64_t i = 0; i < images.size(); ++i) {
-      const int64_t addresses[] = {images[i].target, images[i].address};
-      std::memcpy(rows.data() + i * of.row_bytes(), addresses, sizeof(addresses));
-    }
-  }
-
-  // Rows of the largest images first: blocks begin in that order, and those that end last are short then.
-  void copy_rows(int64_t row_bytes, uint8_t* to) const {
-    const auto pixels = [&](int64_t i) { return images[i].size[0] * images[i].size[1]; };
-    const auto comes_first = [&](int64_t a, int64_t b) { return pixels(a) != pixels(b) ? pixels(a) > pixels(b) : a < b; };
-    Buffer<int64_t> order;
-    for (int64_t i = 0; i < images.size(); ++i) order.push_back(i);
-    std::sort(order.begin(), order.end(), comes_first);
-    for (const int64_t number : order) {
-      std::memcpy(to, rows.data() + number * row_bytes, row_bytes);
-      to += row_bytes;
-    }
-  }
-};
-
 void run_or_throw(const Plan& plan, int64_t first, int64_t second, int64_t stream) {
   int64_t call[] = {first, second};
   if (run(plan, call, sizeof(call), reinterpret_cast<void*>(stream)) < 0) throw PythonError();
@@ -327,7 +255,7 @@ void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t
   const Reference staged(tensor_of(parts, kStaged, of_recipes + table.rows.size()));
   auto* const bytes = reinterpret_cast<uint8_t*>(address_in(staged));
   if (tables != 0) std::memcpy(bytes, table.recipes.data(), of_recipes);
-  table.copy_rows(batch.rows.row_bytes(), bytes + of_recipes);
+  std::memcpy(bytes + of_recipes, table.rows.data(), table.rows.size());
   const Reference there(called(PyTuple_GetItem(parts, kThere), staged.get()));
   const int64_t address = address_in(there);
   if (tables != 0) {
