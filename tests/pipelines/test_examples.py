@@ -6,6 +6,7 @@ import importlib.util
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,27 @@ def test_ray_preprocess(tmp_path: Path) -> None:
         assert sorted(Path(one).name for one in names) == sorted(f"{number}.png" for number in range(count))
         if count == 12:
             last.rename(tmp_path / "images" / "12.png")
+
+
+@pytest.mark.full
+def test_ray_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    """Killed when it has written something; begun again, every image is there once."""
+    Image, parquet = pytest.importorskip("PIL.Image"), pytest.importorskip("pyarrow.parquet")  # noqa: N806
+    pytest.importorskip("ray")
+    (tmp_path / "images").mkdir()
+    names = [f"{number}.png" for number in range(150)]
+    for number, name in enumerate(names):
+        Image.fromarray(image(number).permute(1, 2, 0).contiguous().numpy()).save(tmp_path / "images" / name)
+    out = tmp_path / "out"
+    command = [sys.executable, str(EXAMPLES / "ray_preprocess.py"), str(tmp_path / "images"), str(out), "--size", "4"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        while running.poll() is None and len(list(out.glob("*.parquet"))) < 2:  # the second is being written
+            time.sleep(0.01)
+        assert running.poll() is None, "it is stopped in the middle"
+        running.kill()
+    subprocess.run(command, check=True, capture_output=True)
+    found = parquet.read_table(out, columns=["path"])["path"].to_pylist()
+    assert sorted(Path(one).name for one in found) == sorted(names)
 
 
 def test_timm_transforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
