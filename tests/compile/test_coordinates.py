@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -107,6 +108,19 @@ def test_numbers_in_the_code_are_numbers_of_the_formula() -> None:
     assert warp.formula is not None
     assert len(warp.formula.numbers) >= 6
     assert not any(isinstance(one, Entry) for axis in warp.formula.axes for one in nodes_of(axis))
+
+
+@pytest.mark.parametrize("given", [{"data": [2.0]}, {"data": [math.inf]}, [math.nan]], ids=["named", "inf", "nan"])
+def test_numbers_that_are_none_of_a_formula(given: Any) -> None:
+    """They are read from memory, as anything else is."""
+
+    def function(x: Tensor) -> Tensor:
+        scale = torch.tensor(**given, dtype=x.dtype) if isinstance(given, dict) else torch.tensor(given, dtype=x.dtype)
+        return spellings.by_homography(x, MATRIX.repeat(2, 1, 1) * scale)
+
+    read, x = Read(), image()
+    torch.testing.assert_close(torch.compile(function, backend=read)(x), function(x), equal_nan=True)
+    assert read.samplers == 0
 
 
 def test_volumes() -> None:
