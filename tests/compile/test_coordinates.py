@@ -111,8 +111,8 @@ def test_numbers_in_the_code_are_numbers_of_the_formula() -> None:
 
 
 @pytest.mark.parametrize("given", [{"data": [2.0]}, {"data": [math.inf]}, [math.nan]], ids=["named", "inf", "nan"])
-def test_numbers_that_are_none_of_a_formula(given: Any) -> None:
-    """They are read from memory, as anything else is."""
+def test_numbers_in_the_code_that_are_unusual(given: Any) -> None:
+    """Given by name, or not finite: eager's picture all the same."""
 
     def function(x: Tensor) -> Tensor:
         scale = torch.tensor(**given, dtype=x.dtype) if isinstance(given, dict) else torch.tensor(given, dtype=x.dtype)

@@ -161,16 +161,14 @@ def _storages(node: Node) -> Iterator[int]:
 
 
 def _is_literal(node: Node) -> bool:
-    """Whether it is a small tensor of numbers that stand in the code, all of them finite."""
+    """Whether it is a small tensor of numbers that stand in the code."""
     return (
         node.target is torch.tensor
-        and len(node.args) == 1
         and not node.all_input_nodes
         and not node.kwargs.get("requires_grad")
         and isinstance(example(node), Tensor)
         and example(node).numel() <= SMALL
         and example(node).dtype in DTYPES
-        and bool(_literal(node).isfinite().all())
     )
 
 
