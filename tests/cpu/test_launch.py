@@ -382,6 +382,22 @@ def test_tables_are_bounded() -> None:
     in_a_child(many)
 
 
+# ---- axes that keep their size
+
+
+@pytest.mark.parametrize("filter", list(FILTERS))
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32], ids=str)
+def test_an_axis_that_keeps_its_size_has_no_table(filter: str, dtype: torch.dtype) -> None:
+    """The picture is that of the other axis alone."""
+    picture = image((2, 3, 11, 41), dtype)
+    for sizes, alone in (((7, 41), (FILTERS[filter](7), None)), ((11, 29), (None, FILTERS[filter](29)))):
+        before = stats()["tables_made"]
+        out = binding.resample(picture, tuple(AxisMap((FILTERS[filter](size),)) for size in sizes))
+        assert stats()["tables_made"] <= before + 1
+        only = tuple(AxisMap(() if step is None else (step,)) for step in alone)
+        assert torch.equal(out, binding.resample(picture, only))
+
+
 # ---- long axes
 
 

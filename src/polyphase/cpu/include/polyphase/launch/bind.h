@@ -88,7 +88,7 @@ class MapsBinder {
       d.in_stride = request_.in_stride[i];
       d.out_stride = request_.out_stride[i];
       d.steps = tail_.steps + first_step;
-      d.step_count = last_step - first_step;
+      d.step_count = changes_nothing(d, last_step - first_step) ? 0 : last_step - first_step;
       d.weighted = may_be_weighted(d);
       d.channels = call_.vector_count > 0 && i == request_.channel_dimension;
       if (i >= request_.rank - 2) d.blocks = blocks(i - request_.rank + 2, d.out_size);
@@ -109,6 +109,17 @@ class MapsBinder {
       throw BadCall{"an axis is not so many whole blocks"};
     }
     return found;
+  }
+
+  // An axis that is resized to its own size keeps its pixels, whatever the filter.
+  static bool changes_nothing(const Dimension& d, int64_t step_count) {
+    if (d.in_size != d.out_size) return false;
+    for (int64_t s = 0; s < step_count; ++s) {
+      const Step& step = d.steps[s];
+      const bool whole = step.begin == 0 && __builtin_isnan(step.end) && (__builtin_isnan(step.scale) || step.scale == 1);
+      if (step.kind > Step::kNearest || step.a != d.in_size || !whole) return false;
+    }
+    return true;
   }
 
   bool may_be_weighted(const Dimension& d) const {
