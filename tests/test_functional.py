@@ -314,7 +314,7 @@ def odd_pictures(dtype: torch.dtype) -> list[Tensor]:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_pixels_that_do_not_lie_side_by_side(dtype: torch.dtype) -> None:
     for picture in odd_pictures(dtype):
-        for size in ((9, 12), (30, 200)):
+        for size in ((9, 12), (30, 200), (130, 300)):
             for mode in ("bilinear", "nearest"):
                 ours, eager = (function(picture, size, mode=mode) for function in (P.interpolate, F.interpolate))
                 torch.testing.assert_close(ours, eager)

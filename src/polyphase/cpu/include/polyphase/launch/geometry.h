@@ -109,18 +109,22 @@ int64_t last_place(const Dimensions& dimensions, Wanted wanted) {
   return place;
 }
 
+// So many times more outputs than inputs may be taken apart before they are written; three channels are by vectors.
+constexpr double kMostGrowth = 1, kMostGrowthOfThree = 8;
+
 // Channels that lie side by side in the source, and apart in the target: an image of (height, width, channels), permuted.
-// Its rows are read as they lie, and spread out when they are written, unless that is more. Their place, or -1.
+// Its rows are read as they lie, and spread out when they are written, unless that is much more. Their place, or -1.
 inline int64_t channels_of_source(const Dimensions& dimensions, const Dimension& row) {
   double in = 1, out = 1;
   for (int64_t i = 0; i < dimensions.size(); ++i) {
     in *= static_cast<double>(dimensions[i].in_size);
     out *= static_cast<double>(dimensions[i].out_size);
   }
-  if (out > in) return -1;
-  return last_place(dimensions, [&row](const Dimension& d) {
+  const int64_t place = last_place(dimensions, [&row](const Dimension& d) {
     return !d.is_axis() && d.in_stride == 1 && d.in_size > 1 && row.in_stride == d.in_size && row.in_size > 1;
   });
+  const bool three = place >= 0 && dimensions[place].in_size == 3;
+  return out > in * (three ? kMostGrowthOfThree : kMostGrowth) ? -1 : place;
 }
 
 // What is done around a row of no more pixels takes longer than the row.

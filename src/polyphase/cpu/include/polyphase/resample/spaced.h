@@ -50,9 +50,16 @@ inline void fill_repeating(uint8_t* out, int64_t length, const void* few, int64_
   }
 }
 
-// Pixels of three elements to three planes of so many: what compilers make vectors of.
+// A plain loop that a compiler makes vectors of, also in a kernel where it is asked for none.
+#if defined(__GNUC__) && !defined(__clang__)
+#define POLYPHASE_VECTORISED __attribute__((noinline, optimize("tree-vectorize")))
+#else
+#define POLYPHASE_VECTORISED __attribute__((noinline))
+#endif
+
+// Pixels of three elements to three planes of so many.
 template <class T>
-POLYPHASE_ROW_LOOP void take_apart(const T* __restrict in, T* __restrict r, T* __restrict g, T* __restrict b,
+POLYPHASE_VECTORISED void take_apart(const T* __restrict in, T* __restrict r, T* __restrict g, T* __restrict b,
                                    int64_t count) {
   for (int64_t x = 0; x < count; ++x) {
     r[x] = in[3 * x];
