@@ -60,6 +60,14 @@ struct Block {
 
 #endif
 
+// What lies in shared memory is read where it is used: kept in registers from before a loop, it would only be in the way, and
+// go to slower memory.
+inline void read_again() {
+#ifdef __CUDACC__
+  asm volatile("" ::: "memory");
+#endif
+}
+
 // What every thread keeps for itself between barriers.
 template <class State, int kThreads>
 class States {

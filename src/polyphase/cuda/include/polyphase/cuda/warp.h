@@ -185,6 +185,7 @@ struct Warp {
       if (own.x >= place.call.out_size[2]) return;
 #pragma unroll 1
       for (int32_t s = 0; s < place.call.steps; ++s) {
+        read_again();
         function(own, place.row + Threads::row(thread) + s * (Threads::kRows * kPixels));
       }
     });
@@ -210,19 +211,22 @@ struct Warp {
       OutputPixel pixels[kPixels];
       P at[kPixels][kAxes];
       const bool all_exist = row + (kPixels - 1) * Threads::kRows < rows;
-      bool inside = all_exist, outside = all_exist & (call.padding == kZeros);
+      bool inside = all_exist;
 #pragma unroll
       for (int p = 0; p < kPixels; ++p) {
         pixels[p] = output_pixel<kAxes>(call, min<Row>(row + p * Threads::kRows, rows - 1), x);
         positions.find(pixels[p], at[p]);
         inside = inside & source.has(at[p]);
-        outside = outside & source.misses(at[p]);
       }
-      if (outside) {
+      if (!inside) {
+        bool outside = all_exist & (call.padding == kZeros);
+#pragma unroll
+        for (int p = 0; p < kPixels; ++p) outside = outside & source.misses(at[p]);
+        if (!outside) return false;
 #pragma unroll
         for (int p = 0; p < kPixels; ++p) output_outside(pixels[p]);
+        return true;
       }
-      if (!inside) return outside;
       InnerTaps<Filter, P> taps[kPixels][kAxes];
       decltype(source.start(taps[0])) start[kPixels];
 #pragma unroll
@@ -259,12 +263,16 @@ struct Warp {
 
     // From `row` on, as many as there are.
     void outputs_by_rules(Row row) const {
+      read_again();
 #pragma unroll 1
       for (int p = 0; p < kPixels; ++p) {
         const Row own = row + p * Threads::kRows;
         if (own < row_count<kAxes>(call)) output_by_rules(output_pixel<kAxes>(call, own, x));
       }
     }
+
+    // Channels that are read at once: a warp waits for those of its lanes that are at an edge.
+    static constexpr int kRuled = kTogether * kCount <= 16 ? kTogether : 1;
 
     // Taps of weight 0 are not read by the map: their values need not be finite.
     void output_by_rules(const OutputPixel& pixel) const {
@@ -274,15 +282,21 @@ struct Warp {
       const From* from = place.image(first);
       const auto share = kFill == kFillNone ? P(1) : share_of(taps, pixel);
 #pragma unroll 1
-      for (int64_t c = first; c < end; ++c, from += call.image_strides.channel) {
-        From read[kCount] = {};
+      for (int64_t c = first; c < end; c += kRuled, from += kRuled * call.image_strides.channel) {
+        From read[kRuled][kCount] = {};
 #pragma unroll
-        for (int k = 0; k < kCount; ++k) {
-          if (taps.weight(k) != 0) read[k] = fetched(from + taps.offset(k));
+        for (int t = 0; t < kRuled; ++t) {
+#pragma unroll
+          for (int k = 0; k < kCount; ++k) {
+            if (taps.weight(k) != 0) read[t][k] = fetched(from + t * call.image_strides.channel + taps.offset(k));
+          }
         }
-        const auto value_of = [&](int k) { return taps.weight(k) != 0 ? Load::apply(read[k], call, c) : Value{}; };
-        target.store(call, c, outer_filled(sum(taps.axes, value_of), share, c));
-        target.next(call);
+#pragma unroll
+        for (int t = 0; t < kRuled; ++t) {
+          const auto value_of = [&](int k) { return taps.weight(k) != 0 ? Load::apply(read[t][k], call, c + t) : Value{}; };
+          target.store(call, c + t, outer_filled(sum(taps.axes, value_of), share, c + t));
+          target.next(call);
+        }
       }
     }
 

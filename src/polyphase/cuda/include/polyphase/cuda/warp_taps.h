@@ -77,8 +77,9 @@ struct ThreadTile {
   static constexpr int kTall = 32 / kWide;
   static constexpr int kColumns = kWide * kAcross, kRows = kThreads / 32 / kAcross * kTall;
 
-  static int column(int thread) { return thread / 32 % kAcross * kWide + thread % kWide; }
-  static int row(int thread) { return thread / 32 / kAcross * kTall + thread % 32 / kWide; }
+  // Without a sign: divisions are shifts.
+  static int column(uint32_t thread) { return static_cast<int>(thread / 32 % kAcross * kWide + thread % kWide); }
+  static int row(uint32_t thread) { return static_cast<int>(thread / 32 / kAcross * kTall + thread % 32 / kWide); }
 };
 
 // What is farther away is as good as endless; a float counts so many.
