@@ -47,24 +47,27 @@ RESULT = "RESULT "
 def random_calls(numbers: Sequence[int], seed: int, device: str, found: Found) -> None:
     """Every other call as if images were large: ways of large images, on small ones."""
     began = time.monotonic()
-    for large in (False, True):
-        with large_ways(large):
+    for turn, few in enumerate(FEW):
+        with ways_of(*few):
             for place, number in enumerate(numbers):
-                if number % 2 == large:
+                if number % len(FEW) == turn:
                     random_call(seed, number, device, found)
                 if place % 500 == 499:
                     print(f"{place + 1} of {len(numbers)} numbers, {time.monotonic() - began:.0f} s", flush=True)
 
 
+#: What counts as few: outputs that have too few columns, and too few threads. As it is, and so that images are large.
+FEW = ((ways.FEW_OUTPUTS, ways.FEW_TO_WALK), (0, ways.FEW_TO_WALK), (0, 0))
+
+
 @contextlib.contextmanager
-def large_ways(large: bool) -> Iterator[None]:
-    before = ways.FEW_OUTPUTS
-    ways.FEW_OUTPUTS = 0 if large else before
+def ways_of(few_outputs: int, few_to_walk: int) -> Iterator[None]:
+    ways.FEW_OUTPUTS, ways.FEW_TO_WALK = few_outputs, few_to_walk
     binding.forget()
     try:
         yield
     finally:
-        ways.FEW_OUTPUTS = before
+        ways.FEW_OUTPUTS, ways.FEW_TO_WALK = FEW[0]
 
 
 def random_call(seed: int, number: int, device: str, found: Found) -> None:

@@ -65,12 +65,12 @@ def drawn(function: Callable[[], Any]) -> Any:
 
 
 CHAINS: dict[str, tuple[list[Any], list[str]]] = {
-    "evaluation": ([T.Resize(25), T.CenterCrop(22), *SCALED], ["ByteWalks"]),
-    "training": ([T.RandomResizedCrop(20), T.RandomHorizontalFlip(), T.RandomVerticalFlip(), *SCALED], ["ByteWalks"]),
+    "evaluation": ([T.Resize(25), T.CenterCrop(22), *SCALED], ["ByteStages"]),
+    "training": ([T.RandomResizedCrop(20), T.RandomHorizontalFlip(), T.RandomVerticalFlip(), *SCALED], ["ByteStages"]),
     "crops": ([T.RandomCrop(16), T.RandomHorizontalFlip(), T.ToDtype(torch.float32, scale=True)], ["Moved"]),
-    "borders": ([T.Resize(20), T.CenterCrop(30)], ["ByteWalks"]),
+    "borders": ([T.Resize(20), T.CenterCrop(30)], ["ByteStages"]),
     "warps": ([T.RandomAffine(30, scale=(0.8, 1.2), interpolation="bilinear"), T.CenterCrop(16)], ["Warp"]),
-    "two": ([T.Resize((24, 28)), T.RandomRotation(40)], ["ByteWalks", "Warp"]),
+    "two": ([T.Resize((24, 28)), T.RandomRotation(40)], ["ByteStages", "Warp"]),
     "many taps": ([T.Resize((5, 6), interpolation="bicubic")], ["General"]),
 }
 
@@ -171,7 +171,7 @@ def test_results_of_several_sizes(stream: host.Stream) -> None:
     some, pipeline = images(3, 30, 60), polyphase.fuse([T.Resize(20)])
     got = pipeline.batch(some, as_list=True)
     assert all(torch.equal(a, pipeline(b)) for a, b in zip(got, some, strict=True))
-    assert templates(stream).count("ByteWalks") == 1
+    assert templates(stream).count("ByteStages") == 1
     with pytest.raises(WrongImageError, match="image 1 becomes"):
         pipeline.batch(some)
     grey = torch.zeros(1, 40, 50, dtype=torch.uint8)
@@ -251,9 +251,9 @@ def as_pixels(some: list[Tensor]) -> list[Tensor]:
 
 
 SIZED: dict[str, tuple[list[Any], str]] = {
-    "walk": ([T.Resize(50), T.CenterCrop((44, 40)), *SCALED], "ByteWalks"),
-    "few taps": ([T.Resize((200, 210))], "ByteWalk"),
-    "cubic": ([T.CenterCrop(64), T.Resize((60, 50), interpolation="bicubic"), T.CenterCrop(48)], "ByteWalks"),
+    "walk": ([T.Resize(50), T.CenterCrop((44, 40)), *SCALED], "ByteStages"),
+    "few taps": ([T.Resize((200, 210))], "ByteStage"),
+    "cubic": ([T.CenterCrop(64), T.Resize((60, 50), interpolation="bicubic"), T.CenterCrop(48)], "ByteStages"),
     "ring": ([T.Resize(22), T.CenterCrop(20), T.ToDtype(torch.float32, scale=True)], "ByteRing"),
 }
 
@@ -306,7 +306,7 @@ def test_what_cannot_be_followed_goes_beside(stream: host.Stream) -> None:
             assert all(torch.equal(a, pipeline(b)) for a, b in zip(got, given, strict=True))
     templates(stream)
     pipeline.batch([*images(3, 90, 200, 4), *images(2, 500, 600, 5)])
-    assert sorted(templates(stream)) == ["ByteRing", "ByteWalks", "tables", "tables"]
+    assert sorted(templates(stream)) == ["ByteRing", "ByteStages", "tables", "tables"]
 
 
 def test_outputs_that_are_given(stream: host.Stream) -> None:

@@ -58,8 +58,8 @@ def check(program: Program, *inputs: Tensor) -> str:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ways for large images, on small ones."""
-    monkeypatch.setattr(ways, "FEW_OUTPUTS", 0)
-    monkeypatch.setattr(ways, "MANY_THREADS", 0)
+    for name in ("FEW_OUTPUTS", "MANY_THREADS", "FEW_TO_WALK"):
+        monkeypatch.setattr(ways, name, 0)
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["planes", "pixels"])
@@ -114,15 +114,36 @@ def test_boxes(dtype: torch.dtype, last: bool) -> None:
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("channels", [1, 3, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 4))])
-def test_bytes(channels: int) -> None:
+@pytest.mark.parametrize("few", ["ByteWalk", "ByteStage"])
+def test_bytes(channels: int, few: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows begin anywhere in a word, and end where rows end."""
+    monkeypatch.setattr(ways, "FEW_TO_WALK", 0 if few == "ByteWalk" else 1 << 24)
     for width, height in ((37, 9), (40, 9)):
         x = image(torch.uint8, 2, channels, height, width, last=True)
-        for size, way in (((6, 19), "ByteWalk"), ((17, 55), "ByteWalk"), ((3, 4), "ByteRing")):
+        for size, way in (((6, 19), few), ((17, 55), few), ((3, 4), "ByteRing")):
             assert check(resized(x, size, **AA), x) == way
             assert check(resized(x[..., 1:, 1:-1], size, **AA), x[..., 1:, 1:-1]) == way
     apart = image(torch.uint8, 1, channels, 9, 80, last=True)[..., ::2]
     assert check(resized(apart, (6, 19), **AA), apart) == "Ring"
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("channels", [1, 3])
+def test_bytes_that_are_staged(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over several tiles and groups of rows; turned round; and windows too far apart for that, which threads read
+    themselves where sizes vary, and which have another kernel where they do not."""
+    monkeypatch.setattr(ways, "FEW_TO_WALK", 1 << 24)
+    x = image(torch.uint8, 1, channels, 51, 523, last=True)
+    assert check(resized(x, (40, 301), **AA), x) == "ByteStage"
+    assert check(resized(x[..., :-1, 3:], (77, 600), **CUBIC), x[..., :-1, 3:]) == "ByteStage"
+    steps = resized(x, (40, 301), **AA).sampler
+    assert isinstance(steps, Axes)
+    turned = maps_program(x.dtype, tuple(AxisMap((*one.steps, Flip())) for one in steps.maps))
+    assert check(turned, x) == "ByteStage"
+    apart = resized(x, (20, 36), "bilinear", antialias=False)
+    assert check(apart, x) == "ByteWalk"
+    staged = host.run(apart, x, choose=lambda case: ways._byte_stage([case], 2, 2))
+    assert torch.equal(staged, host.run(apart, x))
 
 
 @pytest.mark.usefixtures("large")

@@ -78,6 +78,7 @@ def run_all(seldom: bool, aligned: bool, every: bool) -> None:
         ways.FEW_OUTPUTS, ways.MANY_THREADS = few_outputs, many_threads
         for number, (program, x) in enumerate(calls(seldom)):
             turn = (number // CALLS_OF_AN_IMAGE).bit_count() + number % CALLS_OF_AN_IMAGE
+            ways.FEW_TO_WALK = number // CALLS_OF_AN_IMAGE % 2 << 24
             if every or turn % 2 == way:
                 print(few_outputs, program, x.dtype, x.shape, x.stride())
                 host.run(program, x, aligned=aligned)

@@ -53,6 +53,7 @@ class Case(NamedTuple):
 
     def way(self, architecture: str, monkeypatch: pytest.MonkeyPatch) -> tuple[MapsPlan | WarpPlan, Way]:
         monkeypatch.setattr(ways, "FEW_OUTPUTS", self.few)
+        monkeypatch.setattr(ways, "FEW_TO_WALK", 1 << 24 if self.header == "byte_stage" else 0)
         monkeypatch.setattr(ways, "MANY_THREADS", 0 if self.few == ALL_LARGE else 1 << 15)
         x = image(self.dtype, *self.shape, last=self.last)
         maps = arguments.flip_maps(len(self.shape), (-1,))
@@ -75,12 +76,14 @@ CASES = {
     "shrink": Case("shrink", torch.float32, (1, 3, 40, 60), (4, 5), CUBIC_AA),
     "byte ring": Case("byte_ring", torch.uint8, (1, 3, 40, 60), (10, 15), CUBIC_AA),
     "byte walk": Case("byte_walk", torch.uint8, (1, 3, 40, 60), (20, 30)),
+    "byte stage": Case("byte_stage", torch.uint8, (1, 3, 40, 60), (20, 30)),
     "moved": Case("moved", torch.uint8, (1, 3, 40, 60), (50, 64), NEAREST),
     "general": Case("general", torch.bfloat16, (1, 3, 9, 10, 11), (4, 5, 6), TRILINEAR),
     "ring, rows ahead": Case("ring", torch.bfloat16, (1, 3, 16, 16), (32, 32), LINEAR),
     "ring, pixels": Case("ring", torch.float32, (1, 16, 9, 11), (17, 20), CUBIC, last=True),
     "ring, borders": Case("ring", torch.float32, (1, 3, 40, 60), (20, 30), bordered=True),
     "byte walk, pixels": Case("byte_walk", torch.uint8, (1, 3, 40, 60), (20, 30), last=True),
+    "byte stage, pixels": Case("byte_stage", torch.uint8, (1, 3, 40, 60), (20, 30), last=True),
     "moved, odd rows": Case("moved", torch.float32, (1, 3, 40, 61)),
     "moved, borders": Case("moved", torch.int16, (1, 3, 40, 61), bordered=True),
     "direct, doubles": Case("direct", torch.float64, (1, 3, 40, 60), (20, 30), AA, ALL_SMALL, last=True),
@@ -178,7 +181,7 @@ def test_batches_compile(architecture: str, monkeypatch: pytest.MonkeyPatch) -> 
         known = item.of(True)
         chosen = items.chosen_for(known.kind, frozenset([known.need]))
         sources.append(emit.kernel_source(known.kind.plan, chosen.way))
-    assert "ByteWalks<" in sources[-1]
+    assert "ByteStages<" in sources[-1]
     for source in sources:
         options = (f"--gpu-architecture={architecture}", *build.OPTIONS)
         assert driver.compile_source(source, build.headers(), options)[:4] == b"\x7fELF"
@@ -186,7 +189,7 @@ def test_batches_compile(architecture: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_there_is_a_case_for_every_kernel() -> None:
     headers = {one.header for one in CASES.values()}
-    templates = cuts._CUTS.keys() - {"ByteWalks"}  # which batches have
+    templates = cuts._CUTS.keys() - {"ByteStages"}  # which batches have
     assert headers == {re.sub(r"(?<!^)(?=[A-Z])", "_", template).lower() for template in templates}
 
 
@@ -215,7 +218,7 @@ def test_what_a_built_kernel_is_for_says_its_architecture(tmp_path: Path, monkey
     assert driver.nvrtc_found().rpartition("/")[2].startswith("libnvrtc.so")
 
 
-@pytest.mark.parametrize("case", list(CASES)[:7])
+@pytest.mark.parametrize("case", list(CASES)[:8])
 def test_the_sweep_knows_the_numbers_of_every_kernel(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names_of = runpy.run_path(str(SWEEP))["names_of"]
     _, way = CASES[case].way("sm_90", monkeypatch)

@@ -60,6 +60,26 @@ def _cut_byte_walk(case: Case, way: Way) -> Cut:
     return Cut(_blocks(tiles, strips, case.geometry.planes), shared, tiles, strips, strip=strip)
 
 
+def _cut_byte_stage(case: Case, way: Way) -> Cut:
+    _, ky, channels, *_, rows, buffers, strip, _ = way.constants
+    tiles, strips = _parts(case.geometry.x.out_size, tile_of(way)), _parts(case.geometry.y.out_size, strip)
+    around = 15 + 6  # `kAround` of byte_stage.h
+    staged = rows * buffers * _parts(staged_reach(way) * channels + around, 16) * 16
+    shared = (strip + 1) * _row_bytes(_parts(ky, 4) * 8) + _looked_up_bytes(case) + staged
+    return Cut(_blocks(tiles, strips, case.geometry.planes), shared, tiles, strips, strip=strip)
+
+
+def tile_of(way: Way) -> int:
+    """Pixels that a block of byte_stage.h makes."""
+    return way.threads * int(way.constants[3])
+
+
+def staged_reach(way: Way) -> int:
+    """Pixels that they may read: `kReach` of byte_stage.h."""
+    kx = int(way.constants[0])
+    return tile_of(way) * max(kx, 2) // 2 + kx + 1
+
+
 def _looked_up_bytes(case: Case) -> int:
     """`ByteOutputs` of byte_pairs.h."""
     is_looked_up = case.to_bytes > 1 and not case.geometry.x.tensors
@@ -118,7 +138,8 @@ _CUTS = {
     "Ring": _cut_ring,
     "Shrink": _cut_shrink,
     "ByteWalk": _cut_byte_walk,
-    "ByteWalks": _cut_byte_walk,
+    "ByteStage": _cut_byte_stage,
+    "ByteStages": _cut_byte_stage,
     "ByteRing": _cut_byte_ring,
     "Moved": _cut_moved,
 }

@@ -129,7 +129,7 @@ class Item:
         name = (chosen, aligned)
         if name not in self._patterns:
             call = self.prepared(chosen, aligned).call
-            walks = chosen.way.template in ("ByteWalk", "ByteWalks") and has_pattern(self.record, call)
+            walks = chosen.way.template in ways.BY_STAGE and has_pattern(self.record, call)
             self._patterns[name] = Pattern(call, chosen.shape) if walks else None
         return self._patterns[name]
 

@@ -21,7 +21,7 @@ from polyphase.cuda.tables import MadeTable
 from polyphase.cuda.warps import PreparedWarp
 from polyphase.kernels.devices import LaunchSized
 
-KERNELS = ("ByteWalk", "ByteWalks", "ByteRing")
+KERNELS = (*ways.BY_STAGE, "ByteRing")
 #: Of an axis: kernels that walk count the bytes of rows in 32 bits.
 _LONGEST = 2**22
 _NOWHERE = -1

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from polyphase.cuda.cases import Case, Way
-from polyphase.cuda.cuts import MOST_SHARED, cut
+from polyphase.cuda.cuts import MOST_SHARED, cut, staged_reach, tile_of
 from polyphase.cuda.geometry import Dimension
 from polyphase.cuda.tables import (
     HostTable,
@@ -21,6 +21,7 @@ from polyphase.cuda.tables import (
     identity_table,
     in_step,
     progression,
+    reach,
     reach_of_groups,
     words_in_fours,
 )
@@ -33,6 +34,8 @@ MOST_IN_ROW, MOST_ROWS_MOVED = 2**31 - 1, 2**30
 MOST_BETWEEN_ROWS = 2**22
 #: Fewer outputs have too few columns to walk down: a thread makes just a few of them.
 FEW_OUTPUTS = 1 << 20
+#: Fewer bytes have too few threads, of those that walk, to wait for memory.
+FEW_TO_WALK = 1 << 24
 #: So many keep a GPU busy: where values only move, fewer have less to do each. Of sums it takes twice as many.
 MANY_THREADS = 1 << 15
 #: Most taps, of both axes together, that one thread fetches at once.
@@ -76,7 +79,7 @@ def choose(case: Case) -> Way:
     if case.y is not None and not (case.y.ascends or case.y.descends):
         return _general(case)
     if max(kx, ky) <= MOST_IN_RING:
-        return _byte_walk([case], kx, ky) if can_walk_bytes(case) else _ring(case, kx, ky)
+        return _bytes_by_few_taps(case, kx, ky) if can_walk_bytes(case) else _ring(case, kx, ky)
     if _can_shrink(case):
         return _shrink(case)
     if (
@@ -108,8 +111,8 @@ def choose_for_all(cases: Sequence[Case]) -> Way:
     if not bytes_alone or not most <= taps <= least or first.channels > 4:
         return _general(*cases)
     if taps <= MOST_IN_RING and all(can_walk_bytes(one) for one in cases):
-        way = _byte_walk(cases, taps, taps)
-        return way if taps == FEW_TAPS else replace(way, template="ByteWalks")
+        way = _byte_stage(cases, taps, taps)
+        return way if taps == FEW_TAPS else replace(way, template="ByteStages")
     way = _byte_ring(cases, (taps + 6) // 4, taps)
     return way if all(cut(one, way).shared_bytes <= MOST_SHARED for one in cases) else _general(*cases)
 
@@ -313,16 +316,43 @@ def can_walk_bytes(case: Case) -> bool:
     return case.plan.work == torch.uint8 and loads_as_is(case.plan) and fits
 
 
-def _byte_walk(cases: Sequence[Case], kx: int, ky: int) -> Way:
-    """Of pixels of as many channels each."""
-    channels = cases[0].channels
+def _bytes_by_few_taps(case: Case, kx: int, ky: int) -> Way:
+    """Where there are few threads for what memory could bring meanwhile, it is brought ahead of them, if their windows
+    lie near each other."""
+    way = _byte_stage([case], kx, ky)
+    assert case.x is not None, "what is summed along x has a table"
+    near = reach(case.x, tile_of(way)) <= staged_reach(way)
+    return way if near and case.outputs < FEW_TO_WALK else _byte_walk(case, kx, ky)
+
+
+def _byte_walk(case: Case, kx: int, ky: int) -> Way:
+    channels = case.channels
     pixels, threads, strip = (2, 64, 32) if channels == 1 else (1, 128, 32)
-    aligned = all(_by_words(one) and one.geometry.x.in_size * channels % 4 == 0 for one in cases)
+    aligned = _by_words(case) and case.geometry.x.in_size * channels % 4 == 0
     words = (kx * channels + 6) // 4
     ahead = max(1, min(2, WALK_REGISTERS // (words * pixels)))
-    stores, bordered = min(_stores(one, pixels * channels) for one in cases), any(one.bordered for one in cases)
-    constants = (kx, ky, channels, pixels, aligned, stores, ahead, bordered, strip, threads)
+    constants = (
+        kx,
+        ky,
+        channels,
+        pixels,
+        aligned,
+        _stores(case, pixels * channels),
+        ahead,
+        case.bordered,
+        strip,
+        threads,
+    )
     return Way("byte_walk", "ByteWalk", constants, threads, 768 // threads, sums=False)
+
+
+def _byte_stage(cases: Sequence[Case], kx: int, ky: int) -> Way:
+    """Of pixels of as many channels each."""
+    channels, threads, rows, buffers, strip = cases[0].channels, 128, 8, 2, 32
+    pixels = 2 if channels == 1 else 1
+    stores, bordered = min(_stores(one, pixels * channels) for one in cases), any(one.bordered for one in cases)
+    constants = (kx, ky, channels, pixels, stores, bordered, rows, buffers, strip, threads)
+    return Way("byte_stage", "ByteStage", constants, threads, 768 // threads, sums=False)
 
 
 def _byte_ring(cases: Sequence[Case], words: int, ky: int) -> Way:
@@ -372,17 +402,18 @@ def _moved(case: Case) -> Way:
 
 #: Kernels that read windows along x from left to right, and those of them that read them by words.
 COLUMNS_ASCEND = ("Shrink", "ByteRing")
+BY_STAGE = ("ByteStage", "ByteStages")
 IN_FOURS = ("ByteRing",)
 
 
 def taps_along_x(way: Way, x: Table, y: Table) -> int:
     """Of windows, as the way's kernel has them."""
-    if way.template == "ByteWalks" and max(x.taps, y.taps) <= FEW_TAPS:
+    if way.template == "ByteStages" and max(x.taps, y.taps) <= FEW_TAPS:
         return FEW_TAPS
-    return int(way.constants[0]) if way.template in ("ByteWalk", "ByteWalks") else x.taps
+    return int(way.constants[0]) if way.template in BY_STAGE else x.taps
 
 
 def taps_along_y(way: Way, x: Table, y: Table) -> int:
-    if way.template == "ByteWalks" and max(x.taps, y.taps) <= FEW_TAPS:
+    if way.template == "ByteStages" and max(x.taps, y.taps) <= FEW_TAPS:
         return FEW_TAPS
-    return int(way.constants[1]) if way.template in ("ByteWalk", "ByteWalks", "ByteRing") else y.taps
+    return int(way.constants[1]) if way.template in (*BY_STAGE, "ByteRing") else y.taps

@@ -89,6 +89,7 @@ struct ByteOutputs {
   using To = typename Store::To;
   static constexpr bool kLookedUp = kTensors == 0 && sizeof(To) > 1;  // as `cuts.py` has it
   static constexpr int kValues = 256;
+  static constexpr int kSize = kLookedUp ? kChannels * kValues : 0;
 
   static void fill(const MapsCall& call, const Place& plane, To* outputs, int thread, int threads) {
     if constexpr (kLookedUp) {

@@ -16,18 +16,18 @@ constexpr int kNumbers = POLYPHASE_NUMBERS;  // of the formula of a warp
 // A pointer into the device's memory. Of parameters a compiler knows that; of a batch's calls, which lie in shared memory, it
 // is told, or every access could be one of shared memory.
 template <class T>
+inline T* global(T* pointer) {
+#if defined(__CUDACC__) && defined(POLYPHASE_BATCHED)
+  __builtin_assume(__isGlobal(pointer));
+#endif
+  return pointer;
+}
+
+template <class T>
 struct Global {
   T* pointer;
 
-  T* known() const {
-#if defined(__CUDACC__) && defined(POLYPHASE_BATCHED)
-    T* const found = pointer;
-    __builtin_assume(__isGlobal(found));
-    return found;
-#else
-    return pointer;
-#endif
-  }
+  T* known() const { return global(pointer); }
   template <class To>
   operator To*() const {
     return static_cast<To*>(known());
