@@ -173,8 +173,9 @@ Axis axis_of(const Taps& taps, int64_t in_stride, int64_t out_stride) {
 template <class T, class Rows>
 void resample(const char* name, Step vertical, Step horizontal, int64_t height, int64_t width, int64_t channels) {
   static const Sampler kSampler = sampler<Rows>();
-  const TapTable y = make_taps({0, 0, height, 0, 1, &vertical}, kSampler);
-  const TapTable x = make_taps({channels, sizeof(T), width, 0, 1, &horizontal}, kSampler);
+  TapTable y, x;
+  make_taps({0, 0, height, 0, 1, &vertical}, kSampler, &y);
+  make_taps({channels, sizeof(T), width, 0, 1, &horizontal}, kSampler, &x);
   const Taps y_taps = y.view(), x_taps = x.view();
   Buffer<T> in(height * width * channels), out(y.out_size() * x.out_size() * channels);
   for (T& value : in) value = random_value<T>();

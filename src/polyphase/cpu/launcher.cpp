@@ -274,8 +274,8 @@ PyObject* python_taps(PyObject*, PyObject* const* args, ptrdiff_t count) {
     const auto* sampler = reinterpret_cast<const Sampler*>(integer(args[0]));
     const Data recipe = bytes(args[3]);
     const int64_t steps = recipe.size / static_cast<int64_t>(sizeof(Step));
-    const TapTable table = make_taps(
-        {0, 0, integer(args[1]), integer(args[2]), steps, reinterpret_cast<const Step*>(recipe.data)}, *sampler);
+    TapTable table;
+    make_taps({0, 0, integer(args[1]), integer(args[2]), steps, reinterpret_cast<const Step*>(recipe.data)}, *sampler, &table);
     return tuple_of({PyLong_FromLongLong(table.in_size), as_bytes(table.begin), as_bytes(table.index),
                      as_bytes(table.weight), as_bytes(table.border), PyLong_FromLongLong(table.precision),
                      PyLong_FromLongLong(table.index_only)});

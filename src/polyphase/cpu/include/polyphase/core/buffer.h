@@ -17,15 +17,15 @@ __attribute__((noinline)) inline void deallocate(void* data) {
   if (data != nullptr) __builtin_free(static_cast<void**>(data)[-1]);
 }
 
-// Grows a buffer to `bytes` or more, at least to twice its capacity. What is new is zero.
-__attribute__((noinline)) inline void* reallocate(void* data, int64_t* capacity, int64_t bytes) {
+// Grows a buffer to `bytes` or more, at least to twice its capacity. What is new is zero, or is to be written first.
+__attribute__((noinline)) inline void* reallocate(void* data, int64_t* capacity, int64_t bytes, bool zero = true) {
   const int64_t larger = ((bytes > 2 * *capacity ? bytes : 2 * *capacity) + kAlignment - 1) / kAlignment * kAlignment;
   auto* allocated = static_cast<uint8_t*>(__builtin_malloc(static_cast<size_t>(larger + kAlignment)));
   if (allocated == nullptr) throw std::bad_alloc();
   uint8_t* moved = allocated + kAlignment - reinterpret_cast<uintptr_t>(allocated) % kAlignment;
   reinterpret_cast<void**>(moved)[-1] = allocated;
   if (data != nullptr) std::memcpy(moved, data, static_cast<size_t>(*capacity));
-  std::memset(moved + *capacity, 0, static_cast<size_t>(larger - *capacity));
+  if (zero) std::memset(moved + *capacity, 0, static_cast<size_t>(larger - *capacity));
   deallocate(data);
   *capacity = larger;
   return moved;
@@ -55,6 +55,12 @@ class Buffer {
     if (bytes > capacity_) data_ = static_cast<T*>(reallocate(data_, &capacity_, bytes));
     size_ = size;
   }
+  // Of a buffer that is empty, and then written to as a whole.
+  void resize_unset(int64_t size) {
+    const int64_t bytes = size * static_cast<int64_t>(sizeof(T));
+    if (bytes > capacity_) data_ = static_cast<T*>(reallocate(data_, &capacity_, bytes, false));
+    size_ = size;
+  }
   void reserve(int64_t size) {
     const int64_t before = size_;
     resize(size);
@@ -62,7 +68,7 @@ class Buffer {
   }
   template <class From>
   void assign(const From* values, int64_t count) {
-    resize(count);
+    resize_unset(count);
     if constexpr (__is_same(From, T)) {
       if (count > 0) std::memcpy(data_, values, static_cast<size_t>(count) * sizeof(T));
     } else {
@@ -95,6 +101,32 @@ class Buffer {
   T* data_ = nullptr;
   int64_t size_ = 0;
   int64_t capacity_ = 0;  // bytes
+};
+
+// Memory of this thread, for what is made and thrown away again and again: what is new to a process takes longer to write
+// to than to compute. For one user at a time; what it holds at first is what the one before has left.
+template <class Memory>
+class Kept {
+ public:
+  Kept() : memory_(own()) {}
+  ~Kept() {
+    if (memory_.bytes() > kMost) memory_ = Memory();
+  }
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+
+  Memory* operator->() { return &memory_; }
+  Memory& operator*() { return memory_; }
+
+ private:
+  static constexpr int64_t kMost = 1 << 20;
+
+  static Memory& own() {
+    static thread_local Memory memory;
+    return memory;
+  }
+
+  Memory& memory_;
 };
 
 }  // namespace polyphase

@@ -6,9 +6,8 @@
 
 namespace polyphase {
 
-// Of words of eight bytes.
-inline uint64_t hash_of(const void* data, int64_t words) {
-  uint64_t hash = 0;
+// Of words of eight bytes; `hash`: that of what comes before them.
+inline uint64_t hash_of(const void* data, int64_t words, uint64_t hash = 0) {
   for (int64_t w = 0; w < words; ++w) {
     uint64_t word;
     std::memcpy(&word, static_cast<const uint8_t*>(data) + w * sizeof(word), sizeof(word));

@@ -133,13 +133,17 @@ class SizedCalls {
     const int64_t count_;
   };
 
-  // The pattern whose request for an image this is; null where there is none. target: where the result goes, null where
-  // that is a new tensor.
-  const SizedPattern* fill(const Extent& image, bool alike, const Extent* target, Buffer<uint8_t>* request) const {
+  // The pattern whose request for an image this is, which is the first from then on: most images are of one. Null where
+  // there is none. target: where the result goes, null where that is a new tensor.
+  const SizedPattern* fill(const Extent& image, bool alike, const Extent* target, Buffer<uint8_t>* request) {
     if (image.rank != 3) return nullptr;
-    for (const SizedPattern* one = patterns_; one != nullptr; one = one->next) {
+    for (SizedPattern** link = &patterns_; *link != nullptr; link = &(*link)->next) {
+      SizedPattern* const one = *link;
       if (!alike && !one->request.is_like(image.size, image.stride)) continue;
-      if (one->request.fill(image.size, image.stride, target, request)) return one;
+      if (!one->request.fill(image.size, image.stride, target, request)) continue;
+      *link = one->next;
+      one->next = patterns_;
+      return patterns_ = one;
     }
     return nullptr;
   }
@@ -158,11 +162,19 @@ class SizedCalls {
   }
 
   // `bound` becomes the tuple's.
-  PyObject* to_be_kept(PyObject* bound, const Buffer<uint8_t>& request, PyObject* vectors) const {
-    const auto& filled = *reinterpret_cast<const Request*>(request.data());
-    PyObject* const place =
-        tuple_of({numbers(filled.out_size, 3), numbers(filled.out_stride, 3), owned(dtype_.get())});
-    return tuple_of({bound, place, owned(vectors)});
+  PyObject* to_be_kept(PyObject* bound, const Buffer<uint8_t>& request, PyObject* vectors) {
+    return tuple_of({bound, place_of(*reinterpret_cast<const Request*>(request.data())), owned(vectors)});
+  }
+
+  // Where a result goes: most are of one size.
+  PyObject* place_of(const Request& filled) {
+    const int64_t lies[] = {filled.out_size[0],   filled.out_size[1],   filled.out_size[2],
+                            filled.out_stride[0], filled.out_stride[1], filled.out_stride[2]};
+    if (place_.get() == nullptr || std::memcmp(lies, lies_, sizeof(lies)) != 0) {
+      place_ = Reference(tuple_of({numbers(lies, 3), numbers(lies + 3, 3), owned(dtype_.get())}));
+      std::memcpy(lies_, lies, sizeof(lies));
+    }
+    return owned(place_.get());
   }
 
   // False where no pattern is for the item's image, or it becomes another size.
@@ -204,6 +216,8 @@ class SizedCalls {
 
   const Reference make_, dtype_;
   const int64_t element_bytes_;
+  Reference place_{nullptr};  // of the latest result, which lies so
+  int64_t lies_[6];
   SizedPattern* patterns_ = nullptr;
   Sizes sizes_;
 };

@@ -16,19 +16,18 @@
 namespace polyphase {
 
 // The tables of one axis. `row_map` is null where the axis is not read horizontally; else taps have neither indices nor
-// weights.
+// weights. All but the row map is one piece of memory, no larger than it need be: many tables are kept.
 class Table {
  public:
-  Table(const Sampler& sampler, const AxisRequest& request) : owned_(make_taps(request, sampler)), sampler_(sampler) {
-    if (sampler.weigh != nullptr) owned_.index_only = false;  // an adjoint that happens to be is summed as any
-    taps_ = owned_.view();
-    for (int64_t i = 0; i < taps_.out_size; ++i) most_taps_ = max(most_taps_, taps_.begin[i + 1] - taps_.begin[i]);
+  Table(const Sampler& sampler, const AxisRequest& request) : sampler_(sampler), request_(request) {
+    Kept<TapTable> made;
+    make_taps(request, sampler, &*made);
+    if (sampler.weigh != nullptr) made->index_only = false;  // an adjoint that happens to be is summed as any
+    for (int64_t i = 0; i < made->out_size(); ++i) most_taps_ = max(most_taps_, made->begin[i + 1] - made->begin[i]);
+    keep(made->view());
     int64_t map_bytes = 0;
-    if (request.channels > 0) {
-      row_map_ = sampler.prepare(taps_, request.channels, request.element_bytes, &map_bytes);
-      forget_taps();
-    }
-    bytes_ = owned_.bytes() + map_bytes;
+    if (request.channels > 0) row_map_ = sampler.prepare(made->view(), request.channels, request.element_bytes, &map_bytes);
+    bytes_ = static_cast<int64_t>(sizeof(*this)) + memory_.bytes() + map_bytes;
   }
   ~Table() {
     if (row_map_ != nullptr) sampler_.release(row_map_);
@@ -41,22 +40,48 @@ class Table {
   const RowMap* row_map() const { return row_map_; }
   int64_t bytes() const { return bytes_; }
 
+  static uint64_t hash_for(const Sampler& sampler, const AxisRequest& request) {
+    const uint64_t head = hash_of(&request, kHead / 8, reinterpret_cast<uint64_t>(&sampler));
+    return hash_of(request.steps, steps_bytes(request) / 8, head);
+  }
+  bool is_for(const Sampler& sampler, const AxisRequest& request) const {
+    return &sampler == &sampler_ && std::memcmp(&request, &request_, kHead) == 0 &&
+           std::memcmp(request.steps, request_.steps, steps_bytes(request)) == 0;
+  }
+
  private:
   friend class SharedTable;
 
-  // Rows are read by their own tables.
-  void forget_taps() {
-    owned_.index = Buffer<int32_t>();
-    owned_.weight = Buffer<double>();
-    taps_ = owned_.view();
+  static constexpr int64_t kHead = offsetof(AxisRequest, steps);
+  static int64_t steps_bytes(const AxisRequest& request) { return request.step_count * static_cast<int64_t>(sizeof(Step)); }
+
+  // Copies what the table is for, and taps. Rows are read by their own tables.
+  void keep(const Taps& made) {
+    const int64_t rows = made.out_size, taps = request_.channels > 0 ? 0 : made.begin[rows];
+    const int64_t borders = made.border == nullptr ? 0 : rows;
+    memory_.resize_unset(steps_bytes(request_) + taps * 12 + (rows + 1 + borders) * 4);
+    uint8_t* to = memory_.data();
+    const auto copied = [&to](const auto* from, int64_t count) {
+      auto* const copy = reinterpret_cast<decltype(from)>(to);
+      if (count > 0) std::memcpy(to, from, count * sizeof(*from));
+      to += count * sizeof(*from);
+      return count > 0 ? copy : nullptr;
+    };
+    taps_ = made;
+    request_.steps = copied(request_.steps, request_.step_count);
+    taps_.weight = copied(made.weight, taps);
+    taps_.index = copied(made.index, taps);
+    taps_.begin = copied(made.begin, rows + 1);
+    taps_.border = copied(made.border, borders);
   }
 
-  TapTable owned_;
-  Taps taps_;
   const Sampler& sampler_;
+  AxisRequest request_;
+  Taps taps_;
   const RowMap* row_map_ = nullptr;
   int32_t most_taps_ = 0;
   int64_t bytes_;
+  Buffer<uint8_t> memory_;
   mutable int64_t owners_ = 1;
 };
 
@@ -82,18 +107,7 @@ class SharedTable {
   const Table* table_ = nullptr;
 };
 
-// What identifies a table.
-inline Buffer<uint8_t> key_of(const Sampler* sampler, const AxisRequest& request) {
-  constexpr int64_t kSampler = sizeof(sampler), kHead = kSampler + offsetof(AxisRequest, steps);
-  const int64_t tail = request.step_count * static_cast<int64_t>(sizeof(Step));
-  Buffer<uint8_t> key(kHead + tail);
-  std::memcpy(key.data(), &sampler, kSampler);
-  std::memcpy(key.data() + kSampler, &request, kHead - kSampler);
-  std::memcpy(key.data() + kHead, request.steps, tail);
-  return key;
-}
-
-// Where a table may lie follows from its key: a few places are looked at, not all of them, most of which have left the
+// Where a table may lie follows from what it is for: a few places are looked at, not all of them, most of which have left the
 // processor's caches where images have gone through those.
 class TableCache {
  public:
@@ -111,21 +125,20 @@ class TableCache {
   }
 
   SharedTable get(const Sampler& sampler, const AxisRequest& request) {
-    Buffer<uint8_t> key = key_of(&sampler, request);
-    const uint64_t hash = hash_of(key.data(), key.size() / 8);
+    const uint64_t hash = Table::hash_for(sampler, request);
     {
       const Lock lock(&mutex());
-      Place* const found = find(key, hash);
+      Place* const found = find(sampler, request, hash);
       if (found != nullptr) {
         found->used = ++uses_;
         ++cached_;
-        return found->entry->table;
+        return found->table;
       }
     }
     const SharedTable table(new Table(sampler, request));
     const Lock lock(&mutex());
     ++made_;
-    if (table->bytes() <= kMostBytes / 4 && find(key, hash) == nullptr) insert(new Entry{move(key), table}, hash);
+    if (table->bytes() <= kMostBytes / 4 && find(sampler, request, hash) == nullptr) insert(table, hash);
     return table;
   }
 
@@ -138,14 +151,10 @@ class TableCache {
   int64_t cached() const { return cached_; }
 
  private:
-  struct Entry {
-    Buffer<uint8_t> key;
-    SharedTable table;
-  };
   struct Place {
     uint64_t hash = 0;
     int64_t used = 0;  // the greater, the later; 0 where it is empty
-    Entry* entry = nullptr;
+    SharedTable table;
   };
 
   static pthread_mutex_t& mutex() {
@@ -156,22 +165,20 @@ class TableCache {
   Place* set_of(uint64_t hash) { return places_ + hash % kSets * kPlaces; }
 
   // Null where it is not there.
-  Place* find(const Buffer<uint8_t>& key, uint64_t hash) {
+  Place* find(const Sampler& sampler, const AxisRequest& request, uint64_t hash) {
     Place* const set = set_of(hash);
     for (Place* place = set; place != set + kPlaces; ++place) {
-      if (place->entry == nullptr || place->hash != hash) continue;
-      const Buffer<uint8_t>& other = place->entry->key;
-      if (other.size() == key.size() && std::memcmp(other.data(), key.data(), key.size()) == 0) return place;
+      if (place->used > 0 && place->hash == hash && place->table->is_for(sampler, request)) return place;
     }
     return nullptr;
   }
 
   // In an empty place, or in that of the one used longest ago.
-  void insert(Entry* entry, uint64_t hash) {
+  void insert(const SharedTable& table, uint64_t hash) {
     Place& place = *oldest(set_of(hash), kPlaces, [](const Place&) { return true; });
     empty(place);
-    place = {hash, ++uses_, entry};
-    bytes_ += entry->table->bytes();
+    place = {hash, ++uses_, table};
+    bytes_ += table->bytes();
     while (bytes_ > kMostBytes) empty(*oldest(places_, kSets * kPlaces, [](const Place& one) { return one.used > 0; }));
   }
 
@@ -185,9 +192,8 @@ class TableCache {
   }
 
   void empty(Place& place) {
-    if (place.entry == nullptr) return;
-    bytes_ -= place.entry->table->bytes();
-    delete place.entry;
+    if (place.used == 0) return;
+    bytes_ -= place.table->bytes();
     place = {};
   }
 

@@ -41,6 +41,17 @@ inline Doubles multiply_subtract(Doubles a, Doubles b, Doubles c) {
   asm("fmls %0.2d, %1.2d, %2.2d" : "+w"(c) : "w"(a), "w"(b));
   return c;
 }
+// A number where one of both is.
+inline Doubles greater(Doubles a, Doubles b) {
+  Doubles result;
+  asm("fmaxnm %0.2d, %1.2d, %2.2d" : "=w"(result) : "w"(a), "w"(b));
+  return result;
+}
+inline Doubles lesser(Doubles a, Doubles b) {
+  Doubles result;
+  asm("fminnm %0.2d, %1.2d, %2.2d" : "=w"(result) : "w"(a), "w"(b));
+  return result;
+}
 inline Doubles truncated(Doubles v) {
   Doubles whole;
   asm("frintz %0.2d, %1.2d" : "=w"(whole) : "w"(v));

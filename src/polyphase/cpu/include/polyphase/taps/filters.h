@@ -26,6 +26,11 @@ Real where(bool condition, Real then, Real otherwise) {
 }
 
 template <typename Real>
+Real greater(Real a, Real b) {
+  return a < b ? b : a;
+}
+
+template <typename Real>
 Real sinc(Real x) {
   if (x == static_cast<Real>(__builtin_trunc(x))) return x == 0 ? Real(1) : Real(0);
   const Real angle = static_cast<Real>(kPi) * x;
@@ -52,9 +57,8 @@ struct Triangle {
 
   template <typename Real>
   Real operator()(Real x) const {
-    using detail::magnitude, detail::where;
-    const Real height = Real(1) - magnitude(x);
-    return where(height < Real(0), Real(0), height);
+    using detail::greater, detail::magnitude;
+    return greater(Real(1) - magnitude(x), Real(0));
   }
 };
 

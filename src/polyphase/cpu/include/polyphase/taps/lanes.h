@@ -47,8 +47,23 @@ struct Lanes {
     return Lanes(reinterpret_cast<Register>((reinterpret_cast<Mask>(then.v) & condition) |
                                             (reinterpret_cast<Mask>(otherwise.v) & ~condition)));
   }
-  friend Lanes greater(Lanes a, Lanes b) { return where(a < b, b, a); }
-  friend Lanes lesser(Lanes a, Lanes b) { return where(b < a, b, a); }
+  // Of numbers, or a number and none.
+  friend Lanes greater(Lanes a, Lanes b) {
+#if defined(POLYPHASE_NEON)
+    if constexpr (sizeof(Real) == sizeof(double)) return Lanes(neon::greater(a.v, b.v));
+#elif defined(__SSE4_1__)
+    if constexpr (sizeof(Real) == sizeof(double)) return Lanes(Register(_mm_max_pd(b.v, a.v)));
+#endif
+    return where(a < b, b, a);
+  }
+  friend Lanes lesser(Lanes a, Lanes b) {
+#if defined(POLYPHASE_NEON)
+    if constexpr (sizeof(Real) == sizeof(double)) return Lanes(neon::lesser(a.v, b.v));
+#elif defined(__SSE4_1__)
+    if constexpr (sizeof(Real) == sizeof(double)) return Lanes(Register(_mm_min_pd(b.v, a.v)));
+#endif
+    return where(b < a, b, a);
+  }
   friend Lanes magnitude(Lanes x) { return Lanes(reinterpret_cast<Register>(reinterpret_cast<Mask>(x.v) & ~sign())); }
   // Of x >= 0.
   friend Lanes with_sign_of(Lanes x, Lanes other) {
@@ -84,7 +99,11 @@ inline Doubles truncated(Doubles x) {
 // doubles lose precision.
 class Divisor {
  public:
-  explicit Divisor(Doubles divisor) : value_(divisor), reciprocal_(Doubles(1) / divisor) {}
+  explicit Divisor(Doubles divisor) : Divisor(divisor, Doubles(1) / divisor) {}
+  Divisor(Doubles divisor, Doubles reciprocal) : value_(divisor), reciprocal_(reciprocal) {}
+
+  Doubles reciprocal() const { return reciprocal_; }
+
 
   Doubles of(Doubles x) const {
 #if defined(__FMA__) || defined(POLYPHASE_NEON)

@@ -123,22 +123,21 @@ inline Buffer<int32_t> borders_of(const Selection& selection) {
   return select(any ? selection.size() : 0, [&](int64_t i) { return max(-selection[i], 0); });
 }
 
-inline TapTable index_only_table(const Selection& selection, int64_t in_size) {
-  TapTable table;
-  table.in_size = in_size;
-  table.index_only = true;
-  table.border = borders_of(selection);
-  table.begin.resize(selection.size() + 1);
-  table.index.resize(selection.size());
-  int32_t used = 0;
+inline void fill_index_only(const Selection& selection, int64_t in_size, TapTable* table) {
+  table->in_size = in_size;
+  table->precision = 0;
+  table->index_only = true;
+  table->border = borders_of(selection);
+  table->begin.resize(selection.size() + 1);
+  table->index.resize(selection.size());
+  int32_t used = table->begin[0] = 0;
   for (int64_t i = 0; i < selection.size(); ++i) {
-    table.index[used] = selection[i];
+    table->index[used] = selection[i];
     used += selection[i] >= 0;
-    table.begin[i + 1] = used;
+    table->begin[i + 1] = used;
   }
-  table.index.resize(used);
-  table.weight.fill(used, 1.0);
-  return table;
+  table->index.resize(used);
+  table->weight.fill(used, 1.0);
 }
 
 // ---- The adjoint -----------------------------------------------------------------------------
@@ -185,31 +184,31 @@ constexpr bool kEveryCpuFuses = false;
 inline bool is_weighted(const Step& step) { return step.kind == Step::kResize || step.kind == Step::kArea; }
 
 // Of the map itself.
-inline TapTable taps_of(const AxisRequest& request, const Sampler& sampler) {
+inline void fill_taps(const AxisRequest& request, const Sampler& sampler, TapTable* table) {
   const Rounding nearest{!sampler.nearest_in_double};
   const Step* const end = request.steps + request.step_count;
   const Step* weighted = request.steps;
   while (weighted != end && !is_weighted(*weighted)) ++weighted;
-  if (weighted == end) return index_only_table(selection_of(request.steps, end, request.in_size, nearest), request.in_size);
+  if (weighted == end) {
+    return fill_index_only(selection_of(request.steps, end, request.in_size, nearest), request.in_size, table);
+  }
   const Step* after = weighted + 1;
   Progression wanted = Progression::whole(weighted->a);
   while (after != end && wanted.then(*after)) ++after;
   const Selection list = after == end ? Selection() : selection_of(weighted + 1, end, weighted->a, nearest);
   const WantedRows rows = {list.data(), wanted.first, wanted.step, after == end ? wanted.size : list.size()};
   const bool fused = request.transposed == 0 || kEveryCpuFuses;
-  TapTable table;
-  sampler.weigh(request.steps, weighted, request.in_size, fused, rows, &table);
-  table.border = borders_of(list);
-  return table;
+  sampler.weigh(request.steps, weighted, request.in_size, fused, rows, table);
+  table->index_only = false;
+  table->border = borders_of(list);
 }
 
 }  // namespace detail
 
-// The taps of an axis map, or of its adjoint (not where values are quantised).
-inline TapTable make_taps(const AxisRequest& request, const Sampler& sampler) {
-  TapTable table = detail::taps_of(request, sampler);
-  if (request.transposed != 0) table = detail::transpose(table);
-  return table;
+// The taps of an axis map, or of its adjoint (not where values are quantised), in the place of what a table had.
+inline void make_taps(const AxisRequest& request, const Sampler& sampler, TapTable* table) {
+  detail::fill_taps(request, sampler, table);
+  if (request.transposed != 0) *table = detail::transpose(*table);
 }
 
 }  // namespace polyphase

@@ -21,59 +21,32 @@ namespace detail {
 // ATen's limit for the number of bits after the binary point of a 16 bit weight.
 constexpr int32_t kMaxPrecision = 22;
 
-// Memory of a thread that tables are made in: what is new to a process takes longer to write to than to compute.
-class Scratch {
- public:
-  Scratch() : memory_(kept()) {}
-  ~Scratch() {
-    if (memory_.bytes() > kMostKept) memory_ = Buffer<double>();
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  // What was there stays, and may lie elsewhere.
-  double* grown(int64_t doubles) {
-    memory_.resize(doubles);
-    return memory_.data();
-  }
-
- private:
-  static constexpr int64_t kMostKept = 1 << 20;
-
-  static Buffer<double>& kept() {
-    static thread_local Buffer<double> memory;
-    return memory;
-  }
-
-  Buffer<double>& memory_;
-};
-
-// Row i reads pixel column(kFirst)[i] + k with weight of(k)[i], over column(kTotal)[i] if it is to be divided, for k below
-// `taps`. Weights may be 0. Columns are as long as the rows are many, and a little longer, so that several rows at a time are
-// whole.
+// Output i reads pixels from column(kFirst)[i] on, with weight(i, k), over column(kTotal)[i] if they are to be divided, for
+// k below `taps`. Weights may be 0. The outputs of a register lie side by side, tap after tap, and columns are as long as
+// whole registers are.
 struct Windows {
-  enum Column { kFirst, kStop, kCentre, kTotal, kMost, kWeights };
+  enum Column { kFirst, kTotal, kReciprocal, kColumns };
 
-  Scratch scratch;
+  Kept<Buffer<double>> memory;
   const int64_t rows, length;
   int64_t taps = 0;
   bool divided = false;
   double peak = 0;  // the largest weight there was, also one that folding made smaller again
 
-  explicit Windows(int64_t count) : rows(count), length((count + Doubles::kCount - 1) / Doubles::kCount * Doubles::kCount) {
-    resize(0);
-  }
+  explicit Windows(int64_t count) : rows(count), length((count + Doubles::kCount - 1) / Doubles::kCount * Doubles::kCount) {}
 
-  // Columns may lie elsewhere afterwards.
   void resize(int64_t most_taps) {
     taps = most_taps;
-    columns_ = scratch.grown((kWeights + taps) * length);
+    memory->resize((kColumns + taps) * length);
+    columns_ = memory->data();
   }
   void no_weights() {
-    for (int64_t i = 0; i < taps * length; ++i) of(0)[i] = 0;
+    for (int64_t i = 0; i < taps * length; ++i) weights(0)[i] = 0;
   }
   double* column(Column one) const { return columns_ + one * length; }
-  double* of(int64_t k) const { return columns_ + (kWeights + k) * length; }
+  // Of the outputs of a register, from tap 0 on.
+  double* weights(int64_t row) const { return columns_ + kColumns * length + row / Doubles::kCount * Doubles::kCount * taps; }
+  double& weight(int64_t row, int64_t k) const { return weights(row)[k * Doubles::kCount + row % Doubles::kCount]; }
 
  private:
   double* columns_;
@@ -103,7 +76,7 @@ void interpolate_row(Windows& windows, int64_t i, double source, int64_t in_size
                                      : fraction - static_cast<Real>(offset);
     const int64_t slot = clamp<int64_t>(left + offset, 0, in_size - 1) - start;
     folded = (slot == last ? folded : Real(0)) + kFilter(distance);
-    windows.of(slot)[i] = folded;
+    windows.weight(i, slot) = folded;
     last = slot;
     windows.peak = max<double>(windows.peak, folded);
   }
@@ -129,8 +102,16 @@ void interpolate(Windows& windows, const Step& step, int64_t in_size, bool keep_
   }
 }
 
-// Weighs the pixels of all outputs, where the inverse stretch is given, and finds the total and the greatest of each.
-using WeighRows = void (*)(Windows& windows, double inverse);
+// Where a filter lies. Lengths are in input pixels.
+struct Stretched {
+  double begin, ratio;  // output i has its centre at (i + 0.5) * ratio + begin
+  double support;
+  double inverse;  // of the stretch
+  double pixels;   // of the input
+};
+
+// `whole_pixel`, of several.
+inline Doubles whole_pixels(Doubles position, double most) { return truncated(lesser(greater(0, position), most)); }
 
 template <typename Real, const auto& kFilter>
 Lanes<Real> filtered(Lanes<Real> x) {
@@ -141,36 +122,53 @@ Lanes<Real> filtered(Lanes<Real> x) {
   }
 }
 
+// Finds the pixels of all outputs, as eager does, in Real, and weighs so many of each as windows have taps. Returns how many
+// there are at most.
 template <typename Real, const auto& kFilter>
-void weigh_rows(Windows& windows, double inverse) {
+int64_t weigh_rows(Windows& windows, const Stretched& filter) {
   using Reals = Lanes<Real>;
   const int64_t length = windows.length, taps = windows.taps;
-  const double *const first = windows.column(Windows::kFirst), *const stops = windows.column(Windows::kStop);
-  const double* const centres = windows.column(Windows::kCentre);
-  double *const totals = windows.column(Windows::kTotal), *const most = windows.column(Windows::kMost);
-  double* weights = windows.of(0);
-  for (int64_t i = 0; i < length; i += Doubles::kCount, weights += Doubles::kCount) {
-    const Reals centre(Doubles::load(centres + i));
-    const Doubles stop = Doubles::load(stops + i);
-    Doubles pixel = Doubles::load(first + i), total = 0, greatest = 0;
-    double* weight = weights;
-    for (int64_t k = 0; k < taps; ++k, weight += length) {
+  double *const first = windows.column(Windows::kFirst);
+  double *const totals = windows.column(Windows::kTotal), *const reciprocals = windows.column(Windows::kReciprocal);
+  double* weight = windows.weights(0);
+  const auto rows = static_cast<double>(windows.rows);
+  const Reals support = filter.support;
+  const Doubles ratio = filter.ratio, begin = filter.begin, inverse = filter.inverse;
+  Doubles output(0.5, 1.5), most = 0, peak = 0, least = 0;
+  for (int64_t i = 0; i < length; i += Doubles::kCount, output = output + Doubles::kCount) {
+    const Reals centre(output * ratio + begin);
+    const Doubles start = whole_pixels(Doubles(centre - support) + 0.5, filter.pixels);
+    const Doubles end = whole_pixels(Doubles(centre + support) + 0.5, filter.pixels);
+    const Doubles stop = where(output < rows, end, start);
+    Doubles pixel = start, sum = 0, greatest = 0;
+    for (int64_t k = 0; k < taps; ++k, weight += Doubles::kCount) {
       const Doubles from_centre(Reals(pixel) - centre);
       const Doubles found(filtered<Real, kFilter>(Reals((from_centre + 0.5) * inverse)));
       const Doubles inside = where(pixel < stop, found, 0);
       inside.store(weight);
-      total = total + inside;  // in the order of pixels, as ATen sums
+      sum = sum + inside;  // in the order of pixels, as ATen sums
       greatest = greater(greatest, inside);
       pixel = pixel + 1;
     }
+    const Doubles total = where(sum == 0, 1, sum);
+    const Divisor divisor(total);
+    start.store(first + i);
     total.store(totals + i);
-    greatest.store(most + i);
+    divisor.reciprocal().store(reciprocals + i);
+    most = greater(most, stop - start);
+    peak = greater(peak, divisor.of(greatest));
+    least = lesser(least, total);
   }
+  windows.peak = max(peak.v[0], peak.v[1]);
+  for (int64_t i = 0; min(least.v[0], least.v[1]) < 0 && i < windows.rows; ++i) {  // a centre that lies far outside
+    for (int64_t k = 0; k < taps; ++k) windows.peak = max(windows.peak, windows.weight(i, k) / totals[i]);
+  }
+  return static_cast<int64_t>(max(most.v[0], most.v[1]));
 }
 
 struct AntialiasFilter {
   double support;
-  WeighRows weigh_rows;
+  int64_t (*weigh_rows)(Windows& windows, const Stretched& filter);
 };
 
 template <typename Real, const auto& kFilter>
@@ -183,58 +181,21 @@ constexpr AntialiasFilter kAntialiasFilters[] = {
     kAntialias<Real, filters::kTriangle>, kAntialias<Real, filters::kAntialiasCubic>, kAntialias<double, filters::kBox>,
     kAntialias<Real, filters::kHamming>, kAntialias<Real, filters::kLanczos3>};
 
-// `whole_pixel`, of several.
-inline Doubles whole_pixels(Doubles position, double most) { return truncated(lesser(where(position > 0, position, 0), most)); }
-
-// Where the filter lies of each output, and the pixels in it: as eager finds them, in Real. The most there are of an output.
-template <typename Real>
-int64_t find_pixels(Windows& windows, const Step& step, int64_t in_size, double ratio, double support) {
-  using Reals = Lanes<Real>;
-  double *const first = windows.column(Windows::kFirst), *const stops = windows.column(Windows::kStop);
-  double* const centres = windows.column(Windows::kCentre);
-  const auto rows = static_cast<double>(windows.rows), pixels = static_cast<double>(in_size);
-  Doubles most = 0, output(0.5, 1.5);
-  for (int64_t i = 0; i < windows.length; i += Doubles::kCount, output = output + Doubles::kCount) {
-    const Reals centre(output * ratio + step.begin);
-    const Doubles start = whole_pixels(Doubles(centre - support) + 0.5, pixels);
-    const Doubles stop = whole_pixels(Doubles(centre + support) + 0.5, pixels);
-    Doubles(centre).store(centres + i);
-    start.store(first + i);
-    where(output < rows, stop, start).store(stops + i);
-    most = greater(most, stop - start);
-  }
-  return static_cast<int64_t>(max(most.v[0], most.v[1]));
-}
-
-// The greatest quotient of a weight and its total. A total of 0 becomes 1.
-inline double peak_of(const Windows& windows) {
-  double* const totals = windows.column(Windows::kTotal);
-  const double* const most = windows.column(Windows::kMost);
-  Doubles peak = 0, least = 0;
-  for (int64_t i = 0; i < windows.length; i += Doubles::kCount) {
-    const Doubles found = Doubles::load(totals + i), total = where(found == 0, 1, found);
-    total.store(totals + i);
-    peak = greater(peak, Doubles::load(most + i) / total);
-    least = lesser(least, total);
-  }
-  double found = max(peak.v[0], peak.v[1]);
-  if (min(least.v[0], least.v[1]) == 0) return found;
-  for (int64_t i = 0; i < windows.rows; ++i) {  // the centre of an output lies far outside
-    for (int64_t k = 0; k < windows.taps; ++k) found = max(found, windows.of(k)[i] / totals[i]);
-  }
-  return found;
-}
-
 // The filter, stretched over the input pixels of one output pixel when shrinking. Weights are to be divided by their total.
 template <typename Real>
 void antialias(Windows& windows, const AntialiasFilter& filter, const Step& step, int64_t in_size) {
   constexpr Rounding kRound{sizeof(Real) == sizeof(float)};
-  const double ratio = resize_ratio(step, in_size, true, kRound);
-  const double stretch = max(ratio, 1.0);
-  windows.resize(find_pixels<Real>(windows, step, in_size, ratio, kRound(filter.support * stretch)));
-  filter.weigh_rows(windows, kRound(1 / stretch));
+  const double ratio = resize_ratio(step, in_size, true, kRound), stretch = max(ratio, 1.0);
+  const auto pixels = static_cast<double>(in_size);
+  const Stretched stretched = {step.begin, ratio, kRound(filter.support * stretch), kRound(1 / stretch), pixels};
+  // So many pixels lie under the filter, unless rounding puts one more there.
+  windows.resize(static_cast<int64_t>(__builtin_ceil(min(2 * stretched.support, pixels))));
+  const int64_t most = filter.weigh_rows(windows, stretched);
+  if (most > windows.taps) {
+    windows.resize(most);
+    filter.weigh_rows(windows, stretched);
+  }
   windows.divided = true;
-  windows.peak = peak_of(windows);
 }
 
 // The mean of the input pixels each output pixel touches.
@@ -246,7 +207,7 @@ inline void average(Windows& windows, const Step& step, int64_t in_size, Roundin
     const int64_t start = i * in_size / size;
     const int64_t stop = ((i + 1) * in_size + size - 1) / size;
     const double weight = round(1 / round(stop - start));
-    for (int64_t k = 0; k < stop - start; ++k) windows.of(k)[i] = weight;
+    for (int64_t k = 0; k < stop - start; ++k) windows.weight(i, k) = weight;
     windows.peak = max(windows.peak, weight);
     windows.column(Windows::kFirst)[i] = static_cast<double>(start);
   }
@@ -274,15 +235,15 @@ struct Finish {
 // Divides weights by their totals and finishes them, of the rows that are wanted: of a list, of all.
 template <typename Real>
 void finish_rows(const Windows& windows, const WantedRows& wanted, Finish<Real> finish) {
-  const int64_t taps = windows.taps, length = windows.length;
-  const double* const totals = windows.column(Windows::kTotal);
+  const int64_t taps = windows.taps;
+  const double *const totals = windows.column(Windows::kTotal), *const reciprocals = windows.column(Windows::kReciprocal);
   const bool listed = wanted.list != nullptr || wanted.count == 0;
   const int64_t one_end = listed ? 0 : wanted[0], other_end = listed ? windows.rows - 1 : wanted[wanted.count - 1];
   const int64_t from = min(one_end, other_end) / Doubles::kCount * Doubles::kCount, last = max(one_end, other_end);
+  double* weight = windows.weights(from);
   for (int64_t i = from; i <= last; i += Doubles::kCount) {
-    const Divisor divisor(windows.divided ? Doubles::load(totals + i) : Doubles(1));
-    double* weight = windows.of(0) + i;
-    for (int64_t k = 0; k < taps; ++k, weight += length) finish(divisor.of(Doubles::load(weight))).store(weight);
+    const Divisor divisor = windows.divided ? Divisor(Doubles::load(totals + i), Doubles::load(reciprocals + i)) : Divisor(1, 1);
+    for (int64_t k = 0; k < taps; ++k, weight += Doubles::kCount) finish(divisor.of(Doubles::load(weight))).store(weight);
   }
 }
 
@@ -299,30 +260,32 @@ void reverse(T* values, int64_t count) {
 
 // Rows of windows upon a crop, without their taps of weight 0.
 inline void select_rows(const Progression& crop, const Windows& windows, const WantedRows& wanted, TapTable* table) {
+  const int64_t taps = windows.taps;
   table->begin.resize(wanted.count + 1);
-  table->index.resize(wanted.count * windows.taps);
-  table->weight.resize(wanted.count * windows.taps);
-  int32_t* const index = table->index.data();
+  table->index.resize(wanted.count * taps);
+  table->weight.resize(wanted.count * taps);
+  int32_t *const begin = table->begin.data(), *const index = table->index.data();
   double* const weight = table->weight.data();
-  const int64_t taps = windows.taps, length = windows.length;
   const double* const starts = windows.column(Windows::kFirst);
-  int32_t used = 0;
+  const auto step = static_cast<int32_t>(crop.step);
+  int64_t used = 0;
+  begin[0] = 0;
   for (int64_t i = 0; i < wanted.count; ++i) {
     const int64_t row = wanted[i], first = used;
     if (row >= 0) {
+      const double* own = windows.weights(row) + row % Doubles::kCount;
       auto pixel = static_cast<int32_t>(crop.first + crop.step * static_cast<int64_t>(starts[row]));
-      const double* own = windows.of(0) + row;
-      for (int64_t k = 0; k < taps; ++k, own += length, pixel += static_cast<int32_t>(crop.step)) {
+      for (int64_t k = 0; k < taps; ++k, own += Doubles::kCount, pixel += step) {
         index[used] = pixel;
         weight[used] = *own;
         used += *own != 0;
       }
     }
-    if (crop.step < 0) {
+    if (step < 0) {
       reverse(index + first, used - first);
       reverse(weight + first, used - first);
     }
-    table->begin[i + 1] = used;
+    begin[i + 1] = static_cast<int32_t>(used);
   }
   table->index.resize(used);
   table->weight.resize(used);
