@@ -243,6 +243,53 @@ def test_batches_are_told_in_c(name: str, threads: int, monkeypatch: pytest.Monk
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kind", ["image", "array", "Pillow image"])
+def test_batches_of_other_images_are_told_in_c(kind: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit by bit what they are one by one. Pillow resizes tall images itself: these take the longer way."""
+    Image, tv_image = pytest.importorskip("PIL.Image"), torchvision("torchvision.tv_tensors").Image  # noqa: N806
+    v2 = torchvision()
+    chain = v2.Compose([v2.Resize(40), v2.CenterCrop(36), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+    if kind == "array":
+        chain = v2.Compose([v2.ToImage(), chain])
+    pipeline, twin = polyphase.fuse(chain), polyphase.fuse(chain)
+
+    def made(height: int, width: int) -> Any:
+        pixels = torch.randint(0, 256, (height, width, 3), dtype=torch.uint8)
+        if kind == "image":
+            return tv_image(pixels.permute(2, 0, 1).contiguous())
+        return pixels.numpy() if kind == "array" else Image.fromarray(pixels.numpy())
+
+    for n in range(5):
+        pipeline(made(60 + n, 70))
+    some, tall = [made(50 + n, 90 - n) for n in range(9)], made(90, 45)
+    expected = torch.stack([walked(twin, one).value() for one in some])
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with monkeypatch.context() as without:
+            without.setattr(Pipeline, "_pictures", None)
+            assert torch.equal(pipeline.batch(some), expected)
+            assert torch.equal(pipeline.batch(some[:1], channels_last=True), expected[:1])
+            if kind == "array":
+                assert torch.equal(pipeline.batch([some[0], some[1].copy(order="F")]), expected[:2])
+        both = pipeline.batch([some[0], tall])
+        assert torch.equal(both, torch.stack([expected[0], walked(twin, tall).value()]))
+        assert type(both) is Tensor
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("spoilt", [None, "text"])
+def test_a_batch_says_which_image_it_is(spoilt: Any) -> None:
+    pytest.importorskip("numpy")
+    pipeline = polyphase.fuse([T.ToImage(), T.Resize(40), T.CenterCrop(36), *LAST])
+    some: list[Any] = [torch.zeros(50 + n, 70, 3, dtype=torch.uint8).numpy() for n in range(6)]
+    pipeline.batch(some)
+    with pytest.raises(polyphase.errors.WrongImageError, match="image 4 of 6"):
+        pipeline.batch([*some[:4], spoilt, some[5]])
+
+
 def test_batches_that_are_not_told_in_c() -> None:
     pipeline = polyphase.fuse([T.Resize(40), *LAST])
     for n in range(5):

@@ -204,13 +204,10 @@ PyObject* python_call_sized(PyObject* parts, PyObject* const* args, ptrdiff_t co
       if (PyErr_Occurred() != nullptr) throw PythonError();
       return none();
     }
-    if (count != 3 || PyTuple_Size(args[0]) != 3 || PyTuple_Size(args[1]) != 3) throw BadCall{"three sizes and strides"};
-    image.rank = 3;
-    for (int d = 0; d < 3; ++d) {
-      image.size[d] = integer(PyTuple_GetItem(args[0], d));
-      image.stride[d] = integer(PyTuple_GetItem(args[1], d));
-    }
-    return sized_calls(parts).call(image, args[2], true);
+    if (count != 3) throw BadCall{"an image; or its sizes, strides and memory"};
+    GivenImage given;
+    given.read(args[0], args[1]);
+    return sized_calls(parts).call(given.extent, args[2], true);
   });
 }
 

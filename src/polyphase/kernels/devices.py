@@ -94,12 +94,13 @@ class Sized(Protocol):
     the records that were learned. Kinds differ in dtype, device, channels, and the order that results lie in.
 
     call: of an image, or of the sizes, strides and memory of one that is of this kind, a new tensor; None where it is
-    another program's. many: of a tuple of plain images, and what makes a tensor, or None, of the sizes of a result,
-    that tensor with all results; None where one of them is another program's, or becomes another size.
+    another program's. many: of a tuple of plain images, or of tuples of sizes, strides and memory, and what makes a
+    tensor, or None, of the sizes of a result, that tensor with all results; None where one of them is another
+    program's, or becomes another size.
     """
 
     call: Callable[..., Tensor | None]
-    many: Callable[[tuple[Tensor, ...], Callable[[tuple[int, ...]], Tensor | None]], Tensor | None]
+    many: Callable[[tuple[Any, ...], Callable[[tuple[int, ...]], Tensor | None]], Tensor | None]
 
     def learn(
         self, record: CallRecord, transforms: bytes, longest: int, most: int, vectors: tuple[Tensor, ...]

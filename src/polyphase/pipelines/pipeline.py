@@ -29,7 +29,7 @@ from polyphase.pipelines.batches import (
 )
 from polyphase.pipelines.picture import TENSOR, Picture, as_kind
 from polyphase.pipelines.reading import Step, is_random, read
-from polyphase.pipelines.sketches import Sketch, Sketches
+from polyphase.pipelines.sketches import Sketch, Sketches, kind_of
 from polyphase.pipelines.sources import Source
 from polyphase.pipelines.vocabulary import Compose, Container
 from polyphase.pipelines.walks import Image, Sample, Walk, image_of, lone_image, only_picture
@@ -196,8 +196,8 @@ class Pipeline:
         )
 
     def _together(self, images: Any, out: Tensor | None, channels_last: bool) -> Tensor | None:
-        """Where all are tensors of one kind, of programs of one stage: by what is remembered of their sizes. None where
-        it takes more."""
+        """Where all are of one kind, and one program does each: by what is remembered of their sizes. None where it
+        takes more."""
         if type(images) not in (list, tuple) or not images:
             return None
         first = images[0]
@@ -208,14 +208,20 @@ class Pipeline:
         name = (first.dtype, first.ndim, first.device, channels_last, None if out is None else out.stride())
         sheet = self._sheets.get(name)
         if sheet is None:
-            self._sheets[name] = sheet = Sheet(self._picture, self._sketches.by_size, channels_last)
+            self._sheets[name] = sheet = Sheet(self._picture, self._sketches.by_size(TENSOR), channels_last)
         return sheet.run(images, out)
 
     def _together_by_size(self, images: tuple[Any, ...], out: Tensor | None, channels_last: bool) -> Tensor | None:
         """Told from their sizes, in C++."""
-        first = image_of(images[0])
-        sized = None if first is None or first.kind != TENSOR else self._sketches.sized(first)
-        if first is None or sized is None or not are_plain(images):
+        try:
+            first = image_of(images[0])
+            sized = None if first is None else self._sketches.sized(first)
+            if first is None or sized is None:
+                return None
+            read = images if type(images[0]) is Tensor and are_plain(images) else _read_alike(first, images)
+        except Exception:  # the longer way says which image it is
+            return None
+        if read is None:
             return None
         device = first.source.facts.device
 
@@ -225,7 +231,7 @@ class Pipeline:
                 return empty(shape, sized.dtype, device, channels_last=channels_last)
             return out if is_dense_out(out, shape, sized.dtype, device) else None
 
-        return sized.calls.many(images, out_of)
+        return sized.calls.many(read, out_of)
 
     def _one_tensor(
         self, pictures: list[Picture | Sketch], numbers: list[int], out: Tensor | None, channels_last: bool, count: int
@@ -327,6 +333,18 @@ def _for_a_loader(count: int, *, dtype: torch.dtype, device: torch.device) -> Te
         return torch_private.new_shared(count, dtype)
     pins = device.type == "cpu" and torch.cuda.is_available()
     return torch.empty(count, dtype=dtype, device=device, pin_memory=pins)
+
+
+def _read_alike(first: Image, images: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Sizes, strides and memory of each, where all are of the kind of the first; else None."""
+    kind, read = kind_of(first), list[Any]()
+    for one in images:
+        image = image_of(one)
+        if image is None or kind_of(image) != kind:
+            return None
+        _, shape, strides, _ = image.source.facts
+        read.append((shape, strides, image.source.memory))
+    return tuple(read)
 
 
 def _recorded(pictures: Sequence[Picture | Sketch]) -> list[Tensor] | None:

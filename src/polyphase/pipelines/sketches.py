@@ -14,7 +14,7 @@ from polyphase.kernels.binding import BoundCall, Pattern
 from polyphase.kernels.facts import Facts, Sizes, facts
 from polyphase.pipelines import ways
 from polyphase.pipelines.outlines import NotFollowedError, Outline
-from polyphase.pipelines.picture import ARRAY, PIL, Picture, as_kind
+from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture, as_kind
 from polyphase.pipelines.reading import OWN, V2, Step, drawn
 from polyphase.pipelines.sources import Source
 from polyphase.pipelines.stages import Ready
@@ -120,24 +120,29 @@ class _Kind:
 
 
 class Sketches:
-    """Of one pipeline: an image's sketch, or else its walk. Whatever is random is drawn once, for either.
-
-    by_size: transforms as `ways` packs them, None where steps do not follow from the size alone."""
+    """Of one pipeline: an image's sketch, or else its walk. Whatever is random is drawn once, for either."""
 
     def __init__(self, steps: Step | Container) -> None:
         self._whole, self._steps = steps, _steps_to_follow(steps)
-        self.by_size = None if self._steps is None else ways.packed([step.ours for step in self._steps if step.ours])
+        self._by_size = {kind: self._packed(kind) for kind in (TENSOR, IMAGE, ARRAY, PIL)}
         self._kinds: dict[object, _Kind | None] = {}  # None of a kind that had to be done otherwise
         #: Whether an image within a sample is done as one alone is.
         self.takes_samples = self._steps is not None and all(one.version in (OWN, V2) for one in _steps_of(steps))
 
+    def by_size(self, kind: str) -> bytes | None:
+        """Transforms of such images as `ways` packs them; None where steps do not follow from the size alone."""
+        return self._by_size[kind]
+
+    def _packed(self, kind: str) -> bytes | None:
+        return None if self._steps is None else ways.packed([step.ours for step in self._steps if step.ours], kind)
+
     def sized(self, image: Image) -> Sized | None:
         """What makes pictures of such images by their sizes; None where there is nothing."""
-        kind = None if self.by_size is None else self._kinds.get(_kind_of(image))
+        kind = None if self._by_size[image.kind] is None else self._kinds.get(kind_of(image))
         return None if kind is None else kind.sized
 
     def of(self, image: Image) -> Sketch | Walk:
-        named = None if self._steps is None else _kind_of(image)
+        named = None if self._steps is None else kind_of(image)
         if named is None:
             walk = Walk(image.picture())
             walk.take(self._whole)
@@ -156,7 +161,7 @@ class Sketches:
             return Sketch(image.source, outline, likeness)
         walk = self._walked(image, draws)
         if name is not None and name not in kind.patterns:
-            kind.learn(name, _likeness(walk), None if image.kind == PIL else self.by_size)
+            kind.learn(name, _likeness(walk), self._by_size[image.kind])
         return walk
 
     def _followed(self, image: Image, draws: list[Params | None]) -> Outline | None:
@@ -187,7 +192,7 @@ class Sketches:
         return walk
 
 
-def _kind_of(image: Image) -> object:
+def kind_of(image: Image) -> object:
     """What pictures that differ in their sizes have in common; None of one that is not followed."""
     kind, source, _, plain = image
     dtype, shape, strides, device = source.facts

@@ -6,24 +6,28 @@ import struct
 from collections.abc import Sequence
 
 from polyphase.kernels.recipes import NUMBERS, RECORD, Recipe
-from polyphase.pipelines.picture import NEAREST
+from polyphase.pipelines.picture import NEAREST, PIL
 from polyphase.pipelines.sizes import CenterCrop, Resize
 from polyphase.pipelines.vocabulary import PILToTensor, ToImage, ToPureTensor, ToTensor, Transform
 
-_RECORD = struct.Struct(f"=3q{RECORD}")
+_RECORD = struct.Struct(f"=4q{RECORD}")
 _SHORTER, _LONGER, _TO, _CENTRE = range(4)
 _MOST = 32  # as many have marks
 
 
-def packed(transforms: Sequence[Transform]) -> bytes | None:
-    """Of tensors and arrays: Pillow has rules of its own. None where one of them is not known to C++."""
-    records = list[bytes]()
+def packed(transforms: Sequence[Transform], kind: str) -> bytes | None:
+    """For images that are of a kind at first. None where one of the transforms is not known to C++."""
+    records, of_pillow = list[bytes](), kind == PIL
     for one in transforms:
         if type(one) is Resize:
-            records.append(_RECORD.pack(*_target(one), *_resized(one)))
+            if of_pillow and one.interpolation in NEAREST:
+                return None  # Pillow does that
+            records.append(_RECORD.pack(*_target(one), of_pillow, *_resized(one, of_pillow)))
         elif type(one) is CenterCrop:
-            records.append(_RECORD.pack(_CENTRE, *one.size, *[0] * NUMBERS))
-        elif not isinstance(one, (ToImage, ToTensor, PILToTensor, ToPureTensor)):
+            records.append(_RECORD.pack(_CENTRE, *one.size, of_pillow, *[0] * NUMBERS))
+        elif isinstance(one, (ToImage, ToTensor, PILToTensor)):
+            of_pillow = False
+        elif not isinstance(one, ToPureTensor):
             return None
     return b"".join(records) if len(records) <= _MOST else None
 
@@ -35,11 +39,11 @@ def _target(one: Resize) -> tuple[int, int, int]:
     return (_TO, *one.size) if len(one.size) == 2 else (_SHORTER, one.size[0], one.max_size or 0)
 
 
-def _resized(one: Resize) -> Recipe:
-    """Its step, but for the size."""
+def _resized(one: Resize, of_pillow: bool) -> Recipe:
+    """Its step, but for the size. Pillow always smooths."""
     recipe, mode = Recipe(), one.interpolation
     if mode in NEAREST:
         recipe.nearest(0, mode == "nearest-exact")
     else:
-        recipe.resize(0, mode, bool(one.antialias))
+        recipe.resize(0, mode, of_pillow or bool(one.antialias))
     return recipe

@@ -14,10 +14,35 @@ struct SizedPattern {
   SizedPattern* next;
 };
 
+// An image as it is given: a tensor; or a tuple of sizes, strides and what has its address, of one that is known to lie in
+// memory as all of a kind.
+struct GivenImage {
+  Extent extent;
+  PyObject* memory = nullptr;
+  bool alike = false;
+
+  // False where there are too many dimensions, or an error is set.
+  bool read(PyObject* given) {
+    alike = type_of(given) == &PyTuple_Type;
+    memory = alike ? PyTuple_GetItem(given, 2) : given;
+    return alike ? read(PyTuple_GetItem(given, 0), PyTuple_GetItem(given, 1)) : extent.read(given);
+  }
+
+  bool read(PyObject* sizes, PyObject* strides) {
+    if (PyTuple_Size(sizes) != 3 || PyTuple_Size(strides) != 3) throw BadCall{"three sizes and strides"};
+    extent.rank = 3;
+    for (int d = 0; d < 3; ++d) {
+      extent.size[d] = integer(PyTuple_GetItem(sizes, d));
+      extent.stride[d] = integer(PyTuple_GetItem(strides, d));
+    }
+    return true;
+  }
+};
+
 // One of many images, and where its result goes. bound: what was kept of its size; else `request` is bound by the thread
 // that runs it. failed: it cannot be.
 struct SizedItem {
-  Extent image;
+  GivenImage given;
   Addresses addresses;
   Reference kept{nullptr};
   const Bound* bound = nullptr;
@@ -89,10 +114,10 @@ class SizedCalls {
     if (count < 1) throw BadCall{"a tuple of images"};
     Items items(count);
     for (ptrdiff_t i = 0; i < count; ++i) {
-      if (!items[i].image.read(PyTuple_GetItem(images, i))) return PyErr_Occurred() == nullptr ? none() : throw PythonError();
+      if (!items[i].given.read(PyTuple_GetItem(images, i))) return PyErr_Occurred() == nullptr ? none() : throw PythonError();
     }
     Buffer<uint8_t> request;
-    if (fill(items[0].image, false, nullptr, &request) == nullptr) return none();
+    if (fill(items[0].given.extent, items[0].given.alike, nullptr, &request) == nullptr) return none();
     const Reference sizes(numbers(reinterpret_cast<const Request*>(request.data())->out_size, 3));
     PyObject* const args[] = {sizes.get()};
     Reference out(PyObject_Vectorcall(out_of, args, 1, nullptr));
@@ -105,7 +130,7 @@ class SizedCalls {
     const Extent each = target.within();
     for (ptrdiff_t i = 0; i < count; ++i) {
       items[i].addresses.data[items[i].addresses.count++] = static_cast<uint8_t*>(base.data[0]) + i * step;
-      if (!prepare(items[i], PyTuple_GetItem(images, i), each)) return none();
+      if (!prepare(items[i], each)) return none();
     }
     run(items);
     for (ptrdiff_t i = 0; i < count; ++i) {
@@ -178,8 +203,8 @@ class SizedCalls {
   }
 
   // False where no pattern is for the item's image, or it becomes another size.
-  bool prepare(SizedItem& item, PyObject* image, const Extent& target) {
-    const Extent both[] = {item.image, target};
+  bool prepare(SizedItem& item, const Extent& target) {
+    const Extent both[] = {item.given.extent, target};
     const Key key(both, 2);
     item.kept = Reference(sizes_.find(key, key.hash()));
     PyObject* vectors;
@@ -187,11 +212,11 @@ class SizedCalls {
       item.bound = &bound_of(item.kept.get());
       vectors = PyTuple_GetItem(item.kept.get(), kVectors);
     } else {
-      const SizedPattern* const pattern = fill(item.image, false, &target, &item.request);
+      const SizedPattern* const pattern = fill(item.given.extent, item.given.alike, &target, &item.request);
       if (pattern == nullptr) return false;
       vectors = pattern->vectors.get();
     }
-    add_address(image, item.addresses);
+    add_address(item.given.memory, item.addresses);
     for (ptrdiff_t v = 0; v < PyTuple_Size(vectors); ++v) add_address(PyTuple_GetItem(vectors, v), item.addresses);
     item.vectors = vectors;
     return true;
@@ -208,7 +233,7 @@ class SizedCalls {
   // What was bound anew.
   void keep(SizedItem& item, const Extent& target) {
     if (item.made.bound == nullptr) return;
-    const Extent both[] = {item.image, target};
+    const Extent both[] = {item.given.extent, target};
     const Key key(both, 2);
     const Reference kept(to_be_kept(as_capsule(item.made), item.request, item.vectors));
     sizes_.keep(key, key.hash(), kept.get());

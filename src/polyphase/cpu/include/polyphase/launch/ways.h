@@ -17,9 +17,10 @@ struct SizeStep {
   int64_t kind;
   int64_t a;    // kShorter: of the shorter side   kLonger: of the longer one   kTo, kCentre: height
   int64_t b;    // kShorter: the longer side's limit, or 0                      kTo, kCentre: width
-  Step resize;  // but for its size
+  int64_t of_pillow;  // the image is still Pillow's
+  Step resize;        // but for its size
 };
-static_assert(sizeof(SizeStep) == 88);
+static_assert(sizeof(SizeStep) == 96);
 
 // What an image's rows and columns go through. marks: what was done, two bits for each transform: nothing, or along which
 // axes. Sizes of less than 2 are refused: strides do not tell how such an image lies.
@@ -62,12 +63,19 @@ class Followed {
       target[1 - longer_axis] = new_shorter;
     }
     if (target[0] == size_[0] && target[1] == size_[1]) return true;
+    if (step.of_pillow != 0 && pillow_may_sum_columns(target)) return false;
     for (int axis = 0; axis < 2; ++axis) {
       Step made = step.resize;
       made.a = size_[axis] = target[axis];
       if (!add(axis, made)) return false;
     }
     return true;
+  }
+
+  // `_rows_may_come_first` of `pipelines/doing.py`.
+  bool pillow_may_sum_columns(const int64_t (&target)[2]) const {
+    const bool less_work = 20 * size_[0] * target[1] > 21 * size_[1] * target[0];
+    return target[0] < size_[0] && (less_work || 2 * size_[0] > 3 * size_[1]);
   }
 
   // As Python has int(size * of / by).
