@@ -8,6 +8,7 @@
 #include "polyphase/core/abi.h"
 #include "polyphase/core/buffer.h"
 #include "polyphase/core/standard.h"
+#include "polyphase/core/unroll.h"
 #include "polyphase/taps/filters.h"
 #include "polyphase/taps/lanes.h"
 #include "polyphase/taps/progression.h"
@@ -45,8 +46,9 @@ struct Windows {
   }
   double* column(Column one) const { return columns_ + one * length; }
   // Of the outputs of a register, from tap 0 on.
-  double* weights(int64_t row) const { return columns_ + kColumns * length + row / Doubles::kCount * Doubles::kCount * taps; }
-  double& weight(int64_t row, int64_t k) const { return weights(row)[k * Doubles::kCount + row % Doubles::kCount]; }
+  double* weights(int64_t row) const { return columns_ + kColumns * length + (row - lane(row)) * taps; }
+  double& weight(int64_t row, int64_t k) const { return weights(row)[k * Doubles::kCount + lane(row)]; }
+  static int64_t lane(int64_t row) { return row & (Doubles::kCount - 1); }
 
  private:
   double* columns_;
@@ -220,30 +222,34 @@ inline int32_t precision_for(double peak) {
   return bits;
 }
 
-// What becomes of a weight at last.
-template <typename Real>
-struct Finish {
-  double one;  // 2^precision, of which it is a whole number, halves away from zero; 0 where it is not quantised
-
-  Doubles operator()(Doubles weight) const {
-    if (one == 0) return Doubles(Lanes<Real>(weight));
-    const Doubles scaled = weight * one;
-    return truncated(scaled + with_sign_of(0.5, scaled));
+// What becomes of a weight at last: of its sampler's type, or a whole number, halves away from zero.
+template <typename Real, bool kQuantised>
+Doubles finished(Doubles weight) {
+  if constexpr (kQuantised) {
+    return truncated(weight + with_sign_of(0.5, weight));
+  } else {
+    return Doubles(Lanes<Real>(weight));
   }
-};
+}
 
-// Divides weights by their totals and finishes them, of the rows that are wanted: of a list, of all.
-template <typename Real>
-void finish_rows(const Windows& windows, const WantedRows& wanted, Finish<Real> finish) {
+// Divides weights by their totals, so that they are of `one`, a power of two, and finishes them, of the rows that are wanted:
+// of a list, of all.
+template <typename Real, bool kQuantised>
+void finish_rows(const Windows& windows, const WantedRows& wanted, double one) {
   const int64_t taps = windows.taps;
   const double *const totals = windows.column(Windows::kTotal), *const reciprocals = windows.column(Windows::kReciprocal);
   const bool listed = wanted.list != nullptr || wanted.count == 0;
   const int64_t one_end = listed ? 0 : wanted[0], other_end = listed ? windows.rows - 1 : wanted[wanted.count - 1];
-  const int64_t from = min(one_end, other_end) / Doubles::kCount * Doubles::kCount, last = max(one_end, other_end);
+  const int64_t from = min(one_end, other_end), last = max(one_end, other_end);
+  const Doubles share = 1 / one;
   double* weight = windows.weights(from);
-  for (int64_t i = from; i <= last; i += Doubles::kCount) {
-    const Divisor divisor = windows.divided ? Divisor(Doubles::load(totals + i), Doubles::load(reciprocals + i)) : Divisor(1, 1);
-    for (int64_t k = 0; k < taps; ++k, weight += Doubles::kCount) finish(divisor.of(Doubles::load(weight))).store(weight);
+  for (int64_t i = from - Windows::lane(from); i <= last; i += Doubles::kCount) {
+    const Doubles total = windows.divided ? Doubles::load(totals + i) : 1;
+    const Doubles reciprocal = windows.divided ? Doubles::load(reciprocals + i) : 1;
+    const Divisor divisor(total * share, reciprocal * one);
+    for (int64_t k = 0; k < taps; ++k, weight += Doubles::kCount) {
+      finished<Real, kQuantised>(divisor.of(Doubles::load(weight))).store(weight);
+    }
   }
 }
 
@@ -258,35 +264,38 @@ void reverse(T* values, int64_t count) {
   for (int64_t i = 0; i < count / 2; ++i) swap(values[i], values[count - 1 - i]);
 }
 
-// Rows of windows upon a crop, without their taps of weight 0.
-inline void select_rows(const Progression& crop, const Windows& windows, const WantedRows& wanted, TapTable* table) {
-  const int64_t taps = windows.taps;
-  table->begin.resize(wanted.count + 1);
-  table->index.resize(wanted.count * taps);
-  table->weight.resize(wanted.count * taps);
+// Rows of windows upon a crop, without their taps of weight 0. kTaps: of each, 0 for any number.
+template <int kTaps>
+void select_rows(const Progression& crop, const Windows& windows, const WantedRows& wanted, TapTable* table) {
+  const int64_t taps = kTaps > 0 ? kTaps : windows.taps;
   int32_t *const begin = table->begin.data(), *const index = table->index.data();
   double* const weight = table->weight.data();
   const double* const starts = windows.column(Windows::kFirst);
   const auto step = static_cast<int32_t>(crop.step);
   int64_t used = 0;
-  begin[0] = 0;
   for (int64_t i = 0; i < wanted.count; ++i) {
     const int64_t row = wanted[i], first = used;
-    if (row >= 0) {
-      const double* own = windows.weights(row) + row % Doubles::kCount;
-      auto pixel = static_cast<int32_t>(crop.first + crop.step * static_cast<int64_t>(starts[row]));
-      for (int64_t k = 0; k < taps; ++k, own += Doubles::kCount, pixel += step) {
-        index[used] = pixel;
-        weight[used] = *own;
-        used += *own != 0;
-      }
+    begin[i] = static_cast<int32_t>(used);
+    if (row < 0) continue;
+    const double* const own = &windows.weight(row, 0);
+    auto pixel = static_cast<int32_t>(crop.first + crop.step * static_cast<int64_t>(starts[row]));
+    const auto add = [&](int64_t k) {
+      const double found = own[k * Doubles::kCount];
+      index[used] = pixel;
+      weight[used] = found;
+      used += found != 0;
+      pixel += step;
+    };
+    if constexpr (kTaps > 0) {
+      repeat<kTaps>(add);
+    } else {
+      for (int64_t k = 0; k < taps; ++k) add(k);
     }
-    if (step < 0) {
-      reverse(index + first, used - first);
-      reverse(weight + first, used - first);
-    }
-    begin[i + 1] = static_cast<int32_t>(used);
+    if (step > 0) continue;
+    reverse(index + first, used - first);
+    reverse(weight + first, used - first);
   }
+  begin[wanted.count] = static_cast<int32_t>(used);
   table->index.resize(used);
   table->weight.resize(used);
 }
@@ -307,9 +316,11 @@ struct Weights {
     detail::Windows windows(weighted->a);
     fill(windows, *weighted, crop.size, fused);
     const int32_t precision = kQuantised ? detail::precision_for(windows.peak) : 0;
-    const double one = kQuantised ? static_cast<double>(int64_t{1} << precision) : 0;
-    detail::finish_rows<Real>(windows, rows, {one});
-    detail::select_rows(crop, windows, rows, table);
+    detail::finish_rows<Real, kQuantised>(windows, rows, static_cast<double>(int64_t{1} << precision));
+    table->begin.resize(rows.count + 1);
+    table->index.resize(rows.count * windows.taps);
+    table->weight.resize(rows.count * windows.taps);
+    with_constant<2, 6>(static_cast<int>(windows.taps), [&](auto taps) { detail::select_rows<taps>(crop, windows, rows, table); });
     table->in_size = in_size;
     table->precision = precision;
   }
