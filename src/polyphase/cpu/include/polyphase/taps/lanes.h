@@ -1,4 +1,5 @@
-// Two numbers at a time, for tables: by the compiler's vector extension, so that it is one text for every instruction set.
+// Four numbers at a time, for tables: by the compiler's vector extension, so that it is one text for every instruction set.
+// As two registers, of which neither waits for the other: a table is short rows of long chains of operations.
 #pragma once
 
 #include <cstdint>
@@ -15,59 +16,55 @@ namespace polyphase {
 
 template <typename Real>
 struct Lanes {
-  static constexpr int64_t kCount = 2;
-  typedef Real Register __attribute__((vector_size(kCount * sizeof(Real))));
+  static constexpr int64_t kHalf = 2, kCount = 2 * kHalf;
+  typedef Real Register __attribute__((vector_size(kHalf * sizeof(Real))));
   using Bits = Conditional<sizeof(Real) == sizeof(int32_t), int32_t, int64_t>;
-  typedef Bits Mask __attribute__((vector_size(kCount * sizeof(Real))));  // all bits of a lane, or none
+  typedef Bits HalfMask __attribute__((vector_size(kHalf * sizeof(Real))));  // all bits of a lane, or none
+  struct Mask {
+    HalfMask low, high;
+  };
 
-  Register v;
+  Register low, high;
 
-  Lanes(double x) : Lanes(x, x) {}
-  Lanes(double first, double second) : v{static_cast<Real>(first), static_cast<Real>(second)} {}
-  explicit Lanes(Register each) : v(each) {}
+  Lanes(double x) : Lanes(x, x, x, x) {}
+  Lanes(double a, double b, double c, double d)
+      : low{static_cast<Real>(a), static_cast<Real>(b)}, high{static_cast<Real>(c), static_cast<Real>(d)} {}
+  Lanes(Register first, Register last) : low(first), high(last) {}
   template <typename Other>
-  explicit Lanes(Lanes<Other> other) : v(__builtin_convertvector(other.v, Register)) {}
+  explicit Lanes(Lanes<Other> other)
+      : low(__builtin_convertvector(other.low, Register)), high(__builtin_convertvector(other.high, Register)) {}
   static Lanes load(const Real* p) {
-    Register each;
-    std::memcpy(&each, p, sizeof(each));
-    return Lanes(each);
+    Register first, last;
+    std::memcpy(&first, p, sizeof(first));
+    std::memcpy(&last, p + kHalf, sizeof(last));
+    return Lanes(first, last);
   }
-  void store(Real* p) const { std::memcpy(p, &v, sizeof(v)); }
+  void store(Real* p) const {
+    std::memcpy(p, &low, sizeof(low));
+    std::memcpy(p + kHalf, &high, sizeof(high));
+  }
+  Real greatest() const { return max(max(low[0], low[1]), max(high[0], high[1])); }
+  Real least() const { return min(min(low[0], low[1]), min(high[0], high[1])); }
 
-  friend Lanes operator+(Lanes a, Lanes b) { return Lanes(a.v + b.v); }
-  friend Lanes operator-(Lanes a, Lanes b) { return Lanes(a.v - b.v); }
-  friend Lanes operator*(Lanes a, Lanes b) { return Lanes(a.v * b.v); }
-  friend Lanes operator/(Lanes a, Lanes b) { return Lanes(a.v / b.v); }
-  friend Mask operator<(Lanes a, Lanes b) { return a.v < b.v; }
-  friend Mask operator>(Lanes a, Lanes b) { return a.v > b.v; }
-  friend Mask operator<=(Lanes a, Lanes b) { return a.v <= b.v; }
-  friend Mask operator==(Lanes a, Lanes b) { return a.v == b.v; }
+  friend Lanes operator+(Lanes a, Lanes b) { return Lanes(a.low + b.low, a.high + b.high); }
+  friend Lanes operator-(Lanes a, Lanes b) { return Lanes(a.low - b.low, a.high - b.high); }
+  friend Lanes operator*(Lanes a, Lanes b) { return Lanes(a.low * b.low, a.high * b.high); }
+  friend Lanes operator/(Lanes a, Lanes b) { return Lanes(a.low / b.low, a.high / b.high); }
+  friend Mask operator<(Lanes a, Lanes b) { return {a.low < b.low, a.high < b.high}; }
+  friend Mask operator>(Lanes a, Lanes b) { return {a.low > b.low, a.high > b.high}; }
+  friend Mask operator<=(Lanes a, Lanes b) { return {a.low <= b.low, a.high <= b.high}; }
+  friend Mask operator==(Lanes a, Lanes b) { return {a.low == b.low, a.high == b.high}; }
 
   friend Lanes where(Mask condition, Lanes then, Lanes otherwise) {
-    return Lanes(reinterpret_cast<Register>((reinterpret_cast<Mask>(then.v) & condition) |
-                                            (reinterpret_cast<Mask>(otherwise.v) & ~condition)));
+    return Lanes(chosen(condition.low, then.low, otherwise.low), chosen(condition.high, then.high, otherwise.high));
   }
   // Of numbers, or a number and none.
-  friend Lanes greater(Lanes a, Lanes b) {
-#if defined(POLYPHASE_NEON)
-    if constexpr (sizeof(Real) == sizeof(double)) return Lanes(neon::greater(a.v, b.v));
-#elif defined(__SSE4_1__)
-    if constexpr (sizeof(Real) == sizeof(double)) return Lanes(Register(_mm_max_pd(b.v, a.v)));
-#endif
-    return where(a < b, b, a);
-  }
-  friend Lanes lesser(Lanes a, Lanes b) {
-#if defined(POLYPHASE_NEON)
-    if constexpr (sizeof(Real) == sizeof(double)) return Lanes(neon::lesser(a.v, b.v));
-#elif defined(__SSE4_1__)
-    if constexpr (sizeof(Real) == sizeof(double)) return Lanes(Register(_mm_min_pd(b.v, a.v)));
-#endif
-    return where(b < a, b, a);
-  }
-  friend Lanes magnitude(Lanes x) { return Lanes(reinterpret_cast<Register>(reinterpret_cast<Mask>(x.v) & ~sign())); }
+  friend Lanes greater(Lanes a, Lanes b) { return Lanes(half_greater(a.low, b.low), half_greater(a.high, b.high)); }
+  friend Lanes lesser(Lanes a, Lanes b) { return Lanes(half_lesser(a.low, b.low), half_lesser(a.high, b.high)); }
+  friend Lanes magnitude(Lanes x) { return Lanes(half_magnitude(x.low), half_magnitude(x.high)); }
   // Of x >= 0.
   friend Lanes with_sign_of(Lanes x, Lanes other) {
-    return Lanes(reinterpret_cast<Register>(reinterpret_cast<Mask>(x.v) | (reinterpret_cast<Mask>(other.v) & sign())));
+    return Lanes(half_with_sign_of(x.low, other.low), half_with_sign_of(x.high, other.high));
   }
   // x * factor + offset: for a float rounded once, as eager's fused multiply-adds do.
   template <typename Factor>
@@ -76,7 +73,31 @@ struct Lanes {
   }
 
  private:
-  static Mask sign() { return reinterpret_cast<Mask>(Lanes(-0.0).v); }
+  static HalfMask bits(Register x) { return reinterpret_cast<HalfMask>(x); }
+  static HalfMask sign() { return bits(Register{-Real(0), -Real(0)}); }
+  static Register chosen(HalfMask condition, Register then, Register otherwise) {
+    return reinterpret_cast<Register>((bits(then) & condition) | (bits(otherwise) & ~condition));
+  }
+  static Register half_magnitude(Register x) { return reinterpret_cast<Register>(bits(x) & ~sign()); }
+  static Register half_with_sign_of(Register x, Register other) {
+    return reinterpret_cast<Register>(bits(x) | (bits(other) & sign()));
+  }
+  static Register half_greater(Register a, Register b) {
+#if defined(POLYPHASE_NEON)
+    if constexpr (sizeof(Real) == sizeof(double)) return neon::greater(a, b);
+#elif defined(__SSE4_1__)
+    if constexpr (sizeof(Real) == sizeof(double)) return Register(_mm_max_pd(b, a));
+#endif
+    return chosen(a < b, b, a);
+  }
+  static Register half_lesser(Register a, Register b) {
+#if defined(POLYPHASE_NEON)
+    if constexpr (sizeof(Real) == sizeof(double)) return neon::lesser(a, b);
+#elif defined(__SSE4_1__)
+    if constexpr (sizeof(Real) == sizeof(double)) return Register(_mm_min_pd(b, a));
+#endif
+    return chosen(b < a, b, a);
+  }
 };
 
 using Doubles = Lanes<double>;
@@ -84,9 +105,10 @@ using Doubles = Lanes<double>;
 // Towards zero, of less than 2^51.
 inline Doubles truncated(Doubles x) {
 #if defined(POLYPHASE_NEON)
-  return Doubles(neon::truncated(x.v));
+  return Doubles(neon::truncated(x.low), neon::truncated(x.high));
 #elif defined(__SSE4_1__)
-  return Doubles(Doubles::Register(_mm_round_pd(x.v, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)));
+  constexpr int kToZero = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+  return Doubles(Doubles::Register(_mm_round_pd(x.low, kToZero)), Doubles::Register(_mm_round_pd(x.high, kToZero)));
 #else
   const Doubles size = magnitude(x), none = 0x1p52;  // which has no bits for a fraction
   const Doubles nearest = (size + none) - none;
@@ -114,13 +136,19 @@ class Divisor {
   }
 
  private:
-#if defined(__FMA__)
+#if defined(__FMA__) || defined(POLYPHASE_NEON)
+  using Register = Doubles::Register;
+
   Doubles corrected(Doubles near, Doubles x) const {
-    return Doubles(Doubles::Register(_mm_fmadd_pd(_mm_fnmadd_pd(near.v, value_.v, x.v), reciprocal_.v, near.v)));
+    return Doubles(corrected(near.low, x.low, value_.low, reciprocal_.low),
+                   corrected(near.high, x.high, value_.high, reciprocal_.high));
   }
-#elif defined(POLYPHASE_NEON)
-  Doubles corrected(Doubles near, Doubles x) const {
-    return Doubles(neon::multiply_add(neon::multiply_subtract(near.v, value_.v, x.v), reciprocal_.v, near.v));
+  static Register corrected(Register near, Register x, Register value, Register reciprocal) {
+#if defined(POLYPHASE_NEON)
+    return neon::multiply_add(neon::multiply_subtract(near, value, x), reciprocal, near);
+#else
+    return Register(_mm_fmadd_pd(_mm_fnmadd_pd(near, value, x), reciprocal, near));
+#endif
   }
 #endif
 

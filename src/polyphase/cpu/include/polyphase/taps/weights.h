@@ -118,7 +118,8 @@ inline Doubles whole_pixels(Doubles position, double most) { return truncated(le
 template <typename Real, const auto& kFilter>
 Lanes<Real> filtered(Lanes<Real> x) {
   if constexpr (kFilter.kByNumbers) {
-    return {kFilter(static_cast<Real>(x.v[0])), kFilter(static_cast<Real>(x.v[1]))};
+    return {kFilter(static_cast<Real>(x.low[0])), kFilter(static_cast<Real>(x.low[1])), kFilter(static_cast<Real>(x.high[0])),
+            kFilter(static_cast<Real>(x.high[1]))};
   } else {
     return kFilter(x);
   }
@@ -136,7 +137,7 @@ int64_t weigh_rows(Windows& windows, const Stretched& filter) {
   const auto rows = static_cast<double>(windows.rows);
   const Reals support = filter.support;
   const Doubles ratio = filter.ratio, begin = filter.begin, inverse = filter.inverse;
-  Doubles output(0.5, 1.5), most = 0, peak = 0, least = 0;
+  Doubles output(0.5, 1.5, 2.5, 3.5), most = 0, peak = 0, least = 0;
   for (int64_t i = 0; i < length; i += Doubles::kCount, output = output + Doubles::kCount) {
     const Reals centre(output * ratio + begin);
     const Doubles start = whole_pixels(Doubles(centre - support) + 0.5, filter.pixels);
@@ -161,11 +162,11 @@ int64_t weigh_rows(Windows& windows, const Stretched& filter) {
     peak = greater(peak, divisor.of(greatest));
     least = lesser(least, total);
   }
-  windows.peak = max(peak.v[0], peak.v[1]);
-  for (int64_t i = 0; min(least.v[0], least.v[1]) < 0 && i < windows.rows; ++i) {  // a centre that lies far outside
+  windows.peak = peak.greatest();
+  for (int64_t i = 0; least.least() < 0 && i < windows.rows; ++i) {  // a centre that lies far outside
     for (int64_t k = 0; k < taps; ++k) windows.peak = max(windows.peak, windows.weight(i, k) / totals[i]);
   }
-  return static_cast<int64_t>(max(most.v[0], most.v[1]));
+  return static_cast<int64_t>(most.greatest());
 }
 
 struct AntialiasFilter {
@@ -244,8 +245,8 @@ void finish_rows(const Windows& windows, const WantedRows& wanted, double one) {
   const Doubles share = 1 / one;
   double* weight = windows.weights(from);
   for (int64_t i = from - Windows::lane(from); i <= last; i += Doubles::kCount) {
-    const Doubles total = windows.divided ? Doubles::load(totals + i) : 1;
-    const Doubles reciprocal = windows.divided ? Doubles::load(reciprocals + i) : 1;
+    const Doubles total = windows.divided ? Doubles::load(totals + i) : Doubles(1);
+    const Doubles reciprocal = windows.divided ? Doubles::load(reciprocals + i) : Doubles(1);
     const Divisor divisor(total * share, reciprocal * one);
     for (int64_t k = 0; k < taps; ++k, weight += Doubles::kCount) {
       finished<Real, kQuantised>(divisor.of(Doubles::load(weight))).store(weight);
