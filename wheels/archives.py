@@ -48,6 +48,7 @@ def platform_wheel(pure: Path, libraries: Path, out: Path) -> Path:
     record = info.replace("WHEEL", "RECORD")
     del files[record]
     files[record] = _record(files, record).encode()
+    out.mkdir(parents=True, exist_ok=True)
     wheel = out / pure.name.replace("py3-none-any", tag)
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in [*sorted(files.keys() - {record}), record]:

@@ -82,14 +82,14 @@ def _facts(dtype: torch.dtype, shape: Sizes, last: bool) -> Facts:
 
 
 def _resizes() -> Iterator[tuple[Program, list[Facts]]]:
-    """And the gradients of float32; of bytes with the commonest arithmetic behind it, too."""
+    """And the gradients of floats; of bytes with the commonest arithmetic behind it, too."""
     for channels, (before, after) in [(channels, one) for channels, some in RESIZES.items() for one in some]:
         for image, (mode, antialias) in itertools.product(_images(channels, [before]), MODES_OF_RESIZES):
             maps = arguments.resize_maps(image.shape, image.dtype, after, None, mode, None, None, antialias)
             yield maps_program(image.dtype, maps), [image]
             if image.dtype == torch.uint8:
                 yield Program(image.dtype, Axes(maps), epilogue=contents.epilogues()[0]), [image]
-            elif image.dtype == torch.float32:
+            elif image.dtype.is_floating_point:
                 gradient = _facts(image.dtype, (*image.shape[:2], *after), image.strides[1] == 1)
                 yield maps_program(image.dtype, maps, before), [gradient]
 
