@@ -119,7 +119,7 @@ def test_a_source_is_written_where_no_link_of_others_leads(tmp_path: Path, monke
 @pytest.fixture
 def requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[build.Request]:
     monkeypatch.setenv("POLYPHASE_CACHE_DIR", str(tmp_path / "cache"))
-    source = 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }'
+    source = f'extern "C" __attribute__((visibility("default"))) int answer() {{ return 42; }} // {tmp_path}'
     return [build.Request(source, "portable", "answer", ("-O0",))]
 
 

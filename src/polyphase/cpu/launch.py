@@ -31,9 +31,10 @@ from polyphase.torch_private import empty_strided_cpu as empty_strided
 
 
 def bind(record: CallRecord) -> BoundCall:
-    launcher, operands = libraries.launcher(), record.operands
+    request, operands = _request(record), record.operands
+    launcher = libraries.launcher()
     try:
-        handle = launcher.bind(_request(record))
+        handle = launcher.bind(request)
     except NotImplementedError as error:
         raise NoKernelError(str(error)) from None
     if not operands.copied:
@@ -91,9 +92,9 @@ def bind_like(record: CallRecord) -> BindLike:
 def bind_any_size(
     record: CallRecord, rules: records.AnySize, otherwise: Callable[..., Tensor]
 ) -> Callable[..., Tensor]:
-    launcher = libraries.launcher()
+    request = _request(record)
     made_by = (empty_strided, record.out.dtype, strides_like)
-    return launcher.any_size(_request(record), rules.packed(), *made_by, otherwise)
+    return libraries.launcher().any_size(request, rules.packed(), *made_by, otherwise)
 
 
 def bound_of(call: Callable[..., Tensor], *tensors: Tensor) -> dispatched.DirectCall | None:

@@ -39,7 +39,7 @@ def _unlock_in_child() -> None:
 
 os.register_at_fork(after_in_child=_unlock_in_child)
 
-_libraries: dict[Path, ctypes.PyDLL] = {}  # never unloaded: tables in the launcher's cache point into them
+_libraries: dict[build.Request, ctypes.PyDLL] = {}  # never unloaded: tables in the launcher's cache point into them
 _kernels: set[int] = set()
 
 
@@ -97,12 +97,12 @@ def addresses(plan: MapsPlan | WarpPlan, moves: bool = False) -> Addresses:
 
 def _loaded(requests: list[build.Request]) -> list[ctypes.PyDLL]:
     """What somebody removes after it was found and before it is loaded is built again."""
+    missing = [one for one in requests if one not in _libraries]
     for tries in range(MOST_TRIES):
-        paths = build.libraries(requests)
+        paths = build.libraries(missing)
         try:
-            for path in paths:
-                if path not in _libraries:
-                    _libraries[path] = ctypes.PyDLL(str(path))
+            for one, path in zip(missing, paths, strict=True):
+                _libraries[one] = ctypes.PyDLL(str(path))
             break
         except OSError as error:
             if path.exists() or tries == MOST_TRIES - 1:
@@ -110,7 +110,7 @@ def _loaded(requests: list[build.Request]) -> list[ctypes.PyDLL]:
                     f"{path} was built but cannot be loaded: {error}. "
                     "Set POLYPHASE_CACHE_DIR to a directory whose files can be executed"
                 ) from None
-    return [_libraries[path] for path in paths]
+    return [_libraries[one] for one in requests]
 
 
 def _address(library: ctypes.PyDLL, symbol: str) -> int:
@@ -175,6 +175,7 @@ def _sampler_requests(plan: MapsPlan, moves: bool) -> list[build.Request]:
     ]
 
 
+@functools.cache
 def launcher_request(architecture: str) -> build.Request:
     source = LAUNCHER.read_text(encoding="utf-8") + "\n" + records.assertions()
     return build.Request(source, architecture, "launcher", ("-pthread",), purpose="all calls")
