@@ -12,7 +12,7 @@ PACKAGE = Path(polyphase.__file__).parent
 
 #: What is on a line may import what is on the lines before it, and itself.
 ORDER = [
-    ("version", "errors"),
+    ("version", "errors", "importing"),
     ("settings", "torch_private"),
     ("sampling",),
     ("kernels",),
@@ -29,7 +29,7 @@ ORDER = [
     ("cli",),
 ]
 #: A device's own folder: what it may import, and who may import it besides the registry, which does so by name.
-_FOR_WINGS = ("version", "errors", "settings", "torch_private", "sampling", "kernels")
+_FOR_WINGS = ("version", "errors", "importing", "settings", "torch_private", "sampling", "kernels")
 WINGS = {"cpu": _FOR_WINGS, "cuda": (*_FOR_WINGS, "cpu")}  # what launches CUDA kernels is a library for the CPU
 MAY_ENTER_A_WING = {
     "bench/environment.py",  # says which processor this is, and which instruction sets it has

@@ -2,13 +2,19 @@
 
 from typing import TYPE_CHECKING
 
-from polyphase import decompositions, functional, transforms
-from polyphase.compile.accelerate import accelerate
-from polyphase.compile.registration import register as _register
-from polyphase.kernels.counts import stats
-from polyphase.pipelines.columns import OnColumn
-from polyphase.pipelines.pipeline import fuse
-from polyphase.version import __version__
+from polyphase.importing import uncollected as _uncollected
+
+with _uncollected():
+    from polyphase import decompositions, functional, transforms
+    from polyphase.compile.accelerate import accelerate
+    from polyphase.compile.registration import register as _register
+    from polyphase.kernels.counts import stats
+    from polyphase.kernels.devices import import_the_usual as _import_the_usual
+    from polyphase.pipelines.columns import OnColumn
+    from polyphase.pipelines.pipeline import fuse
+    from polyphase.version import __version__
+
+    _import_the_usual()
 
 if TYPE_CHECKING:
     from polyphase.explaining.run import explain

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, nullcontext
 from typing import Any, TypeVar, overload
 
 from polyphase import torch_private
-from polyphase.compile.overrides import Mode, Override, new_overrides
+from polyphase.compile.overrides import Mode, Override, new_overrides, unwarned
 from polyphase.errors import WrongArgumentTypeError
 from polyphase.kernels.dispatched import Kernels
 
@@ -96,9 +96,10 @@ class _Switch:
             return
         if self._away is None:
             self._away = new_overrides(self)
-        while self._away:
-            self._away[-1].put()
-            self._away.pop()
+        with unwarned() if self._away else nullcontext():
+            while self._away:
+                self._away[-1].put()
+                self._away.pop()
 
     def called_while_off(self, override: Override) -> None:
         if override.is_in_the_way() and not _python_dispatches():

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
@@ -74,14 +75,20 @@ class Switch(Protocol):
 def new_overrides(switch: Switch) -> list[Override]:
     """Of all operators and devices. Made before anything is overridden: each keeps ATen's own kernel."""
     torch_private.schema_of  # noqa: B018 an error here and now, where torch has no such thing
-    takes: dict[OpOverload, Take] = dict.fromkeys(aten_operators(), _sampled)
-    takes |= {getattr(aten, f"grid_sampler_{axes}d_backward").default: _warp_gradients for axes in (2, 3)}
     built_for = ("cpu",) if torch.version.cuda is None else ("cpu", "cuda")
     keys = [device.upper() for device in devices.MODULES if device in built_for and devices.has_kernels(device)]
-    found = [Override(op, key, take, switch) for key in keys for op, take in takes.items()]
+    found = [Override(op, key, take, switch) for key in keys for op, take in _TAKES.items()]
     if "CUDA" in keys:
         found += [Override(op, "CUDA", take, switch) for op, take in _OF_CUDNN.items()]
     return found
+
+
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """While kernels are put, of which torch says that there were some."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
+        yield
 
 
 class Override:
@@ -90,8 +97,9 @@ class Override:
     def __init__(self, op: OpOverload, key: str, take: Take, switch: Switch) -> None:
         self.operator = str(op)
         self._op, self._key, self._take, self._switch = op, key, take, switch
-        keys = torch_private.DispatchKeySet(getattr(torch_private.DispatchKey, key))
-        self._own = functools.partial(torch.library.get_kernel(op, key).call_boxed, keys)
+        self._dispatch_key = getattr(torch_private.DispatchKey, key)
+        keys = torch_private.DispatchKeySet(self._dispatch_key)
+        self._own = functools.partial(self._kernel().call_boxed, keys)
         self._taken = functools.lru_cache(maxsize=_MOST_CALLS)(self._bind)
         self._for_any_size: dict[tuple[Any, ...], Taken] = {}
         self._latest = Latest()
@@ -104,9 +112,7 @@ class Override:
     def put(self) -> None:
         self._calls_outside = 0
         self._library = torch.library.Library("aten", "IMPL")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
-            self._library.impl(self._op, self._call, self._key, allow_override=True)
+        self._library.impl(self._op, self._call, self._key, allow_override=True)
         self._keep()
         if self._in_c is not None:
             self._put_in_c(self._in_c)
@@ -129,7 +135,11 @@ class Override:
 
     def _keep(self) -> None:
         """What was put may be running when it is taken away, and when it is put again."""
-        self._kept = [*self._kept[-3:], torch.library.get_kernel(self._op, self._key)]
+        self._kept = [*self._kept[-3:], self._kernel()]
+
+    def _kernel(self) -> Any:
+        """What is in the dispatcher now. Torch takes longer to find a key by its name than a kernel."""
+        return torch.library.get_kernel(self._op, self._dispatch_key)
 
     def take_away(self) -> None:
         if self._in_c is not None:
@@ -322,6 +332,10 @@ def _warp_gradients(op: OpOverload, device: torch.device, args: Sequence[Any]) -
     return Taken(run, moves=False)
 
 
+_TAKES: dict[OpOverload, Take] = {
+    **dict.fromkeys(aten_operators(), _sampled),
+    **{getattr(aten, f"grid_sampler_{axes}d_backward").default: _warp_gradients for axes in (2, 3)},
+}
 #: What torch sends to cuDNN, where that can be: bilinear, zeros, corners aligned.
 _CUDNN = (MODES.index("bilinear"), PADDINGS.index("zeros"), True)
 _OF_CUDNN: dict[OpOverload, Take] = {

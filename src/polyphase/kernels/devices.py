@@ -1,18 +1,17 @@
 """The wings: which devices have kernels of ours, and how to reach them.
 
-A wing is the part of the house that knows one device. It is imported when a tensor of its device first needs a kernel,
-so that `import polyphase` touches no device; nothing outside a wing imports from it.
+A wing is the part of the house that knows one device. It is used when a tensor of its device first needs a kernel, so
+that `import polyphase` touches no device; nothing outside a wing imports from it.
 """
 
 from __future__ import annotations
 
 import functools
-import gc
 import importlib
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from polyphase import settings
 from polyphase.errors import ForkedProcessError
+from polyphase.importing import uncollected
 
 # What every wing needs is imported with the package, and not in the first call of a process.
 from polyphase.kernels import expressions, handles, tables  # noqa: F401
@@ -181,6 +181,13 @@ def loaded() -> list[Wing]:
     return [_load(device) for device in MODULES if MODULES[device] in _loaded]
 
 
+def import_the_usual() -> None:
+    """The modules of the wing that nearly every process needs, or its first call would take half as long again. They
+    use what only Unix has."""
+    if hasattr(os, "register_at_fork"):
+        importlib.import_module(MODULES["cpu"])
+
+
 def rules_of(device: torch.device) -> DeviceRules:
     """Eager's arithmetic there; of a device that nothing is known of, that of most."""
     return RULES.get(device.type, DeviceRules())
@@ -191,21 +198,9 @@ _first_user: dict[str, int] = {}
 _loaded: set[str] = set()
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """While modules are imported, whose objects stay: for these few, all that torch has would be gone through."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
 @functools.cache
 def _load(device: str) -> Wing:
-    with _uncollected():
+    with uncollected():
         wing: Wing = importlib.import_module(MODULES[device]).WING
     _loaded.add(MODULES[device])
     return wing
