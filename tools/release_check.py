@@ -11,9 +11,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 import venv
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +23,7 @@ DIST, WORK = ROOT / "dist", ROOT / "build" / "release"
 #: What the README's blocks and the test that runs them need besides the package.
 FOR_THE_README = ("pytest", "numpy", "pillow")
 LINES_SHOWN = 20
+NOT_IN_THE_SDIST = (".ci/run", ".gitignore")
 
 
 class ReleaseError(Exception):
@@ -64,21 +67,28 @@ def documentation_builds() -> None:
 
 
 def wheel_is_built() -> None:
+    """With all files of the package."""
     _make("wheel")
-    _newest("*.whl")
+    with zipfile.ZipFile(_newest("*.whl")) as archive:
+        _has_all(archive.namelist(), {one.removeprefix("src/") for one in _committed() if one.startswith("src/")})
 
 
 def sdist_is_built() -> None:
+    """With all files of the repository but those that only it needs."""
     _make("sdist")
-    _newest("*.tar.gz")
+    with tarfile.open(_newest("*.tar.gz")) as archive:
+        names = [one.partition("/")[2] for one in archive.getnames()]
+    _has_all(names, {one for one in _committed() if one not in NOT_IN_THE_SDIST})
 
 
 def wheel_installs() -> None:
-    _resizes(_installed("wheel", _newest("*.whl")))
+    """And is used where there is neither a compiler nor a home."""
+    python = _installed("wheel", _newest("*.whl"))
+    _use(python, _USE_WITHOUT_BUILDING, {"PATH": "", "HOME": "/proc/home"})
 
 
 def sdist_installs() -> None:
-    _resizes(_installed("sdist", _newest("*.tar.gz")))
+    _use(_installed("sdist", _newest("*.tar.gz")), _USE)
 
 
 def readme_runs_on_the_wheel() -> None:
@@ -106,11 +116,31 @@ _QUIETLY = ("--quiet", "--disable-pip-version-check", "-c", "constraints.txt")
 #: Prints where the package lies; fails where a kernel gives another result than eager.
 _USE = """
 import torch, torch.nn.functional as F, polyphase, polyphase.functional as P
+print(polyphase.__file__)
 photo = torch.randint(0, 256, (1, 3, 60, 80), dtype=torch.uint8)
 arguments = dict(size=(20, 30), mode="bilinear", antialias=True)
 assert torch.equal(P.interpolate(photo, **arguments), F.interpolate(photo, **arguments))
 assert polyphase.stats()["kernels_launched"] == 1, "no kernel ran"
-print(polyphase.__file__)
+"""
+#: What a wheel has kernels for, a call of each kind.
+_USE_WITHOUT_BUILDING = f"""
+import warnings
+warnings.simplefilter("error")
+{_USE}
+from polyphase import transforms as T
+for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+    image = torch.rand(2, 3, 17, 19).to(dtype).requires_grad_()
+    grid = (torch.rand(2, 8, 9, 2) * 2 - 1).to(dtype)
+    with polyphase.accelerate():
+        resized = [F.interpolate(image, (30, 11), mode=mode) for mode in ("nearest", "bilinear", "bicubic")]
+        moved = [F.pad(image, (1, 2, 3, 4), mode="reflect"), image.flip(-1)]
+        warped = [F.grid_sample(image, grid, mode, align_corners=False) for mode in ("nearest", "bilinear", "bicubic")]
+        sum(one.float().sum() for one in (*resized, *moved, *warped)).backward()
+P.affine_sample(photo, torch.eye(2, 3)[None], (1, 3, 20, 20))
+chain = [T.Resize(20), T.CenterCrop(16), T.ToDtype(torch.float32, scale=True), T.Normalize([0.5] * 3, [0.2] * 3)]
+polyphase.fuse(chain)(photo[0])
+stats = polyphase.stats()
+assert stats["kernels_built"] == 0 and stats["kernels_launched"] > 40, stats
 """
 
 
@@ -123,14 +153,23 @@ def _installed(name: str, package: Path) -> Path:
     return _python(folder)
 
 
-def _resizes(python: Path) -> None:
-    lies_in = _output(python, "-c", _USE, within=WORK).splitlines()[-1]
+def _use(python: Path, code: str, environment: dict[str, str] | None = None) -> None:
+    lies_in = _output(python, "-c", code, within=WORK, environment=environment).splitlines()[-1]
     if not Path(lies_in).is_relative_to(WORK):
         raise ReleaseError(f"another polyphase was imported, {lies_in}: unset PYTHONPATH")
 
 
 def _python(environment: Path) -> Path:
     return environment / "bin" / "python"
+
+
+def _committed() -> list[str]:
+    return _output("git", "ls-files").splitlines()
+
+
+def _has_all(names: Iterable[str], wanted: set[str]) -> None:
+    if lacking := sorted(wanted - set(names)):
+        raise ReleaseError(f"it lacks {', '.join(lacking)}: name them in MANIFEST.in, or as package data")
 
 
 def _newest(pattern: str) -> Path:
@@ -148,8 +187,10 @@ def _run(*command: str | Path) -> None:
     _output(*command)
 
 
-def _output(*command: str | Path, within: Path = ROOT) -> str:
-    done = subprocess.run(command, cwd=within, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def _output(*command: str | Path, within: Path = ROOT, environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        command, cwd=within, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if done.returncode:
         last = "\n".join(done.stdout.splitlines()[-LINES_SHOWN:])
         raise ReleaseError(f"exit status {done.returncode} of {' '.join(map(str, command))[:200]}:\n{last}")

@@ -80,7 +80,7 @@ def compile_all(folder: Path, architecture: str, compiler: tuple[str, ...], opti
         done.add(text)
         source = folder / "kernel.cpp"
         source.write_text(text)
-        command = [*compiler, *build.FLAGS, *options, *STRICT, "-I", str(build.INCLUDE), str(source), "-o", "/dev/null"]
+        command = [*compiler, *build.FLAGS, *STRICT, *options, "-I", str(build.INCLUDE), str(source), "-o", "/dev/null"]
         result = subprocess.run(command, capture_output=True, text=True)
         assert result.returncode == 0, f"{name}, built for {architecture}:\n{result.stderr[:4000]}"
 
@@ -129,7 +129,8 @@ def test_macos_links_as_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_macos_compiles(tmp_path: Path) -> None:
     """There, an int64_t is a long long, and a Py_ssize_t a long."""
     needs(MACOS[0])
-    quiet = ("-Wno-unused-command-line-argument", "-Wno-extern-c-compat")  # -shared; empty structs
+    # -shared; empty structs; hints to GCC
+    quiet = ("-Wno-unused-command-line-argument", "-Wno-extern-c-compat", "-Wno-unknown-pragmas")
     source = tmp_path / "launcher.cpp"
     source.write_text(libraries.launcher_request("portable").source)
     command = [*MACOS, *build.FLAGS, *STRICT, *quiet, "-fsyntax-only", "-I", str(build.INCLUDE), str(source)]
