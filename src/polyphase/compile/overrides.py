@@ -7,6 +7,7 @@ The replacement is Python's. Where an operator is called again and again, one of
 from __future__ import annotations
 
 import functools
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ aten = torch.ops.aten
 #: As many as take about as long as to take an override away and put it back.
 MOST_CALLS_OUTSIDE = 8
 
+#: What torch says where there was a kernel. Compiled with the package, as `warnings` does it: `re` keeps it.
+_OVERRIDING = re.compile(r"(?s).*Overriding a previously registered kernel", re.IGNORECASE).pattern
 
 #: So many calls of each operator are remembered: each keeps its tables.
 _MOST_CALLS = 256
@@ -87,7 +90,7 @@ def new_overrides(switch: Switch) -> list[Override]:
 def unwarned() -> Iterator[None]:
     """While kernels are put, of which torch says that there were some."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")
+        warnings.filterwarnings("ignore", _OVERRIDING)
         yield
 
 
@@ -100,7 +103,6 @@ class Override:
         self._dispatch_key = getattr(torch_private.DispatchKey, key)
         keys = torch_private.DispatchKeySet(self._dispatch_key)
         self._own = functools.partial(self._kernel().call_boxed, keys)
-        self._taken = functools.lru_cache(maxsize=_MOST_CALLS)(self._bind)
         self._for_any_size: dict[tuple[Any, ...], Taken] = {}
         self._latest = Latest()
         self._library: torch.library.Library | None = None
@@ -208,6 +210,11 @@ class Override:
         taken = self._taken(*[_key(one) for one in (*tensors, *given)])
         result = None if taken is None else taken.run(*tensors)
         return self._own(*tensors, *given) if result is None else result
+
+    @functools.cached_property
+    def _taken(self) -> Callable[..., Taken | None]:
+        """`_bind`, remembered."""
+        return functools.lru_cache(maxsize=_MOST_CALLS)(self._bind)
 
     def _bind(self, *arguments: Any) -> Taken | None:
         found = {one[3] for one in arguments if type(one) is tuple and one and type(one[0]) is torch.dtype}
