@@ -103,7 +103,7 @@ class Turned(torch.nn.Module):
     def forward(self, image: Tensor, angle: Tensor) -> Tensor:
         c, s = angle.cos(), angle.sin()
         turn = torch.stack([torch.stack([c, -s, 0 * c], -1), torch.stack([s, c, 0 * c], -1)], -2)
-        matrix = torch.eye(3).expand(2, 3, 3) @ torch.cat([turn, torch.eye(3)[2:].expand(2, 1, 3)], 1)
+        matrix = torch.linalg.inv_ex(torch.cat([turn, torch.eye(3)[2:].expand(2, 1, 3)], 1))[0] * 1.1
         grid = F.affine_grid(matrix[:, :2], list(image.shape), align_corners=False)
         return F.grid_sample(image, grid, align_corners=False).sigmoid()
 

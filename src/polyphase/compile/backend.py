@@ -14,6 +14,7 @@ from torch.fx import Graph, GraphModule
 from polyphase.compile import lower, symbolic  # noqa: F401 lower registers how programs are lowered
 from polyphase.compile.fuse import fuse
 from polyphase.compile.grids import without_grids
+from polyphase.compile.small import simplify_small
 from polyphase.compile.whole import kept_whole
 from polyphase.errors import WrongOptionError
 from polyphase.torch_private import (
@@ -50,6 +51,8 @@ class Fuse(InferenceAwareGraphPass or CustomGraphPass):  # type: ignore[misc]
             else:
                 one(graph)
         report = fuse(graph, self.fusion)
+        if self.fusion:
+            simplify_small(graph)
         for kernel in report.kernels:
             log.debug("one kernel of %s: %s", ", ".join(kernel.nodes), kernel.program)
         for left in (*report.left, *(one for kernel in report.kernels for one in kernel.not_fused)):

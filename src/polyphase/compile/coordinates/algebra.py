@@ -69,12 +69,29 @@ class Part:
 Index: TypeAlias = "tuple[Part, ...]"
 
 
+def constant(index: Index) -> int | None:
+    """The place, if it is the same for all pixels."""
+    place = 0
+    for part in index:
+        if part.digit is not None or not isinstance(part.at, int) or not isinstance(part.extent, int):
+            return None
+        place = place * part.extent + part.at
+    return place
+
+
 @dataclass(frozen=True)
 class Read:
     """An element of the `leaf`-th tensor that is not computed here."""
 
     leaf: int
     index: tuple[Index, ...]
+
+    @property
+    def place(self) -> int | None:
+        """Where it lies in what a leaf with a first dimension of images has of each, if that is known."""
+        if not self.index or any(part.digit != 0 or part.at != 0 for part in self.index[0]):
+            return None
+        return constant(tuple(part for index in self.index[1:] for part in index))
 
 
 def known(number: Any) -> Known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -43,9 +44,8 @@ class Emitter:
 
     def affine(self, found: Found, matrix: list[list[Value]], rules: tuple[Any, ...]) -> Node:
         """`rules`: mode, padding, alignment, fill and its rule, as operators take them."""
-        rows = [self._per_image(one) for row in matrix for one in row]
         shape = (self.size(self._batch()), len(matrix), len(matrix) + 1)
-        theta = self._call(torch.reshape, self._call(torch.stack, rows, 1), shape)
+        theta = self._call(torch.reshape, self._side_by_side([one for row in matrix for one in row]), shape)
         size = [self.size(n) for n in (*example(self._image).shape[:2], *found.size)]
         return self._call(torch.ops.polyphase.affine_sample.default, self._image, theta, size, *rules)
 
@@ -69,9 +69,28 @@ class Emitter:
 
     def _entries(self, reads: list[Read]) -> Node:
         if reads:
-            return self._call(torch.stack, [self._per_image(one) for one in reads], 1)
+            return self._side_by_side(reads)
         shape = (self.size(self._batch()), 0)
         return self._call(torch.empty, shape, dtype=self._dtype, device=self._device)
+
+    def _side_by_side(self, values: Sequence[Value]) -> Node:
+        """Of shape (N, count): a view of a leaf, where they lie there as they are to lie."""
+        leaf, first = self._run_of(values)
+        if leaf is None:
+            return self._call(torch.stack, [self._per_image(one) for one in values], 1)
+        images, *rest = example(leaf).shape
+        flat = self._call(torch.reshape, leaf, (self.size(images), math.prod(map(int, rest))))
+        run = self._call(torch.narrow, flat, 1, first, len(values))
+        return self._call(torch.Tensor.expand, run, (self.size(self._batch()), len(values)))
+
+    def _run_of(self, values: Sequence[Value]) -> tuple[Node | None, int]:
+        """The leaf that has them one after the other, and where they begin in what it has of an image."""
+        places = [one.place if isinstance(one, Read) else None for one in values]
+        first, reads = places[0], {(one.leaf, one.index[:1]) for one in values if isinstance(one, Read)}
+        if first is None or places != list(range(first, first + len(values))) or len(reads) > 1:
+            return None, 0
+        leaf = self._leaves[values[0].leaf]
+        return (leaf, first) if example(leaf).dtype == self._dtype else (None, 0)
 
     def _per_image(self, value: Value) -> Node:
         """Of shape (N,)."""

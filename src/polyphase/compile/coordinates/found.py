@@ -60,6 +60,7 @@ class Tensors:
         self.numbers: list[sympy.Expr] = []
         for read in found.reads():
             (self.fields if algebra.leaf_is_field(read) else self.entries).append(read)
+        self.entries.sort(key=lambda read: (read.leaf, read.place or 0))  # as they lie in memory
         if len(self.entries) > MOST_ENTRIES or len(self.fields) > MOST_OPERANDS:
             raise Refused(Why.TOO_MANY_INPUTS, f"{len(self.entries)} values, {len(self.fields)} tensors")
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 
-from polyphase.compile.coordinates.algebra import Index, Refused, Value, extent_of, is_same, known
+from polyphase.compile.coordinates.algebra import Index, Refused, Value, constant, extent_of, is_same, known
 from polyphase.compile.coordinates.recorded import Call
 from polyphase.compile.coordinates.walk import (
     Indices,
     Reader,
     Walk,
-    constant,
     constant_place,
     dim_of,
     dimension,

@@ -12,7 +12,18 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.compile.coordinates.algebra import Extent, Index, Part, Read, Refused, Value, extent_of, is_same, known
+from polyphase.compile.coordinates.algebra import (
+    Extent,
+    Index,
+    Part,
+    Read,
+    Refused,
+    Value,
+    constant,
+    extent_of,
+    is_same,
+    known,
+)
 from polyphase.compile.coordinates.recorded import Call, Recording
 from polyphase.compile.reasons import Why
 from polyphase.sampling.steps import Size
@@ -82,16 +93,6 @@ def pixel(shape: Sequence[Size], component: int) -> Indices:
 
 def dimension(extent: Size | Extent, at: Size | Extent = 0, digit: int | None = None) -> Index:
     return () if is_same(extent, 1) else (Part(extent_of(extent), extent_of(at), digit),)
-
-
-def constant(index: Index) -> int | None:
-    """The place, if it is the same for all pixels."""
-    place = 0
-    for part in index:
-        if part.digit is not None or not isinstance(part.at, int) or not isinstance(part.extent, int):
-            return None
-        place = place * part.extent + part.at
-    return place
 
 
 def constant_place(index: Index, call: Call) -> int:

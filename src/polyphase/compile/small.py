@@ -1,0 +1,170 @@
+"""What computes the small tensors that kernels of ours are given besides images, such as a matrix for each image.
+
+Each step of that is a launch, which on a GPU takes the host as long as any other though it computes a handful of
+numbers. So what depends on no input is computed once, while the graph is compiled; and products of small matrices are
+arithmetic, which Inductor makes part of the loops around it, where a library's product is a launch of its own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils._pytree import tree_leaves
+
+from polyphase.compile.arithmetic import is_pointwise
+from polyphase.compile.drafts import value
+from polyphase.torch_private import OpOverload, disable_current_modes, is_erased, schema_of
+
+aten = torch.ops.aten
+
+#: Elements of a small tensor: matrices of a few hundred images are.
+MOST_ELEMENTS = 4096
+
+#: Rows and columns of the matrices whose products become arithmetic.
+LARGEST_MATRIX = 4
+
+
+def simplify_small(graph: Graph) -> None:
+    """What leads to kernels of ours, or on from them, through small tensors alone; without kernels of ours, nothing."""
+    ours = [node for node in graph.nodes if _is_ours(node)]
+    before = _reached(ours, lambda node: node.all_input_nodes)
+    after = _reached(ours, lambda node: node.users)
+    _put_constants(graph, before)
+    for node in list(graph.nodes):
+        if (node in before or node in after) and _is_product_of_small_matrices(node):
+            _replace_by_arithmetic(graph, node)
+
+
+def _is_ours(node: Node) -> bool:
+    return getattr(node.target, "namespace", None) == "polyphase"
+
+
+def _reached(ours: Iterable[Node], step: Callable[[Node], Iterable[Node]]) -> set[Node]:
+    found: set[Node] = set()
+    waiting = [one for node in ours for one in step(node)]
+    while waiting:
+        node = waiting.pop()
+        if node not in found and node.op == "call_function" and _is_small(node):
+            found.add(node)
+            waiting += step(node)
+    return found
+
+
+def _is_small(node: Node) -> bool:
+    """Whether all that it makes are tensors of few elements."""
+    return all(
+        isinstance(one, Tensor) and statically_known_true(one.numel() <= MOST_ELEMENTS)
+        for one in tree_leaves(node.meta.get("val"))
+    )
+
+
+# ---- what depends on no input
+
+
+def _put_constants(graph: Graph, nodes: set[Node]) -> None:
+    values: dict[Node, Any] = {}
+    with torch.no_grad(), disable_current_modes():
+        for node in graph.nodes:
+            if node in nodes and _is_constant(node, values):
+                assert callable(node.target)
+                args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
+                values[node] = node.target(*args, **kwargs)
+    cheap: set[Node] = set()
+    for node, computed in values.items():
+        if _is_part_of_loops(node, cheap):
+            cheap.add(node)
+        readers = [one for one in node.users if _is_ours(one) or (node not in cheap and _only_reads(one))]
+        readers = [one for one in readers if one not in values]
+        if readers and isinstance(computed, Tensor):
+            constant = _constant(graph, node, computed)
+            for reader in readers:
+                reader.replace_input_with(node, constant)
+    for node in reversed(values):
+        if not node.users:
+            graph.erase_node(node)
+
+
+def _is_constant(node: Node, values: dict[Node, Any]) -> bool:
+    """Whether it is the same every time, and is made of what is."""
+    if node.target is not operator.getitem and not _is_pure(node):
+        return False
+    for given in tree_leaves((node.args, dict(node.kwargs))):
+        symbolic = isinstance(given, torch.SymInt | torch.SymFloat | torch.SymBool)
+        if symbolic or (isinstance(given, Node) and given not in values):
+            return False
+    return True
+
+
+def _is_pure(node: Node) -> bool:
+    """Whether it does nothing but to make tensors, which are the same every time for the same ones."""
+    target = node.target
+    return (
+        isinstance(target, OpOverload)
+        and not schema_of(target).is_mutable
+        and torch.Tag.nondeterministic_seeded not in target.tags
+    )
+
+
+def _makes_views(node: Node) -> bool:
+    return any(one.alias_info is not None for one in schema_of(node.target).returns)
+
+
+def _only_reads(node: Node) -> bool:
+    """A view may be given to the user, who may write there."""
+    return _is_pure(node) and not _makes_views(node)
+
+
+def _is_part_of_loops(node: Node, cheap: set[Node]) -> bool:
+    """Whether Inductor computes it where it is read, in less time than reading takes."""
+    return all(one in cheap for one in node.all_input_nodes) and (
+        not node.all_input_nodes or is_pointwise(node) or (_is_pure(node) and _makes_views(node))
+    )
+
+
+def _constant(graph: Graph, node: Node, computed: Tensor) -> Node:
+    name = f"constant_{node.name}"
+    assert graph.owning_module is not None, "a pass is given the graph of a module"
+    graph.owning_module.register_buffer(name, computed)
+    with graph.inserting_before(node):
+        constant = graph.get_attr(name)
+    constant.meta = dict(node.meta)
+    return constant
+
+
+# ---- products
+
+
+_PRODUCTS = (aten.mm.default, aten.bmm.default)
+
+
+def _is_product_of_small_matrices(node: Node) -> bool:
+    if is_erased(node) or node.target not in _PRODUCTS or value(node).dtype not in (torch.float32, torch.float64):
+        return False
+    sizes = [n for one in node.all_input_nodes for n in value(one).shape[-2:]]
+    return all(isinstance(n, int) and n <= LARGEST_MATRIX for n in sizes)
+
+
+def _replace_by_arithmetic(graph: Graph, node: Node) -> None:
+    """(..., i, k) times (..., k, j) is the sum over k of (..., i, k, 1) times (..., 1, k, j)."""
+    left, right = node.args
+    with graph.inserting_before(node):
+        columns = _call(graph, node, aten.unsqueeze.default, left, -1)
+        rows = _call(graph, node, aten.unsqueeze.default, right, -3)
+        products = _call(graph, node, aten.mul.Tensor, columns, rows)
+        result = _call(graph, node, aten.sum.dim_IntList, products, [-2])
+    node.replace_all_uses_with(result)
+    graph.erase_node(node)
+
+
+def _call(graph: Graph, like: Node, target: Any, *args: Any) -> Node:
+    node = graph.call_function(target, args)
+    tensors = torch.fx.node.map_arg(args, lambda one: one.meta["val"])
+    with value(like).fake_mode:  # type: ignore[attr-defined]
+        node.meta = {**like.meta, "val": target(*tensors)}
+    return node
