@@ -32,16 +32,26 @@ def step(x, vector):
     return (y - vector) * 2
 
 
+def turned(x):
+    ys, xs = torch.meshgrid(torch.linspace(-1, 1, x.shape[2]), torch.linspace(-1, 1, x.shape[3]), indexing="ij")
+    grid = torch.stack([0.9 * xs - 0.1 * ys, 0.1 * xs + 0.9 * ys + 0.05], -1)
+    return F.grid_sample(x, grid.expand(len(x), -1, -1, -1), align_corners=True)
+
+
 x = torch.linspace(0, 1, 2 * 3 * 12 * 13).view(2, 3, 12, 13).requires_grad_()
 vector = torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)
 options = {"polyphase.fusion": sys.argv[2] == "fusion"}
-run = torch.compile(step, backend="polyphase", dynamic=sys.argv[3] == "dynamic", options=options)
+compiled = lambda function: torch.compile(
+    function, backend="polyphase", dynamic=sys.argv[3] == "dynamic", options=options
+)
+run = compiled(step)
 y = run(x, vector)
 want = step(x, vector)
 torch.testing.assert_close(y, want)
 gradient = torch.rand_like(want)
 torch.testing.assert_close(torch.autograd.grad(y, x, gradient), torch.autograd.grad(want, x, gradient))
 torch.testing.assert_close(run(x.detach()[:, :, :9], vector), step(x.detach()[:, :, :9], vector))
+torch.testing.assert_close(compiled(turned)(x.detach()), turned(x.detach()))
 count = lambda kind, names: sum(counters[kind][name] for name in names)
 print(json.dumps({
     "graph hits": count("inductor", ["fxgraph_cache_hit"]),

@@ -81,7 +81,7 @@ class Emitter:
         images, *rest = example(leaf).shape
         flat = self._call(torch.reshape, leaf, (self.size(images), math.prod(map(int, rest))))
         run = self._call(torch.narrow, flat, 1, first, len(values))
-        return self._call(torch.Tensor.expand, run, (self.size(self._batch()), len(values)))
+        return self._call(torch.broadcast_to, run, (self.size(self._batch()), len(values)))
 
     def _run_of(self, values: Sequence[Value]) -> tuple[Node | None, int]:
         """The leaf that has them one after the other, and where they begin in what it has of an image."""
@@ -97,7 +97,7 @@ class Emitter:
         made = self._computed(value)
         if not isinstance(made, Node) or isinstance(value, Known):
             made = self._call(torch.scalar_tensor, made, dtype=self._dtype, device=self._device)
-        return self._call(torch.Tensor.expand, made, (self.size(self._batch()),))
+        return self._call(torch.broadcast_to, made, (self.size(self._batch()),))
 
     def _computed(self, value: Value) -> Any:
         match value:
@@ -145,7 +145,7 @@ class Emitter:
 
     def _converted(self, read: Read, node: Node) -> Node:
         is_so = example(self._leaves[read.leaf]).dtype == self._dtype
-        return node if is_so else self._call(torch.Tensor.to, node, self._dtype)
+        return node if is_so else self._call(torch.ops.aten.to.dtype, node, self._dtype)
 
     # ---- numbers
 
