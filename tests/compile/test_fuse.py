@@ -187,6 +187,11 @@ LEFT: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], Why | None]] = {
     "a few elements": (lambda x: torch.exp(torch.flip(x, (-1,))), (torch.rand(1, 3, 8, 8),), Why.FEW_ELEMENTS),
     "rows turned round within a loop": (lambda x: torch.tanh(torch.flip(x, (-1,))), (MANY,), None),
     "nothing but a flip": (lambda x: torch.flip(x, (-2,)), (MANY,), None),
+    "a few elements, read by arithmetic through a view": (
+        lambda x: F.pad(x, (0, 0, 0, 1))[..., 2, 2] * 2,
+        (torch.rand(12, 2, 3),),
+        Why.FEW_ELEMENTS,
+    ),
     "nothing but a pad of 60 elements": (lambda x: F.pad(x, (0, 1)), (torch.rand(12, 4),), Why.FEW_ELEMENTS),
     "nothing but a pad of 65 elements": (lambda x: F.pad(x, (0, 1)), (torch.rand(13, 4),), None),
     "nothing but a small flip": (lambda x: torch.flip(x, (-1,)), (torch.rand(1, 3, 8, 8),), None),

@@ -1,4 +1,4 @@
-"""Pointwise nodes of a graph as expressions."""
+"""Pointwise nodes of a graph as expressions, and which nodes are pointwise, or views."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch.fx import Node
 
 from polyphase.sampling.pointwise import Binary, Cast, Expression, Number, Unary
+from polyphase.torch_private import OpOverload, schema_of
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -64,6 +65,13 @@ def is_pointwise(node: Node) -> bool:
     """Whether Inductor computes a node element by element, within a larger loop."""
     tags = getattr(node.target, "tags", ())
     return torch.Tag.pointwise in tags or node.target is prims.convert_element_type.default
+
+
+def makes_views(node: Node) -> bool:
+    """Whether what it makes lies in the memory of what it is given."""
+    return isinstance(node.target, OpOverload) and any(
+        one.alias_info is not None for one in schema_of(node.target).returns
+    )
 
 
 def _clamp(node: Node, read: ReadNode) -> Expression | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
-from polyphase.compile.arithmetic import is_pointwise
+from polyphase.compile.arithmetic import is_pointwise, makes_views
 from polyphase.compile.drafts import Draft, value
 from polyphase.compile.reasons import Why
 from polyphase.compile.recognise import aten_operators
@@ -28,7 +28,7 @@ def better_left_to_inductor(draft: Draft) -> Why | None:
     if draft.weighted or any(map(_decomposes, draft.nodes)):
         return None
     costs = wing_of(value(draft.image).device).costs
-    has_neighbours = _is_computed(draft.image) or any(map(_is_loop, draft.last.users))
+    has_neighbours = _is_computed(draft.image) or _is_read_by_loops(draft.last)
     has_arithmetic = draft.prologue != VALUE or draft.epilogue != VALUE
     if (has_neighbours or has_arithmetic) and (costs.gathers or _neighbours_stay(draft, costs.vector)):
         return Why.ALREADY_POINTWISE
@@ -50,6 +50,10 @@ def _is_computed(node: Node) -> bool:
 
 def _is_loop(node: Node) -> bool:
     return is_pointwise(node) or torch.Tag.reduction in getattr(node.target, "tags", ())
+
+
+def _is_read_by_loops(node: Node) -> bool:
+    return any(_is_loop(one) or (makes_views(one) and _is_read_by_loops(one)) for one in node.users)
 
 
 def _neighbours_stay(draft: Draft, vector: int) -> bool:

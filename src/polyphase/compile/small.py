@@ -17,7 +17,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._pytree import tree_leaves
 
-from polyphase.compile.arithmetic import is_pointwise
+from polyphase.compile.arithmetic import is_pointwise, makes_views
 from polyphase.compile.drafts import value
 from polyphase.torch_private import OpOverload, disable_current_modes, is_erased, schema_of
 
@@ -111,19 +111,15 @@ def _is_pure(node: Node) -> bool:
     )
 
 
-def _makes_views(node: Node) -> bool:
-    return any(one.alias_info is not None for one in schema_of(node.target).returns)
-
-
 def _only_reads(node: Node) -> bool:
     """A view may be given to the user, who may write there."""
-    return _is_pure(node) and not _makes_views(node)
+    return _is_pure(node) and not makes_views(node)
 
 
 def _is_part_of_loops(node: Node, cheap: set[Node]) -> bool:
     """Whether Inductor computes it where it is read, in less time than reading takes."""
     return all(one in cheap for one in node.all_input_nodes) and (
-        not node.all_input_nodes or is_pointwise(node) or (_is_pure(node) and _makes_views(node))
+        not node.all_input_nodes or is_pointwise(node) or makes_views(node)
     )
 
 
