@@ -58,6 +58,21 @@ def of_chance(x: Tensor) -> Tensor:
     return warped(x, torch.rand(2, 2, 3))
 
 
+@torch.library.custom_op("polyphase_tests::counted", mutates_args=())
+def counted() -> Tensor:
+    """An operator of somebody else's that has no inputs, and gives something else every time."""
+    CALLS.append(len(CALLS))
+    return torch.eye(3)[:2] / len(CALLS)
+
+
+counted.register_fake(lambda: torch.empty(2, 3))
+CALLS: list[int] = []
+
+
+def of_others(x: Tensor) -> Tensor:
+    return warped(x, counted().expand(len(x), 2, 3))
+
+
 def without_ours(matrix: Tensor) -> Tensor:
     return scaling(12, 17) @ matrix
 
@@ -86,8 +101,9 @@ def test_what_is_returned_is_made_anew(function: Callable[..., Any]) -> None:
     torch.testing.assert_close(run(IMAGE), wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_random_numbers_are_drawn_at_each_call() -> None:
-    _, run = simplified(of_chance, IMAGE)
+@pytest.mark.parametrize("function", [of_chance, of_others])
+def test_what_is_another_at_each_call_is_computed_at_each(function: Callable[..., Any]) -> None:
+    _, run = simplified(function, IMAGE)
     assert not torch.equal(run(IMAGE), run(IMAGE))
 
 

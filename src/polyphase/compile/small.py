@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.utils._pytree import tree_leaves
 
 from polyphase.compile.arithmetic import is_pointwise, makes_views
 from polyphase.compile.drafts import value
@@ -58,9 +58,10 @@ def _reached(ours: Iterable[Node], step: Callable[[Node], Iterable[Node]]) -> se
 
 def _is_small(node: Node) -> bool:
     """Whether all that it makes are tensors of few elements."""
+    made = node.meta.get("val")
     return all(
         isinstance(one, Tensor) and statically_known_true(one.numel() <= MOST_ELEMENTS)
-        for one in tree_leaves(node.meta.get("val"))
+        for one in (made if isinstance(made, (tuple, list)) else [made])
     )
 
 
@@ -68,20 +69,13 @@ def _is_small(node: Node) -> bool:
 
 
 def _put_constants(graph: Graph, nodes: set[Node]) -> None:
-    values: dict[Node, Any] = {}
-    with torch.no_grad(), disable_current_modes():
-        for node in graph.nodes:
-            if node in nodes and _is_constant(node, values):
-                assert callable(node.target)
-                args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
-                values[node] = node.target(*args, **kwargs)
+    values = _constants(graph, nodes)
     cheap: set[Node] = set()
     for node, computed in values.items():
         if _is_part_of_loops(node, cheap):
             cheap.add(node)
-        readers = [one for one in node.users if _is_ours(one) or (node not in cheap and _only_reads(one))]
-        readers = [one for one in readers if one not in values]
-        if readers and isinstance(computed, Tensor):
+        readers = [one for one in node.users if one not in values and _may_read(one, node in cheap)]
+        if readers and type(computed) is Tensor:
             constant = _constant(graph, node, computed)
             for reader in readers:
                 reader.replace_input_with(node, constant)
@@ -90,30 +84,43 @@ def _put_constants(graph: Graph, nodes: set[Node]) -> None:
             graph.erase_node(node)
 
 
+def _constants(graph: Graph, nodes: set[Node]) -> dict[Node, Any]:
+    """Those of the nodes that depend on no input, and what they compute."""
+    values: dict[Node, Any] = {}
+    with torch.no_grad(), disable_current_modes():
+        for node in graph.nodes:
+            if node in nodes and _is_constant(node, values):
+                assert callable(node.target)
+                args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
+                with suppress(Exception):  # it is raised where the function is called
+                    values[node] = node.target(*args, **kwargs)
+    return values
+
+
 def _is_constant(node: Node, values: dict[Node, Any]) -> bool:
     """Whether it is the same every time, and is made of what is."""
     if node.target is not operator.getitem and not _is_pure(node):
         return False
-    for given in tree_leaves((node.args, dict(node.kwargs))):
-        symbolic = isinstance(given, torch.SymInt | torch.SymFloat | torch.SymBool)
-        if symbolic or (isinstance(given, Node) and given not in values):
-            return False
-    return True
+    given: list[Any] = []
+    torch.fx.node.map_aggregate((node.args, dict(node.kwargs)), given.append)
+    symbolic = any(isinstance(one, torch.SymInt | torch.SymFloat | torch.SymBool) for one in given)
+    return not symbolic and all(one in values for one in node.all_input_nodes)
 
 
 def _is_pure(node: Node) -> bool:
-    """Whether it does nothing but to make tensors, which are the same every time for the same ones."""
+    """Whether it is known to do nothing but to make tensors, the same ones every time."""
     target = node.target
     return (
         isinstance(target, OpOverload)
+        and target.namespace in ("aten", "prims")
         and not schema_of(target).is_mutable
         and torch.Tag.nondeterministic_seeded not in target.tags
     )
 
 
-def _only_reads(node: Node) -> bool:
-    """A view may be given to the user, who may write there."""
-    return _is_pure(node) and not makes_views(node)
+def _may_read(node: Node, cheap: bool) -> bool:
+    """From memory that is there for all calls: no views, which may be given to the user, who may write there."""
+    return _is_ours(node) or (not cheap and _is_pure(node) and not makes_views(node))
 
 
 def _is_part_of_loops(node: Node, cheap: set[Node]) -> bool:
