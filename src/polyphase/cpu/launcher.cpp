@@ -113,7 +113,7 @@ class AnySizes {
     const Reference strides(numbers(refit.follows_image() ? request.in_stride : request.out_stride, request.rank));
     if (refit.follows_image()) {
       PyObject* const args[] = {shape.get(), strides.get()};
-      const Reference found(PyObject_Vectorcall(strides_like, args, 2, nullptr));
+      const Reference found(PyObject_VectorcallDict(strides_like, args, 2, nullptr));
       if (found.get() == nullptr) throw PythonError();
       for (int64_t d = 0; d < request.rank; ++d) request.out_stride[d] = integer(PyTuple_GetItem(found.get(), d));
     }
@@ -152,7 +152,7 @@ PyObject* bound_to_sizes(PyObject* parts, PyObject* const* args, ptrdiff_t count
 PyObject* python_call_any_size(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
     const Reference kept(bound_to_sizes(parts, args, count));
-    if (kept.get() == nullptr) return PyObject_Vectorcall(PyTuple_GetItem(parts, kOtherwise), args, count, nullptr);
+    if (kept.get() == nullptr) return PyObject_VectorcallDict(PyTuple_GetItem(parts, kOtherwise), args, count, nullptr);
     PyObject* const place = PyTuple_GetItem(kept.get(), kPlaceOfOutput);
     return run_into_new(bound_of(kept.get()), PyTuple_GetItem(parts, kNew), place, args, count);
   });

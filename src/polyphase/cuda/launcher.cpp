@@ -160,7 +160,7 @@ enum { kBound, kEmpty, kShape, kStreamOf, kDevice, kKeep, kOtherwise, kParts };
 // Launches into a new tensor; true, or false with an error set.
 bool launch_into(PyObject* parts, const Bound& bound, PyObject* out, int64_t source) {
   PyObject* const device = PyTuple_GetItem(parts, kDevice);
-  PyObject* const number = PyObject_Vectorcall(PyTuple_GetItem(parts, kStreamOf), &device, 1, nullptr);
+  PyObject* const number = PyObject_VectorcallDict(PyTuple_GetItem(parts, kStreamOf), &device, 1, nullptr);
   if (number == nullptr) return false;
   const int64_t stream = PyLong_AsLongLong(number);
   Py_DecRef(number);
@@ -185,7 +185,7 @@ PyObject* python_call(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   const auto* bound = static_cast<const Bound*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kBound), nullptr));
   const int64_t source = bound == nullptr ? -1 : address_of(args[0]);
   if (source == -1) return nullptr;
-  if (source % 16 != 0) return PyObject_Vectorcall(PyTuple_GetItem(parts, kOtherwise), args, 1, nullptr);
+  if (source % 16 != 0) return PyObject_VectorcallDict(PyTuple_GetItem(parts, kOtherwise), args, 1, nullptr);
   PyObject* const out = PyObject_CallObject(PyTuple_GetItem(parts, kEmpty), PyTuple_GetItem(parts, kShape));
   if (out == nullptr || launch_into(parts, *bound, out, source)) return out;
   Py_DecRef(out);
@@ -219,7 +219,7 @@ T& in_capsule(PyObject* parts, int place) {
 }
 
 PyObject* called(PyObject* function, PyObject* argument) {
-  PyObject* const made = PyObject_Vectorcall(function, &argument, 1, nullptr);
+  PyObject* const made = PyObject_VectorcallDict(function, &argument, 1, nullptr);
   if (made == nullptr) throw PythonError();
   return made;
 }

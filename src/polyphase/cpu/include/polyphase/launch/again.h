@@ -46,13 +46,13 @@ inline int are_alike(PyObject* parts, PyObject* const* tensors, ptrdiff_t count)
     if (nested.get() == nullptr) return -1;
     if (PyObject_IsTrue(nested.get()) != 0) return 0;
   }
-  const Reference guarded(PyObject_Vectorcall(PyTuple_GetItem(parts, kGuard), tensors, count, nullptr));
+  const Reference guarded(PyObject_VectorcallDict(PyTuple_GetItem(parts, kGuard), tensors, count, nullptr));
   if (guarded.get() == nullptr) return -1;
   if (PyObject_IsTrue(guarded.get()) != 1) return 0;
   const Reference modes(PyObject_CallNoArgs(PyTuple_GetItem(parts, kDispatchModes)));
   if (modes.get() == nullptr) return -1;
   if (PyObject_IsTrue(modes.get()) != 0) return 0;
-  const Reference mode(PyObject_Vectorcall(PyTuple_GetItem(parts, kHasFunctionMode), tensors, 1, nullptr));
+  const Reference mode(PyObject_VectorcallDict(PyTuple_GetItem(parts, kHasFunctionMode), tensors, 1, nullptr));
   if (mode.get() == nullptr) return -1;
   if (PyObject_IsTrue(mode.get()) != 0) return 0;
   const Reference level(PyObject_CallNoArgs(PyTuple_GetItem(parts, kForwardLevel)));
@@ -70,7 +70,7 @@ inline PyObject* python_once_more(PyObject* parts, PyObject* const* args, ptrdif
   }
   const int alike = are_alike(parts, args, tensors);
   if (alike != 1) return alike < 0 ? nullptr : none();
-  return PyObject_Vectorcall(PyTuple_GetItem(parts, kCall), args, tensors, nullptr);
+  return PyObject_VectorcallDict(PyTuple_GetItem(parts, kCall), args, tensors, nullptr);
 }
 
 inline PyObject* python_again(PyObject*, PyObject* const* args, ptrdiff_t count) {

@@ -173,7 +173,7 @@ class Operator {
     int64_t given = arguments, made = 0;
     while (types[given - 1].form == ArgumentType::kOptional && stack[given - 1] == 0) --given;  // as torch calls Python
     while (made < given && (values[made] = python_value(types[made], stack[made])) != nullptr) ++made;
-    const Reference result(made < given ? nullptr : PyObject_Vectorcall(call, values, made, nullptr));
+    const Reference result(made < given ? nullptr : PyObject_VectorcallDict(call, values, made, nullptr));
     void* const handle = result.get() == nullptr ? nullptr : handle_of(result.get());
     if (handle != nullptr && key != nullptr && calls_.is_asked_for_again(*key)) remember(*key, values, made);
     for (int64_t i = 0; i < made; ++i) Py_DecRef(values[i]);
@@ -192,7 +192,7 @@ class Operator {
   // (what is bound, sizes, strides, how many tensors it reads), or None. What goes wrong here changes no result: such a call
   // is always Python's.
   void remember(const CallKey& key, PyObject* const* values, int64_t count) {
-    const Reference found(PyObject_Vectorcall(direct, values, count, nullptr));
+    const Reference found(PyObject_VectorcallDict(direct, values, count, nullptr));
     const bool some = found.get() != nullptr && found.get() != &_Py_NoneStruct;
     PyObject* const capsule = some ? PyTuple_GetItem(found.get(), 0) : &_Py_NoneStruct;
     auto* const made = new (std::nothrow) DirectCall(key, capsule);

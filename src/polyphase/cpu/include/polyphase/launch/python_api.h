@@ -1,5 +1,6 @@
-// The few functions of Python's stable interface the launcher needs, declared here: a machine that has Python and a
-// compiler need not have Python's headers.
+// The few functions of Python's interface the launcher needs, declared here: a machine that has Python and a compiler
+// need not have Python's headers. All are in the libraries of every version from 3.10 on, which has PyObject_Vectorcall
+// in its headers alone.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,7 @@ int PyObject_IsTrue(PyObject*);
 int PyObject_RichCompareBool(PyObject*, PyObject*, int);
 PyObject* PyObject_CallNoArgs(PyObject*);
 PyObject* PyObject_CallObject(PyObject*, PyObject*);
-PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*);
+PyObject* PyObject_VectorcallDict(PyObject*, PyObject* const*, size_t, PyObject*);
 PyObject* PyObject_VectorcallMethod(PyObject*, PyObject* const*, size_t, PyObject*);
 void Py_IncRef(PyObject*);
 void Py_DecRef(PyObject*);

@@ -120,7 +120,7 @@ class SizedCalls {
     if (fill(items[0].given.extent, items[0].given.alike, nullptr, &request) == nullptr) return none();
     const Reference sizes(numbers(reinterpret_cast<const Request*>(request.data())->out_size, 3));
     PyObject* const args[] = {sizes.get()};
-    Reference out(PyObject_Vectorcall(out_of, args, 1, nullptr));
+    Reference out(PyObject_VectorcallDict(out_of, args, 1, nullptr));
     if (out.get() == nullptr) throw PythonError();
     Extent target;
     if (out.get() == &_Py_NoneStruct || !target.read(out.get()) || target.rank != 4 || target.size[0] != count) return none();
