@@ -25,7 +25,7 @@ from polyphase.sampling.warps import PADDINGS, Warp
 MANY_BLOCKS = 2048
 MOST_BLOCKS = 65535  # down, and from plane to plane
 #: Of a `WarpTile` of doubles along three axes: `kTileBytes` of warp_taps.h.
-TILE_BYTES = 304
+TILE_BYTES = 320
 #: Shorter rows of a grid are joined, where they follow each other: tiles would be mostly empty.
 LONG_ROW = 16
 #: Planes that extend over more elements are counted in 64 bits: 32 have room for the bytes of as many of the widest.
@@ -55,6 +55,8 @@ SHAPES = {
     "bilinear": Shape(2, 16, 2, 128, 1, 40),
     "bicubic": Shape(1, 16, 2, 128, 8, 64),
 }
+#: Bilinear, where coordinates are read for every pixel: they lie in rows, and mostly lead to rows.
+BY_ROWS = Shape(2, 32, 1, 128, 2, 40)
 #: Bilinear, four channels at once; and of few pixels, where compact warps share more of what they read.
 OF_FOUR = Shape(1, 16, 2, 128, 4, 56)
 OF_FEW_PIXELS = Shape(2, 8, 2, 128, 2, 40)
@@ -127,7 +129,7 @@ def choose(case: Case) -> Way:
     in_planes = record.image.strides[1] != 1
     most = {"nearest": 4, "bilinear": 4, "bicubic": 3 if in_planes else 2}[mode]
     together = divisor(case.channels, 4 if box.rows else most)
-    pixels, wide, across, threads, _, registers = _shape(case.plan, case.record.out, together, box)
+    pixels, wide, across, threads, _, registers = _shape(case, together, box)
     image, out, coordinates = record.image, record.out, record.coordinates
     assert coordinates is not None, "axis maps have ways of their own"
     tensors = [(out.shape, one.strides) for one in record.operands.tensors]
@@ -141,14 +143,18 @@ def choose(case: Case) -> Way:
     return Way("warp", "Warp", constants, threads, resident, sums=False, moved_bytes=case.plan.element_bytes)
 
 
-def _shape(plan: WarpPlan, out: Facts, together: int, box: Box) -> Shape:
+def _shape(case: Case, together: int, box: Box) -> Shape:
+    mode, out, sampler = case.plan.mode, case.record.out, case.sampler
     if box.rows:
         return BOXED
-    if plan.mode != "bilinear":
-        return SHAPES[plan.mode]
+    if mode != "bilinear":
+        return SHAPES[mode]
     if together == 4:
         return OF_FOUR
-    return OF_FEW_PIXELS if out.shape[0] * math.prod(out.shape[2:]) < FEW_PIXELS else SHAPES["bilinear"]
+    if out.shape[0] * math.prod(out.shape[2:]) < FEW_PIXELS:
+        return OF_FEW_PIXELS
+    reads_coordinates = sampler.source == "grid" or (sampler.formula is not None and sampler.formula.fields > 0)
+    return BY_ROWS if reads_coordinates and case.plan.axes == 2 else SHAPES["bilinear"]
 
 
 def _box(case: Case) -> Box:
@@ -204,9 +210,10 @@ def prepared(record: CallRecord, aligned: bool, architecture: str, choose: Choos
     plan = plan_warp(record.program, coordinates.dtype, len(record.image.shape) - 2, architecture)
     tensors = [one.strides for one in record.operands.tensors]
     given = described(sampler, record.image, record.out, coordinates, tensors)
-    way = choose(Case(plan, record, aligned))
+    case = Case(plan, record, aligned)
+    way = choose(case)
     *_, together, channels, pixels, wide, across, pitch, rows, threads = (int(one) for one in way.constants)
-    most_steps = _shape(plan, record.out, together, Box(pitch, rows)).most_steps
+    most_steps = _shape(case, together, Box(pitch, rows)).most_steps
     tiles = Tiles(together, pixels, wide, across, threads, most_steps if rows else 1, most_steps)
     planes = together if channels == IN_PLANES else 1
     shared_bytes = TILE_BYTES + planes * rows * pitch * record.image.dtype.itemsize

@@ -135,7 +135,7 @@ struct InnerTaps {
   }
 };
 
-constexpr int kTileBytes = 304;  // of shared memory, for a `WarpTile`
+constexpr int kTileBytes = 320;  // of shared memory, for a `WarpTile`
 
 // What all threads of a tile know, in shared memory: one thread for each axis finds it. 0 is x.
 //
