@@ -104,21 +104,6 @@ def test_taps_inside_are_as_by_the_rules(mode: str, source: str, monkeypatch: py
             cpu.assert_right(in_steps, picture, case.coordinates(), sampler)
 
 
-@pytest.mark.parametrize(("mode", "fill"), [("bilinear", ()), ("bilinear", (3.0, 0.1, 200.0)), ("nearest", ())])
-def test_tiles_outside_are_as_by_the_rules(mode: str, fill: tuple[float, ...]) -> None:
-    """To the bit, where whole tiles lie outside the image, on each side of it, or nowhere."""
-    size = (60, 90)
-    sampler = Warp("affine", mode, size=size, fill=fill, fill_rule="blend" if fill else "constant")
-    case = cpu.Case(torch.float32, (4, 3, 30, 40), "CF", size, sampler, "smooth", "CF", 5)
-    shrunk = [[6.0, -1.5, 0.2], [1.0, 5.0, 0.0]]
-    right, above = [[1.2, 0.0, 3.5], [0.0, 1.2, -0.4]], [[1.2, 0.0, 0.1], [0.3, 1.2, -2.5]]
-    nowhere = [[math.nan, 0.0, 0.0], [0.0, math.inf, 1e30]]
-    matrices = torch.tensor([shrunk, right, above, nowhere])
-    program = warp_program(torch.float32, sampler)
-    got = run(program, case.picture(), matrices)
-    assert content(got) == content(host.run(program, case.picture(), matrices, choose=by_rules))
-
-
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("layout", ["CF", "CL"])
 def test_boxes_are_as_by_the_rules(layout: str, padding: str) -> None:

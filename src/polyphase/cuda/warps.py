@@ -25,7 +25,7 @@ from polyphase.sampling.warps import PADDINGS, Warp
 MANY_BLOCKS = 2048
 MOST_BLOCKS = 65535  # down, and from plane to plane
 #: Of a `WarpTile` of doubles along three axes: `kTileBytes` of warp_taps.h.
-TILE_BYTES = 320
+TILE_BYTES = 304
 #: Shorter rows of a grid are joined, where they follow each other: tiles would be mostly empty.
 LONG_ROW = 16
 #: Planes that extend over more elements are counted in 64 bits: 32 have room for the bytes of as many of the widest.

@@ -59,7 +59,7 @@ class StagedRows {
 
   // Of group `number`, of rows [row, row + kRows) but for those from `end` on, the thread's share.
   void fetch(int number, int row, int end, int thread) const {
-    uint8_t* const to = shared_ + number % kBuffers * (kRows * kSpan);
+    uint8_t* const to = buffer(number);
 #pragma unroll
     for (int i = 0; i < kPieces; i += kThreads) {
       const int piece = i + thread;
@@ -74,10 +74,12 @@ class StagedRows {
   static void await() { Piece::arrived<kBuffers - 2>(); }
 
   // Where the first pieces of its rows lie, kSpan apart.
-  const uint8_t* group(int number) const { return shared_ + number % kBuffers * (kRows * kSpan); }
+  const uint8_t* group(int number) const { return buffer(number); }
 
  private:
   static constexpr int kPiecesOfRow = kSpan / Piece::kBytes, kPieces = kRows * kPiecesOfRow;
+
+  uint8_t* buffer(int number) const { return shared_ + number % kBuffers * (kRows * kSpan); }
 
   // The piece of a row from byte `at` on. That of the first row may begin before what may be read, that of the last end
   // behind it.

@@ -47,12 +47,7 @@ struct Warp {
         if (thread >= kAxes) return;
         tile.template enter<G, kAffine>(call, place.n, output_pixel<kAxes>(call, place.row, place.x), thread);
         if (kBoxRows > 0) tile.template reach<Filter>(thread, Threads::kColumns, rows, pads_taps(call));
-        if (kKnowsMissed) tile.template miss<Filter>(thread, Threads::kColumns, rows);
       });
-      if (kKnowsMissed && call.padding == kZeros && (tile.missed[0] | tile.missed[1])) {
-        each_row(block, place, first, end, [&](const Part& own, Row row) { own.outputs_outside(row); });
-        return;
-      }
       if constexpr (kBoxRows > 0) {
         const Box box = {tile.reached[0], tile.reached[1], reinterpret_cast<From*>(block.shared() + kTileBytes)};
         for (int64_t c = first; c < end; c += kTogether) {
@@ -72,7 +67,6 @@ struct Warp {
 
  private:
   static_assert(sizeof(Tile) <= kTileBytes);
-  static constexpr bool kKnowsMissed = kAffine && kAxes == 2 && !kByRules && !Formula::kExists;
   static constexpr int kPlanes = kChannels == kInPlanes ? kTogether : 1;
   using Box = ImageBox<From, kPlanes, kTogether / kPlanes, kPitch, kBoxRows, kThreads>;
 
@@ -261,22 +255,10 @@ struct Warp {
       return spoilt == 0;
     }
 
-    // From `row` on, as many as there are.
-    void outputs_outside(Row row) const {
-#pragma unroll
-      for (int p = 0; p < kPixels; ++p) {
-        const Row own = row + p * Threads::kRows;
-        if (own < row_count<kAxes>(call)) output_outside(output_pixel<kAxes>(call, own, x));
-      }
-    }
-
     void output_outside(const OutputPixel& pixel) const {
       Target target(call, n, first, pixel);
 #pragma unroll 1
-      for (int64_t c = first; c < end; c += kTogether) {
-#pragma unroll
-        for (int t = 0; t < kTogether; ++t, target.next(call)) target.store(call, c + t, outer_filled(Value{}, P(0), c + t));
-      }
+      for (int64_t c = first; c < end; ++c, target.next(call)) target.store(call, c, outer_filled(Value{}, P(0), c));
     }
 
     // From `row` on, as many as there are.

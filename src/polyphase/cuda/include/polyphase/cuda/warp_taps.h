@@ -92,50 +92,7 @@ struct PixelRange {
   int32_t count() const { return last - first + 1; }
 };
 
-// The weights of taps by how far a position lies behind the pixel at or before it.
-template <class P>
-inline void weigh(Linear, P fraction, P (&weight)[2]) {
-  weight[0] = 1 - fraction;
-  weight[1] = fraction;
-}
-template <class P>
-inline void weigh(Cubic, P fraction, P (&weight)[4]) {
-  weight[0] = cubic_far(fraction + 1);
-  weight[1] = cubic_near(fraction);
-  weight[2] = cubic_near(1 - fraction);
-  weight[3] = cubic_far(2 - fraction);
-}
-
-// The taps of a pixel along one axis where all are at hand: neighbours.
-template <class Filter, class P>
-struct InnerTaps {
-  int32_t first;
-  P weight[Filter::kTaps];
-
-  // Whether there are such, between two pixels. NaN has none.
-  static bool exist(P position, P first, P last) {
-    constexpr int kBehind = Filter::kTaps > 1 ? Filter::kTaps + Filter::kFirst - 1 : 1;
-    return (position >= first - P(Filter::kFirst)) & (position < last - P(kBehind - 1));
-  }
-
-  // Whether all lie outside the image. Where sizes are so large that `last` is rounded, some are not told.
-  static bool miss(P position, P last) {
-    constexpr int kBehind = Filter::kTaps + Filter::kFirst;
-    return (position < P(-kBehind)) | (position > last + last * P(1.0 / (1 << 16)) + P(1 - Filter::kFirst));
-  }
-
-  void make(P position) {
-    if constexpr (Filter::kTaps == 1) {
-      first = static_cast<int32_t>(round_half_even(position));
-    } else {
-      const P before = floor(position);
-      weigh(Filter(), position - before, weight);
-      first = static_cast<int32_t>(before) + Filter::kFirst;
-    }
-  }
-};
-
-constexpr int kTileBytes = 320;  // of shared memory, for a `WarpTile`
+constexpr int kTileBytes = 304;  // of shared memory, for a `WarpTile`
 
 // What all threads of a tile know, in shared memory: one thread for each axis finds it. 0 is x.
 //
@@ -148,7 +105,6 @@ struct WarpTile {
   P start[kAxes], rest[kAxes];
   P step[kAxes][kAxes];  // step[a][b]: along image axis a, for an output pixel along b
   PixelRange reached[kAxes];
-  bool missed[kAxes];  // of a matrix: no pixel has a tap inside the image, along this axis
 
   // kAffine: coordinates are matrices of G, else a grid.
   template <class G, bool kAffine>
@@ -173,31 +129,13 @@ struct WarpTile {
     rest[a] = lost == lost ? lost : P(0);
   }
 
-  struct Extent {
-    P low, high;
-  };
-  // Of a matrix: where the pixels of a tile of so many columns and rows lie, but for rounding.
-  Extent extent(int a, int columns, int rows) const {
-    const P along_x = step[a][0] * static_cast<P>(columns - 1), along_y = step[a][1] * static_cast<P>(rows - 1);
-    return {start[a] + (along_x < 0 ? along_x : P(0)) + (along_y < 0 ? along_y : P(0)),
-            start[a] + (along_x > 0 ? along_x : P(0)) + (along_y > 0 ? along_y : P(0))};
-  }
-
-  // Of a matrix and an image: whether all of them lie outside, by more than rounding could move them.
-  template <class Filter>
-  void miss(int a, int columns, int rows) {
-    const Extent at = extent(a, columns, rows);
-    const bool finite = (at.low - at.low == 0) & (at.high - at.high == 0);
-    missed[a] = finite & (InnerTaps<Filter, P>::miss(at.high + 1, axes[a].last) & (at.high < 0) |
-                          InnerTaps<Filter, P>::miss(at.low - 1, axes[a].last) & (at.low > 0));
-  }
-
-  // Of a matrix: which pixels a tile has taps of; with `beyond`, those outside the image too. It need not be exact: what is
-  // not found there is found elsewhere.
+  // Of a matrix: which pixels a tile of so many columns and rows has taps of; with `beyond`, those outside the image too.
+  // It need not be exact: what is not found there is found elsewhere.
   template <class Filter>
   void reach(int a, int columns, int rows, bool beyond) {
-    const Extent at = extent(a, columns, rows);
-    const P low = at.low + P(Filter::kFirst), high = at.high + P(Filter::kTaps + Filter::kFirst);
+    const P along_x = step[a][0] * static_cast<P>(columns - 1), along_y = step[a][1] * static_cast<P>(rows - 1);
+    const P low = start[a] + (along_x < 0 ? along_x : P(0)) + (along_y < 0 ? along_y : P(0)) + P(Filter::kFirst);
+    const P high = start[a] + (along_x > 0 ? along_x : P(0)) + (along_y > 0 ? along_y : P(0)) + P(Filter::kTaps + Filter::kFirst);
     const P least = beyond ? P(-kMostPixels) : P(0), most = beyond ? P(kMostPixels) : axes[a].last;
     const P first = low > least ? floor(low) : least, last = high < most ? floor(high) : most;  // all, of what is no number
     reached[a] = {static_cast<int32_t>(first < most ? first : most), static_cast<int32_t>(last > least ? last : least)};
@@ -317,6 +255,49 @@ template <class P>
 inline P padded_tap(P tap, const PixelAxis<P>& axis, int64_t padding) {
   return padding == kZeros ? tap : seldom_padded(tap, axis, padding);
 }
+
+// The weights of taps by how far a position lies behind the pixel at or before it.
+template <class P>
+inline void weigh(Linear, P fraction, P (&weight)[2]) {
+  weight[0] = 1 - fraction;
+  weight[1] = fraction;
+}
+template <class P>
+inline void weigh(Cubic, P fraction, P (&weight)[4]) {
+  weight[0] = cubic_far(fraction + 1);
+  weight[1] = cubic_near(fraction);
+  weight[2] = cubic_near(1 - fraction);
+  weight[3] = cubic_far(2 - fraction);
+}
+
+// The taps of a pixel along one axis where all are at hand: neighbours.
+template <class Filter, class P>
+struct InnerTaps {
+  int32_t first;
+  P weight[Filter::kTaps];
+
+  // Whether there are such, between two pixels. NaN has none.
+  static bool exist(P position, P first, P last) {
+    constexpr int kBehind = Filter::kTaps > 1 ? Filter::kTaps + Filter::kFirst - 1 : 1;
+    return (position >= first - P(Filter::kFirst)) & (position < last - P(kBehind - 1));
+  }
+
+  // Whether all lie outside the image. Where sizes are so large that `last` is rounded, some are not told.
+  static bool miss(P position, P last) {
+    constexpr int kBehind = Filter::kTaps + Filter::kFirst;
+    return (position < P(-kBehind)) | (position > last + last * P(1.0 / (1 << 16)) + P(1 - Filter::kFirst));
+  }
+
+  void make(P position) {
+    if constexpr (Filter::kTaps == 1) {
+      first = static_cast<int32_t>(round_half_even(position));
+    } else {
+      const P before = floor(position);
+      weigh(Filter(), position - before, weight);
+      first = static_cast<int32_t>(before) + Filter::kFirst;
+    }
+  }
+};
 
 // The taps of a pixel along one axis, by the rules of padding. One that lies outside has offset 0, which can be read, and a weight of 0, or NaN where
 // the position is no number. kSlopes: of the weights too, by position.
