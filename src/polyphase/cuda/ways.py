@@ -343,7 +343,8 @@ def _byte_walk(case: Case, kx: int, ky: int) -> Way:
         strip,
         threads,
     )
-    return Way("byte_walk", "ByteWalk", constants, threads, 768 // threads, sums=False)
+    resident = 1024 if max(kx, ky) <= FEW_TAPS else 768  # threads: wider windows take more registers
+    return Way("byte_walk", "ByteWalk", constants, threads, resident // threads, sums=False)
 
 
 def _byte_stage(cases: Sequence[Case], kx: int, ky: int) -> Way:

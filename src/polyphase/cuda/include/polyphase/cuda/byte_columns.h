@@ -72,20 +72,19 @@ struct ByteColumns {
     }
   }
 
-  // A row is there: makes the output rows that waited for it. Whether these were the last of `count`, whose rows are
-  // followed by one that is read but not used.
-  bool finish(const MapsCall& call, const Row* rows, int count, const To* outputs) {
-    ++have;
-#pragma unroll 1
-    while (row.until == have) {
-      const Row now = row;
-      row = rows[++next];
-      store(call, now, outputs);
-      if (next == count) return true;
-      place.target += call.y.out_stride;
-      target += call.y.out_stride;
-      for (int t = 0; t < kTensors; ++t) place.tensors[t] += call.tensor_strides[t].y;
-    }
+  // Whether an output row waited for the row that is there now: then it is to be made, and asked again. That loop is the
+  // caller's, who returns out of it: a loop in here would have to hand out a flag, which is asked again for every row.
+  bool waits() const { return row.until == have; }
+
+  // Whether that was the last of `count`, whose rows are followed by one that is read but not used.
+  bool make(const MapsCall& call, const Row* rows, int count, const To* outputs) {
+    const Row now = row;
+    row = rows[++next];
+    store(call, now, outputs);
+    if (next == count) return true;
+    place.target += call.y.out_stride;
+    target += call.y.out_stride;
+    for (int t = 0; t < kTensors; ++t) place.tensors[t] += call.tensor_strides[t].y;
     return false;
   }
 
@@ -120,11 +119,12 @@ struct ByteColumns {
   }
 };
 
-// A word of which only those bytes may be read that lie in [begin, end); 0 for others.
-POLYPHASE_SELDOM uint32_t word_within(const uint8_t* bytes, const uint8_t* begin, const uint8_t* end) {
+// The word from byte `at` of a row on, of which only those bytes are read that the row has; 0 for others. What the caller holds
+// across the call takes registers of all its threads: numbers, and one pointer.
+POLYPHASE_SELDOM uint32_t word_within(const uint8_t* row, int at, int length) {
   uint32_t word = 0;
   for (int i = 0; i < 4; ++i) {
-    if (bytes + i >= begin && bytes + i < end) word |= uint32_t(bytes[i]) << (8 * i);
+    if (at + i >= 0 && at + i < length) word |= uint32_t(row[at + i]) << (8 * i);
   }
   return word;
 }

@@ -107,7 +107,11 @@ struct ByteStage {
 #pragma unroll
       for (int p = 0; p < kPixels; ++p) own.push(p, windows[p], 8 * (lead + own.first[p]));
       lead = (lead + step) & (Piece::kBytes - 1);
-      if (own.finish(call, rows, count, outputs)) return;
+      ++own.have;
+#pragma unroll 1
+      while (own.waits()) {
+        if (own.make(call, rows, count, outputs)) return;
+      }
     }
   }
 
@@ -116,19 +120,22 @@ struct ByteStage {
                     const To* outputs) {
     if (own.owned <= 0) return;
     own.row = rows[0];
+    const int begin = static_cast<int>(source.first - source.begin), length = static_cast<int>(call.x.in_size) * kChannels;
 #pragma unroll 1
     while (own.have < end) {
-      const uint8_t* const row = source.first + own.have * source.step;
+      const uint8_t* const row = source.begin + own.have * source.step;
 #pragma unroll
       for (int p = 0; p < kPixels; ++p) {
-        const uint8_t* const byte = row + own.first[p];
-        const auto before = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(byte) & 3);
         typename Columns::Window window;
 #pragma unroll
-        for (int w = 0; w < kRead; ++w) window.words[w] = word_within(byte - before + 4 * w, source.begin, source.end);
-        own.push(p, window, 8 * before);
+        for (int w = 0; w < kRead; ++w) window.words[w] = word_within(row, begin + own.first[p] + 4 * w, length);
+        own.push(p, window, 0);
       }
-      if (own.finish(call, rows, count, outputs)) return;
+      ++own.have;
+#pragma unroll 1
+      while (own.waits()) {
+        if (own.make(call, rows, count, outputs)) return;
+      }
     }
   }
 };

@@ -87,7 +87,11 @@ struct ByteWalk {
             if (!kAligned) shift[p] += 8 * step;
           }
           fetch(slot);
-          if (columns.finish(call, rows, count, outputs)) return;
+          ++columns.have;
+#pragma unroll 1
+          while (columns.waits()) {
+            if (columns.make(call, rows, count, outputs)) return;
+          }
         }
       }
     }
@@ -103,9 +107,8 @@ struct ByteWalk {
 #pragma unroll
             for (int w = 0; w < kRead; ++w) words[w] = from[w];
           } else {
-            const uint8_t* const row = base + (at[p] - first);
 #pragma unroll
-            for (int w = 0; w < kRead; ++w) words[w] = word_within(row + begin + 4 * w, row, row + length);
+            for (int w = 0; w < kRead; ++w) words[w] = word_within(base + (at[p] - first), begin + 4 * w, length);
           }
         }
       }
