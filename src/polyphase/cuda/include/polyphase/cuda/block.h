@@ -68,6 +68,14 @@ inline void read_again() {
 #endif
 }
 
+// A number that is kept in a register: one that is quickly computed would be computed again wherever it is used.
+inline int32_t held(int32_t number) {
+#ifdef __CUDACC__
+  asm("" : "+r"(number));
+#endif
+  return number;
+}
+
 // What every thread keeps for itself between barriers.
 template <class State, int kThreads>
 class States {

@@ -30,7 +30,7 @@ struct ByteColumns {
   Kept kept[kColumns];
   int have, next;  // the input row that comes next, and the output row that waits for it,
   Row row;         // which is this one
-  int bits, half;  // of sums along x
+  int bits[2], half[2];  // of sums along x and along y: by how many they are shifted, and what rounds them
 
   // left: pixels from the first one on. top: the first input row. origin: a byte of rows.
   void begin(const MapsCall& call, const Place& of_row, int pixel, int left, int top, int origin) {
@@ -39,8 +39,10 @@ struct ByteColumns {
     owned = (kStores == kAtOnce && left > 0) || left > kPixels ? kPixels : left;
     have = top;
     next = 0;
-    bits = static_cast<int>(call.x.precision);
-    half = ByteSum::start(bits);
+    bits[0] = static_cast<int>(call.x.precision);
+    bits[1] = static_cast<int>(call.y.precision);
+    half[0] = held(ByteSum::start(bits[0]));
+    half[1] = held(ByteSum::start(bits[1]));
     if (owned <= 0) return;
     target = static_cast<To*>(call.target) + place.target + x * (kStores == kApart ? call.x.out_stride : kChannels);
 #pragma unroll
@@ -62,13 +64,13 @@ struct ByteColumns {
     }
 #pragma unroll
     for (int c = 0; c < kChannels; ++c) {
-      int32_t sum = half;
+      int32_t sum = half[0];
 #pragma unroll
       for (int w = 0; w < kWords; ++w) {
         if (reads(4 * w, c) || reads(4 * w + 1, c)) sum = add_pair<false>(sum, pairs[p][c][2 * w], bytes[w]);
         if (reads(4 * w + 2, c) || reads(4 * w + 3, c)) sum = add_pair<true>(sum, pairs[p][c][2 * w + 1], bytes[w]);
       }
-      kept[p * kChannels + c].push(ByteSum::rounded(sum, bits));
+      kept[p * kChannels + c].push(ByteSum::rounded(sum, bits[0]));
     }
   }
 
@@ -109,7 +111,7 @@ struct ByteColumns {
 #pragma unroll
     for (int a = 0; a < kColumns; ++a) {
       const int p = a / kChannels, c = a % kChannels;
-      const int32_t sum = kept[a].sum(of_row, call.y.precision);
+      const int32_t sum = ByteSum::rounded(kept[a].sum(of_row, half[1]), bits[1]);
       if (kPixels == 1 || p < owned) {
         out.items[a] = Outputs::template at<kBordered>(outputs, call, place, {x + p, c}, of_row.border, sum);
         if (kStores != kAtOnce) to[kStores == kApart ? p * of_pixel + c * of_channel : a] = out.items[a];

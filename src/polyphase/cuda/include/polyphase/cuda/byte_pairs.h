@@ -56,14 +56,14 @@ struct ByteColumn {
     words[kWords - 1] = from_byte(words[kWords - 1], static_cast<uint32_t>(value), 8);
   }
 
-  int32_t sum(const Row& row, int64_t precision) const {
-    int32_t sum = ByteSum::start(precision);
+  // Onto what it begins with.
+  int32_t sum(const Row& row, int32_t sum) const {
 #pragma unroll
     for (int w = 0; w < kWords; ++w) {
       sum = add_pair<false>(sum, row.words[2 * w], words[w]);
       sum = add_pair<true>(sum, row.words[2 * w + 1], words[w]);
     }
-    return ByteSum::rounded(sum, precision);
+    return sum;
   }
 
   static void weigh(Row& row, const int32_t* weight) {

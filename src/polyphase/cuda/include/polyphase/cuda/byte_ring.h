@@ -185,8 +185,9 @@ struct ByteRing {
   static void output(const MapsCall& call, const Row& of_row, const Place& place, const State& state) {
     const Place row = row_place(call, place, state.next);
     auto* target = static_cast<typename Store::To*>(call.target) + row.target;
-    target[state.at.x * call.x.out_stride + state.at.c * call.out_channel_stride] = byte_output<Store, kBordered>(
-        call, row, state.at, of_row.border, state.kept.sum(of_row, call.y.precision));
+    const int32_t sum = state.kept.sum(of_row, ByteSum::start(call.y.precision));
+    target[state.at.x * call.x.out_stride + state.at.c * call.out_channel_stride] =
+        byte_output<Store, kBordered>(call, row, state.at, of_row.border, ByteSum::rounded(sum, call.y.precision));
   }
 };
 
