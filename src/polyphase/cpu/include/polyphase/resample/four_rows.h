@@ -22,7 +22,7 @@ class FourRows {
   static constexpr int kRows = 4;
   static constexpr bool takes(int64_t channels) { return channels >= 2 && channels <= 4; }
   // Taps, up to which values that are picked out of windows are as fast.
-  static constexpr int64_t kMostPicked = sizeof(LongestBytes::Register) == 64 ? 6 : 8;
+  static constexpr int64_t kMostPicked = LongestBytes::kSize == 64 ? 6 : 8;
 
   void build(const Taps& taps, int64_t channels) {
     channels_ = channels;
@@ -44,14 +44,12 @@ class FourRows {
   POLYPHASE_ROW_LOOP void run(const uint8_t* const* in, uint8_t* const* out, int rows, const Ahead* ahead) const {
     const Rows four = {{in[0], in[rows > 1 ? 1 : 0], in[rows > 2 ? 2 : 0], in[rows - 1]},
                        {out[0], out[rows > 1 ? 1 : 0], out[rows > 2 ? 2 : 0], out[rows - 1]}};
-    rows > 2 ? run_tiles<2>(four, ahead) : run_tiles<1>(four, ahead);
+    rows > 2 ? run_tiles<LongestBytes, kRows / LongestBytes::kRows>(four, ahead) : run_tiles<Bytes, 1>(four, ahead);
   }
 
  private:
-  using Register = Bytes::Register;
-  static constexpr int64_t kTogether = 4;             // outputs that are summed side by side
-  static constexpr int64_t kPair = sizeof(Register);  // bytes of a pair of pixels, of two rows
-  static constexpr int64_t kTilePairs = 128;          // of a tile, where four outputs do not need more
+  static constexpr int64_t kTogether = 4;     // outputs that are summed side by side
+  static constexpr int64_t kTilePairs = 128;  // of a tile, where four outputs do not need more
 
   struct Rows {
     const uint8_t* in[kRows];
@@ -113,43 +111,43 @@ class FourRows {
     }
   }
 
-  // kRegisters: one for every two rows.
-  template <int kRegisters>
+  // kRegisters of this kind hold a pair of pixels of all rows.
+  template <class Vector, int kRegisters>
   POLYPHASE_ROW_LOOP void run_tiles(const Rows& rows, const Ahead* ahead) const {
+    constexpr int64_t kPair = kRegisters * Vector::kSize;
     static thread_local Buffer<uint8_t> laid_out;
-    laid_out.resize((max(most_pairs_, pairs_) + 1) * kRegisters * kPair);
+    laid_out.resize((max(most_pairs_, pairs_) + 1) * kPair);
     Fetching fetching(ahead, places_.size() / kTogether);
     int64_t x = 0;
     for (const Tile& tile : tiles_) {
-      lay_out<kRegisters>(tile, rows, laid_out.data());
-      const uint8_t* const pairs = laid_out.data() - tile.first * kRegisters * kPair;
-      if constexpr (kRegisters * kPair == sizeof(LongestBytes::Register)) {
-        sum<LongestBytes, 1>(pairs, x, tile.end, rows, fetching);
-      } else {
-        sum<Bytes, kRegisters>(pairs, x, tile.end, rows, fetching);
-      }
+      lay_out<Vector, kRegisters>(tile, rows, laid_out.data());
+      sum<Vector, kRegisters>(laid_out.data() - tile.first * kPair, x, tile.end, rows, fetching);
       x = tile.end;
     }
   }
 
   // Two pairs by each load of 16 bytes; the last ones of a row from where there is room to read beyond its end.
-  template <int kRegisters>
+  template <class Vector, int kRegisters>
   POLYPHASE_BLOCK void lay_out(const Tile& tile, const Rows& rows, uint8_t* to) const {
     const int64_t step = 4 * channels_, length = in_length_, end = (tile.first + tile.count) * 2 * channels_;
     int64_t at = tile.first * 2 * channels_;
-    const Register first = Bytes::in_each(shuffle_[0]), second = Bytes::in_each(shuffle_[1]);
+    const auto first = Vector::in_each(shuffle_[0]), second = Vector::in_each(shuffle_[1]);
     const uint8_t *a = rows.in[0], *b = rows.in[1], *c = rows.in[2], *d = rows.in[3];
+    // One line of the cache after the other: stores to the same one are made together.
     const auto lay_out_two = [&] {
-      const Register ab = Bytes::halves(a + at, b + at);
-      Bytes::store(to, Bytes::shuffle(ab, first));
-      Bytes::store(to + kRegisters * kPair, Bytes::shuffle(ab, second));
-      if constexpr (kRegisters == 2) {
-        const Register cd = Bytes::halves(c + at, d + at);
-        Bytes::store(to + kPair, Bytes::shuffle(cd, first));
-        Bytes::store(to + 3 * kPair, Bytes::shuffle(cd, second));
+      const auto pixels = Vector::load_rows(a + at, b + at, c + at, d + at);
+      if constexpr (kRegisters == 1) {
+        Vector::store(to, Vector::shuffle(pixels, first));
+        Vector::store(to + Vector::kSize, Vector::shuffle(pixels, second));
+      } else {
+        const auto others = Vector::load_rows(c + at, d + at, a + at, b + at);
+        Vector::store(to, Vector::shuffle(pixels, first));
+        Vector::store(to + Vector::kSize, Vector::shuffle(others, first));
+        Vector::store(to + 2 * Vector::kSize, Vector::shuffle(pixels, second));
+        Vector::store(to + 3 * Vector::kSize, Vector::shuffle(others, second));
       }
       at += step;
-      to += 2 * kRegisters * kPair;
+      to += 2 * kRegisters * Vector::kSize;
     };
     while (at < end && at + 16 <= length) lay_out_two();
     if (at >= end) return;
@@ -159,16 +157,16 @@ class FourRows {
     while (at < end) lay_out_two();
   }
 
-  // Outputs x to end. `laid_out`: where pair 0 of the row would lie. kRegisters: of a pair, in vectors of this kind.
+  // Outputs x to end. `laid_out`: where pair 0 of the row would lie.
   template <class Vector, int kRegisters>
   POLYPHASE_BLOCK void sum(const uint8_t* laid_out, int64_t x, int64_t end, const Rows& rows, Fetching& fetching) const {
     using Sums = typename Vector::Register;
-    constexpr int64_t kStep = kRegisters * sizeof(Sums);
+    constexpr int64_t kPair = kRegisters * Vector::kSize;
     const int64_t pairs = pairs_, channels = channels_;
     const int32_t *place = places_.data() + x, *weights = weights_.data() + x * pairs;
     const Sums bits = Vector::broadcast(precision_), half = Vector::broadcast(1 << (precision_ - 1));
     const Sums compact = Vector::in_each(compact_);
-    const auto at = [&](int i) { return laid_out + place[i] * kStep; };
+    const auto at = [&](int i) { return laid_out + place[i] * kPair; };
     const auto finished = [&](Sums p, Sums q, Sums r, Sums s) {
       return Vector::shuffle(Vector::pack(Vector::shift_right(p, bits), Vector::shift_right(q, bits),
                                           Vector::shift_right(r, bits), Vector::shift_right(s, bits)), compact);
@@ -181,14 +179,14 @@ class FourRows {
         const auto add = [&](const uint8_t*& from, const int32_t* weight, Sums& sum, Sums& other) {
           repeat<count>([&](auto k) {
             const Sums each = Vector::broadcast(weight[k * kTogether]);
-            sum = Vector::dot(sum, Vector::load(from + k * kStep), each);
+            sum = Vector::dot(sum, each, Vector::load(from + k * kPair));  // AVX-512: only the last one can be in memory
             asm("" : "+v"(sum));  // else GCC moves sums between registers at the loop's end
             if constexpr (kRegisters == 2) {
-              other = Vector::dot(other, Vector::load(from + (2 * k + 1) * sizeof(Sums)), each);
+              other = Vector::dot(other, each, Vector::load(from + k * kPair + Vector::kSize));
               asm("" : "+v"(other));
             }
           });
-          from += count * kStep;
+          from += count * kPair;
           asm("" : "+r"(from));  // else it is a register and a common index, which make two instructions of a product
         };
         add(at_p, weights, p, t);
@@ -200,33 +198,25 @@ class FourRows {
       for (int64_t k = pairs / 2; k > 0; --k) add_pairs(Constant<2>());
       if (pairs % 2 > 0) add_pairs(Constant<1>());
       const Sums first = finished(p, q, r, s);
-      if constexpr (sizeof(Sums) > sizeof(Register)) {
-        store<2>(rows, x * channels, Vector::low(first), Vector::high(first));
-      } else {
-        store<kRegisters>(rows, x * channels, first, kRegisters == 2 ? finished(t, u, v, w) : first);
-      }
+      store<Vector, kRegisters>(rows, x * channels, first, kRegisters == 2 ? finished(t, u, v, w) : first);
     }
   }
 
   // Four pixels of every row, from element `at` on. Pixels of fewer than four bytes store more than they are: the next ones
   // overwrite it.
-  template <int kRegisters>
-  POLYPHASE_BLOCK void store(const Rows& rows, int64_t at, Register first, Register second) const {
-    if (at + 16 > out_size_ * channels_) return store_last<kRegisters>(rows, at, first, second);
-    store_halves(rows.out[0] + at, rows.out[1] + at, first);
-    if constexpr (kRegisters == 2) store_halves(rows.out[2] + at, rows.out[3] + at, second);
+  template <class Vector, int kRegisters, class Sums>
+  POLYPHASE_BLOCK void store(const Rows& rows, int64_t at, Sums first, Sums second) const {
+    if (at + 16 > out_size_ * channels_) return store_last<Vector, kRegisters>(rows, at, first, second);
+    Vector::store_rows(rows.out, at, first);
+    if constexpr (kRegisters == 2) Vector::store_rows(rows.out + Vector::kRows, at, second);
   }
-  template <int kRegisters>
-  POLYPHASE_ROW_LOOP void store_last(const Rows& rows, int64_t at, Register first, Register second) const {
-    uint8_t pixels[kRows][16];
-    store_halves(pixels[0], pixels[1], first);
-    store_halves(pixels[2], pixels[3], second);
+  template <class Vector, int kRegisters, class Sums>
+  POLYPHASE_ROW_LOOP void store_last(const Rows& rows, int64_t at, Sums first, Sums second) const {
+    uint8_t pixels[2 * Vector::kRows][16];
+    Vector::store(pixels, first);
+    Vector::store(pixels + Vector::kRows, second);
     const size_t bytes = static_cast<size_t>(min(out_size_ * channels_ - at, kTogether * channels_));
-    for (int r = 0; r < 2 * kRegisters; ++r) std::memcpy(rows.out[r] + at, pixels[r], bytes);
-  }
-  static void store_halves(uint8_t* low, uint8_t* high, Register v) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm256_castsi256_si128(v));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm256_extracti128_si256(v, 1));
+    for (int r = 0; r < kRegisters * Vector::kRows; ++r) std::memcpy(rows.out[r] + at, pixels[r], bytes);
   }
 
   int64_t channels_ = 0;

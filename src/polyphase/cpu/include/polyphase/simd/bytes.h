@@ -11,7 +11,7 @@
 #include "polyphase/core/abi.h"
 
 #if defined(POLYPHASE_PLAIN)  // for tests: what is left for other processors
-#elif defined(__AVX512VBMI__) || defined(__AVX2__)
+#elif defined(__AVX2__)
 #include "polyphase/simd/intrinsics.h"
 #define POLYPHASE_BYTE_VECTORS 1
 #define POLYPHASE_BYTE_SHUFFLES 1
@@ -63,11 +63,23 @@ struct LongBytes {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(table)));
   }
   static Register shuffle(Register v, Register table) { return _mm512_shuffle_epi8(v, table); }
-  static __m256i low(Register v) { return _mm512_castsi512_si256(v); }
-  static __m256i high(Register v) { return _mm512_extracti64x4_epi64(v, 1); }
+  // 16 bytes of each of four rows.
+  static constexpr int kRows = 4;
+  static Register load_rows(const uint8_t* a, const uint8_t* b, const uint8_t* c, const uint8_t* d) {
+    const __m512i two = _mm512_inserti32x4(_mm512_castsi128_si512(row(a)), row(b), 1);
+    return _mm512_inserti32x4(_mm512_inserti32x4(two, row(c), 2), row(d), 3);
+  }
+  static void store_rows(uint8_t* const* rows, int64_t at, Register v) {
+    const __m256i low = _mm512_castsi512_si256(v), high = _mm512_extracti64x4_epi64(v, 1);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(rows[0] + at), _mm256_castsi256_si128(low));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(rows[1] + at), _mm256_extracti128_si256(low, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(rows[2] + at), _mm256_castsi256_si128(high));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(rows[3] + at), _mm256_extracti128_si256(high, 1));
+  }
 
  private:
   static __mmask64 first(int n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
+  static __m128i row(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 };
 
 #endif
@@ -147,6 +159,13 @@ struct Bytes {
                                    _mm_loadu_si128(reinterpret_cast<const __m128i*>(high)), 1);
   }
   static Register in_each(const uint8_t* table) { return halves(table, table); }
+  // 16 bytes of each of two rows, of as many as are given.
+  static constexpr int kRows = 2;
+  static Register load_rows(const uint8_t* a, const uint8_t* b, const uint8_t*, const uint8_t*) { return halves(a, b); }
+  static void store_rows(uint8_t* const* rows, int64_t at, Register v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(rows[0] + at), _mm256_castsi256_si128(v));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(rows[1] + at), _mm256_extracti128_si256(v, 1));
+  }
   static Register windows(const uint8_t* in, const int32_t* bases) { return halves(in + bases[0], in + bases[1]); }
   static constexpr uint8_t kNone = 0x80;
   static Register shuffle(Register window, Register table) { return _mm256_shuffle_epi8(window, table); }
