@@ -121,7 +121,7 @@ struct RowMap {
   void (*run)(const RowMap* map, const void* in, void* out, const Ahead* ahead);
   void (*run_rows)(const RowMap* map, const MovedRows& rows);
   // `run` of up to kMostTogether rows, where that is better than one after the other; else null.
-  void (*run_together)(const RowMap* map, const void* const* in, void* const* out, int rows, const Ahead* ahead);
+  void (*run_together)(const RowMap* map, const void* const* in, void* const* out, int rows);
   // `run` of the sampler's `sum` of rows, where that is better done at once; else null. `sums_all`: whatever else there is.
   void (*run_sum)(const RowMap* map, const void* const* rows, const void* packed, int taps, void* out,
                   const Ahead* ahead);

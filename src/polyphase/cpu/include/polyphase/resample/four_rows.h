@@ -3,14 +3,14 @@
 // It goes by tiles: so many neighbouring outputs that what they read stays in the first-level cache. The pixels of a tile
 // are laid out first, as 16 bit values: 16 bytes have two neighbouring pixels of one row, channel by channel, and the same
 // two of the other rows lie beside them. Then an output is a sum over such pairs without any shuffle, however many outputs
-// read a pixel, and the weights of a pair of taps are loaded once for all rows and channels.
+// read a pixel, and the weights of a pair of taps are loaded once for all rows and channels. Nothing is prefetched: the
+// hardware foresees four rows that are read in order.
 #pragma once
 
 #include "polyphase/core/abi.h"
 #include "polyphase/core/buffer.h"
 #include "polyphase/core/standard.h"
 #include "polyphase/core/unroll.h"
-#include "polyphase/resample/ahead.h"
 #include "polyphase/simd/bytes.h"
 
 namespace polyphase {
@@ -41,10 +41,10 @@ class FourRows {
   size_t bytes() const { return tiles_.bytes() + places_.bytes() + weights_.bytes(); }
 
   // Up to four rows. Of three the last is made twice, and so is one alone.
-  POLYPHASE_ROW_LOOP void run(const uint8_t* const* in, uint8_t* const* out, int rows, const Ahead* ahead) const {
+  POLYPHASE_ROW_LOOP void run(const uint8_t* const* in, uint8_t* const* out, int rows) const {
     const Rows four = {{in[0], in[rows > 1 ? 1 : 0], in[rows > 2 ? 2 : 0], in[rows - 1]},
                        {out[0], out[rows > 1 ? 1 : 0], out[rows > 2 ? 2 : 0], out[rows - 1]}};
-    rows > 2 ? run_tiles<LongestBytes, kRows / LongestBytes::kRows>(four, ahead) : run_tiles<Bytes, 1>(four, ahead);
+    rows > 2 ? run_tiles<LongestBytes, kRows / LongestBytes::kRows>(four) : run_tiles<Bytes, 1>(four);
   }
 
  private:
@@ -113,15 +113,14 @@ class FourRows {
 
   // kRegisters of this kind hold a pair of pixels of all rows.
   template <class Vector, int kRegisters>
-  POLYPHASE_ROW_LOOP void run_tiles(const Rows& rows, const Ahead* ahead) const {
+  POLYPHASE_ROW_LOOP void run_tiles(const Rows& rows) const {
     constexpr int64_t kPair = kRegisters * Vector::kSize;
     static thread_local Buffer<uint8_t> laid_out;
     laid_out.resize((max(most_pairs_, pairs_) + 1) * kPair);
-    Fetching fetching(ahead, places_.size() / kTogether);
     int64_t x = 0;
     for (const Tile& tile : tiles_) {
       lay_out<Vector, kRegisters>(tile, rows, laid_out.data());
-      sum<Vector, kRegisters>(laid_out.data() - tile.first * kPair, x, tile.end, rows, fetching);
+      sum<Vector, kRegisters>(laid_out.data() - tile.first * kPair, x, tile.end, rows);
       x = tile.end;
     }
   }
@@ -159,7 +158,7 @@ class FourRows {
 
   // Outputs x to end. `laid_out`: where pair 0 of the row would lie.
   template <class Vector, int kRegisters>
-  POLYPHASE_BLOCK void sum(const uint8_t* laid_out, int64_t x, int64_t end, const Rows& rows, Fetching& fetching) const {
+  POLYPHASE_BLOCK void sum(const uint8_t* laid_out, int64_t x, int64_t end, const Rows& rows) const {
     using Sums = typename Vector::Register;
     constexpr int64_t kPair = kRegisters * Vector::kSize;
     const int64_t pairs = pairs_, channels = channels_;
@@ -172,7 +171,6 @@ class FourRows {
                                           Vector::shift_right(r, bits), Vector::shift_right(s, bits)), compact);
     };
     for (; x < end; x += kTogether, place += kTogether) {
-      fetching.step();
       Sums p = half, q = half, r = half, s = half, t = half, u = half, v = half, w = half;
       const uint8_t *at_p = at(0), *at_q = at(1), *at_r = at(2), *at_s = at(3);
       const auto add_pairs = [&](auto count) {
@@ -237,7 +235,7 @@ struct FourRows {
   static constexpr int64_t kMostPicked = 0;
   void build(const Taps&, int64_t) {}
   size_t bytes() const { return 0; }
-  void run(const uint8_t* const*, uint8_t* const*, int, const Ahead*) const {}
+  void run(const uint8_t* const*, uint8_t* const*, int) const {}
 };
 
 #endif

@@ -410,10 +410,10 @@ class ByteLanes {
     return own;
   }
 
-  // Only for rows that shrink much: to read these takes longer than to sum them.
+  // Only for single rows that shrink much: to read these takes longer than to sum them.
   bool fetches() const {
 #if defined(POLYPHASE_BYTE_VECTORS)
-    return way_ == kDots || way_ == kFourRows || windows_.has_many();
+    return way_ == kDots || windows_.has_many();
 #endif
     return false;
   }
@@ -421,7 +421,8 @@ class ByteLanes {
   POLYPHASE_ROW_LOOP void run(const uint8_t* in, uint8_t* out, [[maybe_unused]] const Ahead* ahead) const {
 #if defined(POLYPHASE_BYTE_VECTORS)
     if (way_ == kDots) return dots_.run(in, out, ahead);
-    if (way_ != kTaps) return run(&in, &out, 1, ahead);
+    if (way_ == kFourRows) return four_rows_.run(&in, &out, 1);
+    if (way_ == kWindows) return run_windows(in, in, out, out, ahead);
 #endif
     if (channels_ > 4) return run_many_channels(in, out);
     run_plain(in, out);
@@ -429,21 +430,28 @@ class ByteLanes {
 
 #if defined(POLYPHASE_BYTE_VECTORS)
   bool goes_together() const { return way_ == kFourRows || (way_ == kWindows && ByteWindows::kRows > 1); }
-  void run(const uint8_t* const* in, uint8_t* const* out, int rows, const Ahead* ahead) const {
-    if (way_ == kFourRows) return four_rows_.run(in, out, rows, ahead);
+  void run(const uint8_t* const* in, uint8_t* const* out, int rows) const {
+    if (way_ == kFourRows) return four_rows_.run(in, out, rows);
     for (int r = 0; r < rows; r += ByteWindows::kRows) {  // an odd one twice
       const int last = min(r + ByteWindows::kRows, rows) - 1;
-      const uint8_t* const two_in[2] = {in[r], in[last]};
-      uint8_t* const two_out[2] = {out[r], out[last]};
-      windows_.run(two_in, two_out, ahead);
+      run_windows(in[r], in[last], out[r], out[last], nullptr);
     }
   }
 #else
   bool goes_together() const { return false; }
-  void run(const uint8_t* const*, uint8_t* const*, int, const Ahead*) const {}
+  void run(const uint8_t* const*, uint8_t* const*, int) const {}
 #endif
 
  private:
+#if defined(POLYPHASE_BYTE_VECTORS)
+  // A row, or two, where windows are for two at a time.
+  void run_windows(const uint8_t* in, const uint8_t* other_in, uint8_t* out, uint8_t* other_out, const Ahead* ahead) const {
+    const uint8_t* const two_in[2] = {in, other_in};
+    uint8_t* const two_out[2] = {out, other_out};
+    windows_.run(two_in, two_out, ahead);
+  }
+#endif
+
   void run_plain(const uint8_t* in, uint8_t* out) const {
     const int64_t pixels = begin_.size() - 1;
     for (int64_t x = 0; x < pixels; ++x) {

@@ -317,11 +317,7 @@ class Worker {
       in[count] = load(source, loaded_.size() > 0 ? loaded_.data() + count * readable_length_ : nullptr, count);
       ++count;
     }
-    if (way_.fetches) {  // what is likely to come next
-      const int64_t stride = call_.y.in_stride * kSize;
-      ahead_ = {static_cast<const uint8_t*>(in[count - 1]) + stride, in_length_ * kSize, stride, kMostTogether};
-    }
-    map_->run_together(map_, in, out, count, way_.fetches ? &ahead_ : nullptr);
+    map_->run_together(map_, in, out, count);
   }
 
   // Of rows that are used where they lie: those the next sum reads and this one does not.

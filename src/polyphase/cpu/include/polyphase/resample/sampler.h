@@ -36,8 +36,8 @@ class RowTables : public RowMap {
     }
     if constexpr (!Rows::kAnyOrder) {
       if (lanes_.goes_together()) {
-        run_together = [](const RowMap* map, const void* const* in, void* const* out, int rows, const Ahead* ahead) {
-          lanes(map).run(reinterpret_cast<const T* const*>(in), reinterpret_cast<T* const*>(out), rows, ahead);
+        run_together = [](const RowMap* map, const void* const* in, void* const* out, int rows) {
+          lanes(map).run(reinterpret_cast<const T* const*>(in), reinterpret_cast<T* const*>(out), rows);
         };
       }
     }
@@ -67,7 +67,7 @@ class RowTables : public RowMap {
       void* out[kMostTogether];
       const int count = static_cast<int>(min(step, rows.count - r));
       for (int i = 0; i < count; ++i) in[i] = rows.source(r + i), out[i] = rows.target(r + i);
-      map->run_together(map, in, out, count, nullptr);
+      map->run_together(map, in, out, count);
     }
   }
 
