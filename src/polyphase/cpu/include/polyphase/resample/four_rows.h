@@ -1,4 +1,4 @@
-// The horizontal pass over pixels of two to four bytes, four rows at a time (AVX2, and AVX-512 without VBMI).
+// The horizontal pass over pixels of two to four bytes, four rows at a time (AVX2 and AVX-512).
 //
 // It goes by tiles: so many neighbouring outputs that what they read stays in the first-level cache. The pixels of a tile
 // are laid out first, as 16 bit values: 16 bytes have two neighbouring pixels of one row, channel by channel, and the same
@@ -21,8 +21,8 @@ class FourRows {
  public:
   static constexpr int kRows = 4;
   static constexpr bool takes(int64_t channels) { return channels >= 2 && channels <= 4; }
-  // Taps, up to which values that are picked out of windows are as fast.
-  static constexpr int64_t kMostPicked = LongestBytes::kSize == 64 ? 6 : 8;
+  // Taps, up to which values are picked out of windows instead. Windows of 64 bytes are taken for any number.
+  static constexpr int64_t kMostPicked = Bytes::kWindow == 64 ? INT64_MAX : LongestBytes::kSize == 64 ? 6 : 8;
 
   void build(const Taps& taps, int64_t channels) {
     channels_ = channels;
@@ -44,7 +44,7 @@ class FourRows {
   POLYPHASE_ROW_LOOP void run(const uint8_t* const* in, uint8_t* const* out, int rows) const {
     const Rows four = {{in[0], in[rows > 1 ? 1 : 0], in[rows > 2 ? 2 : 0], in[rows - 1]},
                        {out[0], out[rows > 1 ? 1 : 0], out[rows > 2 ? 2 : 0], out[rows - 1]}};
-    rows > 2 ? run_tiles<LongestBytes, kRows / LongestBytes::kRows>(four) : run_tiles<Bytes, 1>(four);
+    rows > 2 ? run_tiles<LongestBytes, kRows / LongestBytes::kRows>(four) : run_tiles<Avx2Bytes, 1>(four);
   }
 
  private:
@@ -105,7 +105,7 @@ class FourRows {
 
   // Of the first or the second pair in 16 bytes of a row, each channel's two values side by side.
   void fill_shuffle(int pair) {
-    for (int i = 0; i < 16; ++i) shuffle_[pair][i] = Bytes::kNone;
+    for (int i = 0; i < 16; ++i) shuffle_[pair][i] = LongestBytes::kNone;
     for (int c = 0; c < channels_; ++c) {
       for (int k = 0; k < 2; ++k) shuffle_[pair][4 * c + 2 * k] = static_cast<uint8_t>((2 * pair + k) * channels_ + c);
     }
@@ -161,6 +161,8 @@ class FourRows {
   POLYPHASE_BLOCK void sum(const uint8_t* laid_out, int64_t x, int64_t end, const Rows& rows) const {
     using Sums = typename Vector::Register;
     constexpr int64_t kPair = kRegisters * Vector::kSize;
+    // Each output has two sums: those of two registers, or by turns where dot products wait for each other.
+    constexpr bool kByTurns = kRegisters == 1 && Vector::kDotsWait;
     const int64_t pairs = pairs_, channels = channels_;
     const int32_t *place = places_.data() + x, *weights = weights_.data() + x * pairs;
     const Sums bits = Vector::broadcast(precision_), half = Vector::broadcast(1 << (precision_ - 1));
@@ -171,14 +173,16 @@ class FourRows {
                                           Vector::shift_right(r, bits), Vector::shift_right(s, bits)), compact);
     };
     for (; x < end; x += kTogether, place += kTogether) {
-      Sums p = half, q = half, r = half, s = half, t = half, u = half, v = half, w = half;
+      Sums p = half, q = half, r = half, s = half;
+      Sums t = kByTurns ? Vector::broadcast(0) : half, u = t, v = t, w = t;
       const uint8_t *at_p = at(0), *at_q = at(1), *at_r = at(2), *at_s = at(3);
       const auto add_pairs = [&](auto count) {
         const auto add = [&](const uint8_t*& from, const int32_t* weight, Sums& sum, Sums& other) {
           repeat<count>([&](auto k) {
             const Sums each = Vector::broadcast(weight[k * kTogether]);
-            sum = Vector::dot(sum, each, Vector::load(from + k * kPair));  // AVX-512: only the last one can be in memory
-            asm("" : "+v"(sum));  // else GCC moves sums between registers at the loop's end
+            Sums& into = kByTurns && k % 2 == 1 ? other : sum;
+            into = Vector::dot(into, each, Vector::load(from + k * kPair));  // AVX-512: only the last can be in memory
+            asm("" : "+v"(into));  // else GCC moves sums between registers at the loop's end
             if constexpr (kRegisters == 2) {
               other = Vector::dot(other, each, Vector::load(from + k * kPair + Vector::kSize));
               asm("" : "+v"(other));
@@ -195,6 +199,7 @@ class FourRows {
       };
       for (int64_t k = pairs / 2; k > 0; --k) add_pairs(Constant<2>());
       if (pairs % 2 > 0) add_pairs(Constant<1>());
+      if constexpr (kByTurns) p = Vector::add(p, t), q = Vector::add(q, u), r = Vector::add(r, v), s = Vector::add(s, w);
       const Sums first = finished(p, q, r, s);
       store<Vector, kRegisters>(rows, x * channels, first, kRegisters == 2 ? finished(t, u, v, w) : first);
     }

@@ -316,10 +316,10 @@ class ByteWindows {
     return true;
   }
 
-  // The most shuffles (windows times pairs of taps) for a block with several windows. Beyond that, dot products are better,
-  // where there are any for so many channels.
+  // The most shuffles (windows times pairs of taps) for a block with several windows. Beyond that, four rows at a time are
+  // better, or a plane's dot products: ways that up to four channels have.
   int64_t most_shuffles() const {
-    if (channels_ > ByteDots::kMostChannels) return INT64_MAX;
+    if (channels_ > 4) return INT64_MAX;
     return channels_ == 4 ? 8 : channels_ == 3 ? 12 : 10;
   }
 

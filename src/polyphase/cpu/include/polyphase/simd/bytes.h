@@ -15,9 +15,7 @@
 #include "polyphase/simd/intrinsics.h"
 #define POLYPHASE_BYTE_VECTORS 1
 #define POLYPHASE_BYTE_SHUFFLES 1
-#if !defined(__AVX512VBMI__)
 #define POLYPHASE_FOUR_ROWS 1
-#endif
 #elif defined(__SSE2__)
 #include <emmintrin.h>
 #define POLYPHASE_BYTE_VECTORS 1
@@ -37,6 +35,11 @@ namespace polyphase {
 struct LongBytes {
   static constexpr int kSize = 64;
   using Register = __m512i;
+#if defined(__AVX512VNNI__)
+  static constexpr bool kDotsWait = true;  // a dot product waits for the sum it is added to
+#else
+  static constexpr bool kDotsWait = false;  // only its addition does
+#endif
 
   static Register load(const void* p) { return _mm512_loadu_si512(p); }
   static Register load_first(const void* p, int n) { return _mm512_maskz_loadu_epi8(first(n), p); }
@@ -58,7 +61,9 @@ struct LongBytes {
   static Register pack(Register a, Register b, Register c, Register d) {
     return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
   }
-  // The same 16 bytes four times, and a shuffle of each 16 bytes by such a table.
+  static Register add(Register a, Register b) { return _mm512_add_epi32(a, b); }
+  // The same 16 bytes four times, and a shuffle of each 16 bytes by such a table: an entry of kNone gives 0.
+  static constexpr uint8_t kNone = 0x80;
   static Register in_each(const void* table) {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(table)));
   }
@@ -84,53 +89,12 @@ struct LongBytes {
 
 #endif
 
-#if defined(POLYPHASE_PLAIN)
+#if defined(__AVX2__) && !defined(POLYPHASE_PLAIN)
 
-#elif defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
-
-struct Bytes : LongBytes {
-  static constexpr int kSums = 16;    // 32 bit lanes
-  static constexpr int kGroups = 1;   // windows per vector
-  static constexpr int kWindow = 64;  // bytes of a window
-  static constexpr int kMostWindows = 4;  // one after the other
-  static constexpr int kRowsAtOnce = 1;
-
-  static Register windows(const uint8_t* in, const int32_t* bases) { return load(in + bases[0]); }
-  // A table entry of kNone gives 0.
-  static constexpr uint8_t kNone = 0x80;
-  static Register shuffle(Register window, Register table) {
-    return _mm512_maskz_permutexvar_epi8(_mm512_testn_epi8_mask(table, _mm512_set1_epi8(static_cast<char>(kNone))),
-                                         table, window);
-  }
-  // As shuffle, for a table that is kNone in every odd byte and nowhere else.
-  static Register shuffle_pairs(Register window, Register table) {
-    return _mm512_maskz_permutexvar_epi8(0x5555555555555555ull, table, window);
-  }
-  // As shuffle_pairs, out of windows one after the other; `from` has a mask for each, of the bytes that lie in it.
-  POLYPHASE_BLOCK static Register shuffle_pairs(const uint8_t* in, int windows, Register table, const uint64_t* from) {
-    Register pairs = _mm512_maskz_permutexvar_epi8(from[0], table, load(in));
-#pragma GCC unroll 2
-    for (int w = 1; w < windows; ++w) pairs = _mm512_mask_permutexvar_epi8(pairs, from[w], table, load(in + w * kWindow));
-    return pairs;
-  }
-  static constexpr int64_t place(int64_t lane, int64_t tap) { return 2 * lane + tap; }
-  // Packs the first lanes of four registers of sums one after the other.
-  static constexpr int kLeastLanes = 12;  // fewer, and another window is better
-  static void fill_order(int64_t lanes, uint8_t* order) {
-    for (int64_t i = 0; i < 4 * lanes; ++i) {
-      const int64_t lane = i % lanes;
-      order[i] = static_cast<uint8_t>(16 * (lane / 4) + 4 * (i / lanes) + lane % 4);
-    }
-  }
-  static Register pack_in_order(const Register* sums, Register order) {
-    return _mm512_permutexvar_epi8(order, pack(sums[0], sums[1], sums[2], sums[3]));
-  }
-};
-
-#elif defined(__AVX2__)
-
-struct Bytes {
+// What AVX2 does with 32 bytes.
+struct Avx2Bytes {
   static constexpr int kSize = 32;
+  static constexpr bool kDotsWait = false;
   static constexpr int kSums = 8;
   static constexpr int kGroups = 2;  // pshufb stays within 16 bytes
   static constexpr int kWindow = 16;
@@ -153,6 +117,7 @@ struct Bytes {
     std::memcpy(p, buffer, n);
   }
   static Register broadcast(int32_t x) { return _mm256_set1_epi32(x); }
+  static Register add(Register a, Register b) { return _mm256_add_epi32(a, b); }
 
   static Register halves(const uint8_t* low, const uint8_t* high) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low))),
@@ -188,6 +153,49 @@ struct Bytes {
     return _mm256_permutevar8x32_epi32(pack(sums[0], sums[1], sums[2], sums[3]), order);
   }
 };
+
+#endif
+
+#if defined(POLYPHASE_PLAIN)
+
+#elif defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
+
+struct Bytes : LongBytes {
+  static constexpr int kSums = 16;    // 32 bit lanes
+  static constexpr int kGroups = 1;   // windows per vector
+  static constexpr int kWindow = 64;  // bytes of a window
+  static constexpr int kMostWindows = 4;  // one after the other
+  static constexpr int kRowsAtOnce = 1;
+
+  static Register windows(const uint8_t* in, const int32_t* bases) { return load(in + bases[0]); }
+  // Of all 64 bytes, by a table that is kNone in every odd byte and nowhere else.
+  static Register shuffle_pairs(Register window, Register table) {
+    return _mm512_maskz_permutexvar_epi8(0x5555555555555555ull, table, window);
+  }
+  // As shuffle_pairs, out of windows one after the other; `from` has a mask for each, of the bytes that lie in it.
+  POLYPHASE_BLOCK static Register shuffle_pairs(const uint8_t* in, int windows, Register table, const uint64_t* from) {
+    Register pairs = _mm512_maskz_permutexvar_epi8(from[0], table, load(in));
+#pragma GCC unroll 2
+    for (int w = 1; w < windows; ++w) pairs = _mm512_mask_permutexvar_epi8(pairs, from[w], table, load(in + w * kWindow));
+    return pairs;
+  }
+  static constexpr int64_t place(int64_t lane, int64_t tap) { return 2 * lane + tap; }
+  // Packs the first lanes of four registers of sums one after the other.
+  static constexpr int kLeastLanes = 12;  // fewer, and another window is better
+  static void fill_order(int64_t lanes, uint8_t* order) {
+    for (int64_t i = 0; i < 4 * lanes; ++i) {
+      const int64_t lane = i % lanes;
+      order[i] = static_cast<uint8_t>(16 * (lane / 4) + 4 * (i / lanes) + lane % 4);
+    }
+  }
+  static Register pack_in_order(const Register* sums, Register order) {
+    return _mm512_permutexvar_epi8(order, pack(sums[0], sums[1], sums[2], sums[3]));
+  }
+};
+
+#elif defined(__AVX2__)
+
+using Bytes = Avx2Bytes;
 
 #elif defined(__SSE2__)
 
