@@ -167,7 +167,7 @@ Step resized(int64_t size, Filter filter, bool antialias) {
 Axis axis_of(const Taps& taps, int64_t in_stride, int64_t out_stride) {
   int64_t most = 0;
   for (int64_t i = 0; i < taps.out_size; ++i) most = max<int64_t>(most, taps.begin[i + 1] - taps.begin[i]);
-  return {taps.in_size, taps.out_size, in_stride, out_stride, &taps, most, {}};
+  return {taps.in_size, taps.out_size, in_stride, out_stride, &taps, most, taps.begin[taps.out_size], {}};
 }
 
 // Rows: which sampler. An image of (height, width, channels), its axes through a step each.
@@ -186,7 +186,7 @@ void resample(const char* name, Step vertical, Step horizontal, int64_t height, 
   call.target = out.data();
   call.threads = 1;
   call.parallel = [](int64_t count, int64_t, Body body, void* context) { body(context, 0, count); };
-  call.z = {1, 1, 0, 0, nullptr, 1, {}};
+  call.z = {1, 1, 0, 0, nullptr, 1, 1, {}};
   call.y = axis_of(y_taps, width * channels, x.out_size() * channels);
   call.x = axis_of(x_taps, channels, channels);
   call.channels = channels;

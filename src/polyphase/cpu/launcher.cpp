@@ -264,6 +264,17 @@ PyObject* as_bytes(const Buffer<T>& buffer) {
   return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(buffer.data()), buffer.size() * sizeof(T));
 }
 
+// A table's weights, whichever they are.
+PyObject* as_doubles(const TapTable& table) {
+  Buffer<double> weights;
+  if (table.quantised.size() > 0) {
+    weights.assign(table.quantised.data(), table.quantised.size());
+  } else {
+    weights.assign(table.exact.data(), table.exact.size());
+  }
+  return as_bytes(weights);
+}
+
 // sampler, in_size, transposed, recipe
 PyObject* python_taps(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
@@ -274,7 +285,7 @@ PyObject* python_taps(PyObject*, PyObject* const* args, ptrdiff_t count) {
     TapTable table;
     make_taps({0, 0, integer(args[1]), integer(args[2]), steps, reinterpret_cast<const Step*>(recipe.data)}, *sampler, &table);
     return tuple_of({PyLong_FromLongLong(table.in_size), as_bytes(table.begin), as_bytes(table.index),
-                     as_bytes(table.weight), as_bytes(table.border), PyLong_FromLongLong(table.precision),
+                     as_doubles(table), as_bytes(table.border), PyLong_FromLongLong(table.precision),
                      PyLong_FromLongLong(table.index_only)});
   });
 }

@@ -32,16 +32,17 @@ enum PadMode : int64_t { kConstant, kReflect, kReplicate, kCircular, kSymmetric 
 enum class TapArithmetic : int32_t { kFloat32, kFloat64, kQuantised };
 
 // The banded matrix of one axis, row by row: output i is the sum over t in [begin[i], begin[i + 1]) of
-// weight[t] * input[index[t]]. Within a row indices ascend. No weight is 0: what is not there is not read.
+// weight t * input[index[t]]. Within a row indices ascend. No weight is 0: what is not there is not read.
 struct Taps {
   int64_t in_size;
   int64_t out_size;
-  const int32_t* begin;   // out_size + 1
+  const int32_t* begin;      // out_size + 1
   const int32_t* index;
-  const double* weight;   // float32 and float64 weights exactly; integers over 2^precision where quantised
-  const int32_t* border;  // null, or per output: 0 sampled, n the program's n-th constant border (then no taps)
-  int32_t precision;      // 0 where not quantised
-  int32_t index_only;     // every output that is no border has one tap of weight 1
+  const double* exact;       // weights, those of float32 exactly; null where they are quantised
+  const int16_t* quantised;  // weights over 2^precision; null where they are not
+  const int32_t* border;     // null, or per output: 0 sampled, n the program's n-th constant border (then no taps)
+  int32_t precision;         // 0 where not quantised
+  int32_t index_only;        // every output that is no border has one tap of weight 1
 };
 
 // How the outputs of an axis lie that is cut into blocks of so many, as patches are: `together` blocks at a time lie
@@ -62,8 +63,9 @@ struct Axis {
   int64_t out_size;
   int64_t in_stride;
   int64_t out_stride;
-  const Taps* taps;  // null for the identity
+  const Taps* taps;   // null for the identity; of the axis that is read horizontally they have neither begin nor what follows
   int64_t most_taps;  // of an output
+  int64_t tap_count;  // of all
   Blocks blocks;
 
   // Of output i in the target.
@@ -76,10 +78,12 @@ struct Axis {
 constexpr int kMaxOuter = 8;
 constexpr int kMaxOperands = 8;
 
-// A tensor the epilogue reads: per channel (then only `data` counts) or of the output's shape.
-struct Operand {
+// A tensor the epilogue reads: per channel, or of the output's shape.
+struct ChannelOperand {
   const void* data;
   int64_t element_bytes;
+};
+struct Operand : ChannelOperand {
   int64_t outer_strides[kMaxOuter];
   int64_t z_stride, y_stride, x_stride, channel_stride;
 };
@@ -97,7 +101,7 @@ struct KernelCall {
   void* image_gradient;      // of gradients of a warp: where they go, null where not asked for
   void* coordinate_gradient;
 
-  Operand vectors[kMaxOperands];  // per channel
+  ChannelOperand vectors[kMaxOperands];
   Operand tensors[kMaxOperands];
   int64_t vector_count;
   int64_t tensor_count;
@@ -154,8 +158,9 @@ struct Sampler {
   // Tables to read rows of so many elements per pixel by these taps; `bytes` is set to their size.
   const RowMap* (*prepare)(const Taps& taps, int64_t channels, int64_t element_bytes, int64_t* bytes);
   void (*release)(const RowMap* map);
-  // The vertical pass: a weighted sum of rows. `packed` has 8 bytes for each of an even number of taps.
-  void (*pack)(const double* weights, int taps, void* packed);
+  // The vertical pass: a weighted sum of rows. `packed` has 8 bytes for each of an even number of taps; of all, those from
+  // `first` on.
+  void (*pack)(const Taps& all, int64_t first, int taps, void* packed);
   void (*sum)(const void* const* rows, const void* packed, int taps, int precision, void* out, int64_t length,
               const Ahead* ahead);
   bool any_order;          // the horizontal pass may come before or after the others

@@ -178,7 +178,7 @@ class MapsBinder {
 
   // `channels` and `row_map` are for the axis that is read horizontally.
   Axis axis(const Dimension& d, int64_t channels = 0, const RowMap** row_map = nullptr) {
-    Axis result = {d.in_size, d.out_size, d.in_stride, d.out_stride, nullptr, 1, d.blocks};
+    Axis result = {d.in_size, d.out_size, d.in_stride, d.out_stride, nullptr, 1, d.out_size, d.blocks};
     if (!d.mapped()) return result;
     const Sampler* sampler = d.weighted ? call_.sampler : reinterpret_cast<const Sampler*>(request_.mover);
     if (sampler == nullptr) throw BadCall{"an axis is only moved, and there is no sampler for it"};
@@ -192,6 +192,7 @@ class MapsBinder {
     }
     result.taps = &kept->taps();
     result.most_taps = kept->most_taps();
+    result.tap_count = kept->tap_count();
     if (row_map != nullptr) *row_map = kept->row_map();
     return result;
   }

@@ -15,28 +15,28 @@
 
 namespace polyphase {
 
-// The tables of one axis. `row_map` is null where the axis is not read horizontally; else taps have neither indices nor
-// weights. All but the row map is one piece of memory, no larger than it need be: many tables are kept.
+// The tables of one axis. `row_map` is null where the axis is not read horizontally; else taps are no more than their number.
+// All but the row map is one piece of memory, no larger than it need be: many tables are kept, and what is thrown out for a
+// new one has long left the processor's caches.
 class Table {
  public:
-  Table(const Sampler& sampler, const AxisRequest& request) : sampler_(sampler), request_(request) {
+  static const Table* make(const Sampler& sampler, const AxisRequest& request) {
     Kept<TapTable> made;
     make_taps(request, sampler, &*made);
     if (sampler.weigh != nullptr) made->index_only = false;  // an adjoint that happens to be is summed as any
-    for (int64_t i = 0; i < made->out_size(); ++i) most_taps_ = max(most_taps_, made->begin[i + 1] - made->begin[i]);
-    keep(made->view());
-    int64_t map_bytes = 0;
-    if (request.channels > 0) row_map_ = sampler.prepare(made->view(), request.channels, request.element_bytes, &map_bytes);
-    bytes_ = static_cast<int64_t>(sizeof(*this)) + memory_.bytes() + map_bytes;
+    const Taps taps = made->view();
+    return new (kept_bytes(request, taps)) Table(sampler, request, taps);
   }
   ~Table() {
     if (row_map_ != nullptr) sampler_.release(row_map_);
   }
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
+  static void operator delete(void* memory) { __builtin_free(memory); }
 
   const Taps& taps() const { return taps_; }
   int64_t most_taps() const { return most_taps_; }
+  int64_t tap_count() const { return tap_count_; }
   const RowMap* row_map() const { return row_map_; }
   int64_t bytes() const { return bytes_; }
 
@@ -55,34 +55,56 @@ class Table {
   static constexpr int64_t kHead = offsetof(AxisRequest, steps);
   static int64_t steps_bytes(const AxisRequest& request) { return request.step_count * static_cast<int64_t>(sizeof(Step)); }
 
-  // Copies what the table is for, and taps. Rows are read by their own tables.
-  void keep(const Taps& made) {
-    const int64_t rows = made.out_size, taps = request_.channels > 0 ? 0 : made.begin[rows];
-    const int64_t borders = made.border == nullptr ? 0 : rows;
-    memory_.resize_unset(steps_bytes(request_) + taps * 12 + (rows + 1 + borders) * 4);
-    uint8_t* to = memory_.data();
-    const auto copied = [&to](const auto* from, int64_t count) {
-      auto* const copy = reinterpret_cast<decltype(from)>(to);
-      if (count > 0) std::memcpy(to, from, count * sizeof(*from));
-      to += count * sizeof(*from);
-      return count > 0 ? copy : nullptr;
-    };
-    taps_ = made;
-    request_.steps = copied(request_.steps, request_.step_count);
-    taps_.weight = copied(made.weight, taps);
-    taps_.index = copied(made.index, taps);
-    taps_.begin = copied(made.begin, rows + 1);
-    taps_.border = copied(made.border, borders);
+  // What follows the table itself.
+  static int64_t kept_bytes(const AxisRequest& request, const Taps& made) {
+    if (request.channels > 0) return steps_bytes(request);
+    const int64_t weight = made.quantised != nullptr ? sizeof(*made.quantised) : sizeof(*made.exact);
+    const int64_t of_row = (made.border == nullptr ? 1 : 2) * sizeof(*made.begin);
+    return steps_bytes(request) + made.begin[made.out_size] * (weight + sizeof(*made.index)) + (made.out_size + 1) * of_row;
+  }
+  static void* operator new(size_t size, int64_t more) {
+    void* const memory = __builtin_malloc(size + static_cast<size_t>(more));
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+  }
+  static void operator delete(void* memory, int64_t) { __builtin_free(memory); }
+
+  Table(const Sampler& sampler, const AxisRequest& request, const Taps& made)
+      : sampler_(sampler), tap_count_(made.begin[made.out_size]), request_(request), taps_(made) {
+    for (int64_t i = 0; i < made.out_size; ++i) most_taps_ = max(most_taps_, made.begin[i + 1] - made.begin[i]);
+    keep(made);
+    int64_t map_bytes = 0;
+    if (request.channels > 0) row_map_ = sampler.prepare(made, request.channels, request.element_bytes, &map_bytes);
+    bytes_ = static_cast<int64_t>(sizeof(*this)) + kept_bytes(request, made) + map_bytes;
   }
 
+  // Copies what the table is for, and taps, unless rows are read by tables of their own. Doubles come before shorts.
+  void keep(const Taps& made) {
+    const bool taps = request_.channels == 0;
+    auto* to = reinterpret_cast<uint8_t*>(this + 1);
+    const auto copied = [&to](const auto* from, bool wanted, int64_t count) {
+      auto* const copy = reinterpret_cast<decltype(from)>(to);
+      if (!wanted || from == nullptr || count == 0) return decltype(from){nullptr};
+      std::memcpy(to, from, count * sizeof(*from));
+      to += count * sizeof(*from);
+      return copy;
+    };
+    request_.steps = copied(request_.steps, true, request_.step_count);
+    taps_.exact = copied(made.exact, taps, tap_count_);
+    taps_.index = copied(made.index, taps, tap_count_);
+    taps_.begin = copied(made.begin, taps, made.out_size + 1);
+    taps_.border = copied(made.border, taps, made.out_size);
+    taps_.quantised = copied(made.quantised, taps, tap_count_);
+  }
+
+  mutable int64_t owners_ = 1;
   const Sampler& sampler_;
+  const RowMap* row_map_ = nullptr;
+  int64_t bytes_;
+  int32_t most_taps_ = 0;
+  int64_t tap_count_;
   AxisRequest request_;
   Taps taps_;
-  const RowMap* row_map_ = nullptr;
-  int32_t most_taps_ = 0;
-  int64_t bytes_;
-  Buffer<uint8_t> memory_;
-  mutable int64_t owners_ = 1;
 };
 
 // A table, deleted by the last of its owners. <memory> takes long to compile.
@@ -135,7 +157,7 @@ class TableCache {
         return found->table;
       }
     }
-    const SharedTable table(new Table(sampler, request));
+    const SharedTable table(Table::make(sampler, request));
     const Lock lock(&mutex());
     ++made_;
     if (table->bytes() <= kMostBytes / 4 && find(sampler, request, hash) == nullptr) insert(table, hash);

@@ -86,7 +86,7 @@ class DotProducts {
     starts_[slot] = static_cast<int32_t>(start * channels_);
     for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
       const int64_t tap = taps.index[t] - start;
-      const int16_t weight = static_cast<int16_t>(taps.weight[t]);
+      const int16_t weight = taps.quantised[t];
       if (channels_ == 1) {
         uint8_t* chunks = weights_.data() + slot / Dots::kPlaneOutputs * chunks_ * Dots::kPlaneChunk;
         std::memcpy(chunks + tap / chunk * Dots::kPlaneChunk + 2 * (lane * chunk + tap % chunk), &weight, 2);

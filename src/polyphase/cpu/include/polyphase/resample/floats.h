@@ -155,7 +155,7 @@ class FloatLanes {
     for (int64_t l = 0; l < to - from; ++l, place.next()) {
       index[l] = V::place(static_cast<int32_t>(start[l] * channels_ + place.c - base));
       for (int32_t t = taps.begin[place.x]; t < taps.begin[place.x + 1]; ++t) {
-        weights[(taps.index[t] - start[l]) * V::kLanes + l] = static_cast<T>(taps.weight[t]);
+        weights[(taps.index[t] - start[l]) * V::kLanes + l] = static_cast<T>(taps.exact[t]);
       }
     }
     return true;
@@ -171,7 +171,7 @@ class FloatLanes {
       for (int32_t t = begin; t < taps.begin[place.x + 1]; ++t) {
         const int64_t slot = (t - begin) * V::kLanes + l;
         index_[block.indices + slot] = static_cast<int32_t>(taps.index[t] * channels_ + place.c);
-        weights_[block.weights + slot] = static_cast<T>(taps.weight[t]);
+        weights_[block.weights + slot] = static_cast<T>(taps.exact[t]);
       }
     }
   }
@@ -360,8 +360,8 @@ struct FloatSampler {
     lanes.run_sum(rows, static_cast<const T*>(packed), taps, out, ahead);
   }
 
-  static void pack(const double* weights, int taps, void* packed) {
-    for (int t = 0; t < taps; ++t) static_cast<T*>(packed)[t] = static_cast<T>(weights[t]);
+  static void pack(const Taps& all, int64_t first, int taps, void* packed) {
+    for (int t = 0; t < taps; ++t) static_cast<T*>(packed)[t] = static_cast<T>(all.exact[first + t]);
   }
   static void sum(const T* const* rows, const void* packed, int taps, int, T* out, int64_t length, const Ahead* ahead) {
     vertical(rows, static_cast<const T*>(packed), taps, out, length, ahead);

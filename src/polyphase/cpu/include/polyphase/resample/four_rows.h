@@ -96,7 +96,7 @@ class FourRows {
       places_[x] = static_cast<int32_t>(start);
       for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
         const int64_t tap = taps.index[t] - 2 * start;
-        const int16_t weight = static_cast<int16_t>(taps.weight[t]);
+        const int16_t weight = taps.quantised[t];
         std::memcpy(reinterpret_cast<int16_t*>(weights_.data() + from * pairs_ + tap / 2 * kTogether + (x - from)) + tap % 2,
                     &weight, 2);
       }

@@ -26,7 +26,7 @@ class OperandRows {
     for (int64_t t = 0; t < call_.tensor_count; ++t) offsets_[t] += i * call_.tensors[t].outer_strides[axis];
     if (kPlain || axis != call_.channel_axis) return;
     for (int64_t v = 0; v < call_.vector_count; ++v) {
-      const Operand& vector = call_.vectors[v];
+      const ChannelOperand& vector = call_.vectors[v];
       rows_.vectors[v] = static_cast<const uint8_t*>(vector.data) + i * vector.element_bytes;
     }
   }

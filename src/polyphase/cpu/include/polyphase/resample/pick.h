@@ -449,7 +449,7 @@ struct MovingSampler {
   using Lanes = PickLanes;
   static constexpr TapArithmetic kArithmetic = kNearest, kFindsNearest = kNearest;
   static constexpr bool kSums = false, kAnyOrder = true;
-  static void pack(const double*, int, void*) {}
+  static void pack(const Taps&, int64_t, int, void*) {}
   static void sum(const uint8_t* const*, const void*, int, int, uint8_t*, int64_t, const Ahead*) {}
 };
 

@@ -15,14 +15,13 @@
 namespace polyphase {
 
 // The 16 bit weights of taps 2k and 2k + 1 as one 32 bit lane.
-inline int32_t pair_of(double low, double high) {
-  return static_cast<int32_t>((static_cast<uint32_t>(static_cast<int32_t>(high)) << 16) |
-                              (static_cast<uint32_t>(static_cast<int32_t>(low)) & 0xffff));
+inline int32_t pair_of(int16_t low, int16_t high) {
+  return static_cast<int32_t>((static_cast<uint32_t>(high) << 16) | static_cast<uint16_t>(low));
 }
 
 // taps weights become (taps + 1) / 2 pairs.
-inline void pack_pairs(const double* weights, int taps, int32_t* pairs) {
-  for (int k = 0; k < taps; k += 2) pairs[k / 2] = pair_of(weights[k], k + 1 < taps ? weights[k + 1] : 0);
+inline void pack_pairs(const int16_t* weights, int taps, int32_t* pairs) {
+  for (int k = 0; k < taps; k += 2) pairs[k / 2] = pair_of(weights[k], k + 1 < taps ? weights[k + 1] : int16_t{0});
 }
 
 inline uint8_t rounded(int32_t sum, int precision) {
@@ -126,14 +125,12 @@ class ByteWindows {
 
   bool has_many() const { return windows_ > 1; }
   int64_t readable_length() const { return readable_length_; }
-  size_t bytes() const {
-    return blocks_.bytes() + shuffles_.bytes() + from_.bytes() + weights_.bytes();
-  }
+  size_t bytes() const { return memory_.bytes(); }
 
   // kRows rows: by the same tables, which are then loaded once for all of them.
   static constexpr int kRows = Bytes::kRowsAtOnce;
   void run(const uint8_t* const* in, uint8_t* const* out, const Ahead* ahead) const {
-    const int64_t count = blocks_.size();
+    const int64_t count = block_count_;
     if (!has_many()) {
       return with_constant<1, 4>(pairs_, [&](auto pairs) { run_blocks<pairs, 1>(in, out, 0, count); });
     }
@@ -177,19 +174,31 @@ class ByteWindows {
     if (!may_fit(taps, count / 2 * lanes_)) return false;
     pairs_ = static_cast<int>((widest_of(taps, 0, taps.out_size - 1) + 1) / 2);
     if (has_many() && windows_ * pairs_ > most_shuffles()) return false;
-    blocks_.reserve(count + 3);
-    shuffles_.reserve((count + 3) * Bytes::kSize);
-    if (has_many()) from_.resize((count + 3) * windows_);
-    weights_.resize((count + 3) * pairs_ * 2 * Bytes::kSums);
+    block_count_ = (count + 3) / 4 * 4;
+    allocate();
+    Place place(0, channels_);
     for (int64_t b = 0; b < count; ++b) {
-      if (!add_block(taps, b * lanes_)) return false;
+      std::memset(shuffles_ + b * Bytes::kSize, Bytes::kNone, Bytes::kSize);
+      const int64_t end = min((b + 1) * lanes_, out_length_);
+      for (int64_t g = 0, from = b * lanes_; from < end; ++g, from += kGroupLanes) {
+        if (!add_group(taps, b, g, min<int64_t>(kGroupLanes, end - from), place)) return false;
+      }
     }
-    // Four blocks are stored at once. Those beyond the end are the last one again.
-    for (int64_t b = count; b % 4 != 0; ++b) {
-      blocks_.push_back(blocks_.back());
-      shuffles_.resize(shuffles_.size() + Bytes::kSize);
-    }
+    for (int64_t b = count; b < block_count_; ++b) blocks_[b] = blocks_[count - 1];
     return true;
+  }
+
+  // All tables are one piece of memory, of zeros.
+  void allocate() {
+    const int64_t weights = block_count_ * pairs_ * 2 * Bytes::kSums * static_cast<int64_t>(sizeof(*weights_));
+    const int64_t shuffles = block_count_ * Bytes::kSize;
+    const int64_t from = has_many() ? block_count_ * windows_ * static_cast<int64_t>(sizeof(*from_)) : 0;
+    memory_.resize(weights + shuffles + from + block_count_ * static_cast<int64_t>(sizeof(Block)));
+    uint8_t* const memory = memory_.data();
+    weights_ = reinterpret_cast<int16_t*>(memory);
+    shuffles_ = memory + weights;
+    from_ = has_many() ? reinterpret_cast<uint64_t*>(shuffles_ + shuffles) : nullptr;
+    blocks_ = reinterpret_cast<Block*>(shuffles_ + shuffles + from);
   }
 
   // A quick look at a block in the middle of the row, before memory for all of them is allocated.
@@ -204,8 +213,7 @@ class ByteWindows {
   // Blocks [from, to), four at a time.
   template <int kPairs, int kWindows>
   POLYPHASE_ROW_LOOP void run_blocks(const uint8_t* const* rows, uint8_t* const* outs, int64_t from, int64_t to) const {
-    const Read read = {blocks_.data(),  shuffles_.data(), from_.data(), weights_.data(),
-                       2 * channels_, windows_, pairs_,
+    const Read read = {blocks_, shuffles_, from_, weights_, 2 * channels_, windows_, pairs_,
                        Bytes::broadcast(1 << (precision_ - 1)), Bytes::broadcast(precision_), Bytes::load(order_)};
     const int64_t step = 4 * lanes_;
     const uint8_t *const in = rows[0], *const other_in = rows[kRows - 1];
@@ -256,31 +264,16 @@ class ByteWindows {
     if constexpr (kRows == 2) other = Bytes::shift_right(other, read.bits);
   }
 
-  bool add_block(const Taps& taps, int64_t from) {
-    const int64_t to = min(from + lanes_, out_length_);
-    Block block = {};
-    const int64_t shuffle = shuffles_.size();
-    shuffles_.resize(shuffle + Bytes::kSize);
-    std::memset(shuffles_.data() + shuffle, Bytes::kNone, Bytes::kSize);
-    for (int g = 0; g < Bytes::kGroups; ++g) {
-      const int64_t first = from + g * kGroupLanes;
-      const int64_t last = min(first + kGroupLanes, to);
-      if (first >= last) continue;
-      if (!add_group(taps, first, last, block, g, shuffle + g * kGroupLanes * 4)) return false;
-    }
-    blocks_.push_back(block);
-    return true;
-  }
-
-  // What the loops read is read before them: a number that is stored may be any of it, as far as the compiler knows.
-  bool add_group(const Taps& taps, int64_t from, int64_t to, Block& block, int g, int64_t shuffle) {
+  // Of block b, the lanes of group g, from `place` on, which goes to the next group. What the loops read is read before them:
+  // a number that is stored may be any of it, as far as the compiler knows.
+  POLYPHASE_BLOCK bool add_group(const Taps& taps, int64_t b, int64_t g, int64_t lanes, Place& place) {
     const int32_t *const begins = taps.begin, *const index = taps.index;
-    const double* const weight = taps.weight;
+    const int16_t* const weight = taps.quantised;
     const int64_t channels = channels_, furthest = max<int64_t>(0, taps.in_size - 2 * pairs_);
     int64_t start[kGroupLanes];
     int64_t low = INT64_MAX, high = 0;
-    Place place(from, channels);
-    for (int64_t l = 0; l < to - from; ++l, place.next()) {
+    const Place first_place = place;
+    for (int64_t l = 0; l < lanes; ++l, place.next()) {
       const int32_t begin = begins[place.x];
       const bool empty = begin == begins[place.x + 1];
       start[l] = min<int64_t>(empty ? 0 : index[begin], furthest);
@@ -298,19 +291,25 @@ class ByteWindows {
       base = low;
       readable_length_ = max(readable_length_, low + needs);
     }
-    block.bases[g] = static_cast<int32_t>(base);
+    blocks_[b].bases[g] = static_cast<int32_t>(base);
 
-    int16_t* const weights = weights_.data() + 2 * (blocks_.size() * pairs_ * Bytes::kSums + g * kGroupLanes);
-    place = Place(from, channels);
-    for (int64_t l = 0; l < to - from; ++l, place.next()) {
-      const int32_t begin = begins[place.x], end = begins[place.x + 1];
+    int16_t* const weights = weights_ + 2 * (b * pairs_ * Bytes::kSums + g * kGroupLanes);
+    uint8_t* const shuffle = shuffles_ + b * Bytes::kSize + g * kGroupLanes * 4;
+    uint64_t* const from = has_many() ? from_ + b * windows_ : nullptr;  // then there is one group
+    const auto put_byte = [&](int64_t to, int64_t byte) {
+      shuffle[to] = static_cast<uint8_t>(byte);
+      if (from != nullptr) from[byte / Bytes::kWindow] |= uint64_t{1} << to;
+    };
+    Place at = first_place;
+    for (int64_t l = 0; l < lanes; ++l, at.next()) {
+      const int32_t begin = begins[at.x], end = begins[at.x + 1];
       if (begin == end) continue;
-      const int64_t first = start[l], byte = first * channels + place.c - base;
-      put_byte(shuffle + 2 * Bytes::place(l, 0), byte);
-      put_byte(shuffle + 2 * Bytes::place(l, 1), byte + channels);
+      const int64_t first = start[l], byte = first * channels + at.c - base;
+      put_byte(2 * Bytes::place(l, 0), byte);
+      put_byte(2 * Bytes::place(l, 1), byte + channels);
       for (int32_t t = begin; t < end; ++t) {
         const auto k = static_cast<uint64_t>(index[t] - first);  // without a sign: halves are shifts
-        weights[k / 2 * 2 * Bytes::kSums + Bytes::place(l, k % 2)] = static_cast<int16_t>(weight[t]);
+        weights[k / 2 * 2 * Bytes::kSums + Bytes::place(l, k % 2)] = weight[t];
       }
     }
     return true;
@@ -323,12 +322,6 @@ class ByteWindows {
     return channels_ == 4 ? 8 : channels_ == 3 ? 12 : 10;
   }
 
-  // Byte `to`, counted over the registers of all blocks, is byte `byte` of its block's windows.
-  void put_byte(int64_t to, int64_t byte) {
-    shuffles_[to] = static_cast<uint8_t>(byte);
-    if (has_many()) from_[to / Bytes::kSize * windows_ + byte / Bytes::kWindow] |= uint64_t{1} << to % Bytes::kSize;
-  }
-
   int64_t channels_ = 0;
   int64_t out_length_ = 0;
   int64_t readable_length_ = 0;
@@ -337,10 +330,12 @@ class ByteWindows {
   int pairs_ = 0;  // of taps, for every block: where blocks differed, the processor would guess the loop's end wrong
   int64_t lanes_ = Bytes::kSums;
   uint8_t order_[Bytes::kSize] = {};  // in which four blocks are packed
-  Buffer<Block> blocks_;
-  Buffer<uint8_t> shuffles_;  // kSize for a block
-  Buffer<uint64_t> from_;     // of many windows, as many for a block: the bytes that lie in each
-  Buffer<int16_t> weights_;   // pairs * 2 * kSums for a block
+  int64_t block_count_ = 0;      // four are stored at once: those beyond the end read as the last one, and weigh 0
+  Buffer<uint8_t> memory_;       // of all that follows
+  int16_t* weights_ = nullptr;   // pairs * 2 * kSums for a block
+  uint8_t* shuffles_ = nullptr;  // kSize for a block
+  uint64_t* from_ = nullptr;     // of many windows, as many for a block: the bytes that lie in each
+  Block* blocks_ = nullptr;
 };
 
 #else
@@ -391,7 +386,7 @@ class ByteLanes {
 #endif
     begin_.assign(taps.begin, taps.out_size + 1);
     index_.assign(taps.index, taps.begin[taps.out_size]);
-    weights_.assign(taps.weight, taps.begin[taps.out_size]);
+    weights_.assign(taps.quantised, taps.begin[taps.out_size]);
   }
 
   int64_t readable_length() const {
@@ -475,7 +470,7 @@ class ByteLanes {
       if (taps > 0) pixels.push_back(pixels.back());
       pairs.resize((taps + 1) / 2);
       const int16_t* w = weights_.data() + begin_[x];
-      for (int k = 0; k < taps; k += 2) pairs[k / 2] = pair_of(w[k], k + 1 < taps ? w[k + 1] : 0);
+      pack_pairs(w, taps, pairs.data());
       vertical(pixels.data(), pairs.data(), taps, precision_, out + x * channels_, channels_);
     }
   }
@@ -500,8 +495,8 @@ struct QuantisedSampler {
   static constexpr bool kSums = true;
   static constexpr bool kAnyOrder = false;  // eager rounds after the horizontal pass, then after the vertical one
 
-  static void pack(const double* weights, int taps, void* packed) {
-    pack_pairs(weights, taps, static_cast<int32_t*>(packed));
+  static void pack(const Taps& all, int64_t first, int taps, void* packed) {
+    pack_pairs(all.quantised + first, taps, static_cast<int32_t*>(packed));
   }
   static void sum(const uint8_t* const* rows, const void* packed, int taps, int precision, uint8_t* out, int64_t length,
                   const Ahead*) {

@@ -206,7 +206,7 @@ class Worker {
     const int begin = taps.begin[y], count = taps.begin[y + 1] - begin;
     const T* plane = reinterpret_cast<const T*>(in_) + z * call_.z.in_stride;
     for (int k = 0; k < count; ++k) vertical_.rows[k] = plane + taps.index[begin + k] * call_.y.in_stride;
-    sampler_.pack(taps.weight + begin, count, weights_.data());
+    sampler_.pack(taps, begin, count, weights_.data());
     if (way_.fetches) find_rows_ahead(vertical_, y);
     map_->run_sum(map_, vertical_.rows.data(), weights_.data(), count, out, way_.fetches ? &ahead_ : nullptr);
     return out;
@@ -233,7 +233,7 @@ class Worker {
     const int begin = taps.begin[y], count = taps.begin[y + 1] - begin;
     for (int k = 0; k < count; ++k) vertical_.rows[k] = tile_rows_.data() + k * kTile;
     if (count > 0) vertical_.rows[count] = vertical_.rows[count - 1];
-    sampler_.pack(taps.weight + begin, count, weights_.data());
+    sampler_.pack(taps, begin, count, weights_.data());
     for (int64_t from = 0; from < in_length_; from += kTile) {
       const int64_t length = min(kTile, in_length_ - from);
       for (int k = 0; k < count; ++k) {
@@ -280,7 +280,7 @@ class Worker {
       for (int k = 0; k < count; ++k) rows[k] = summand(taps.index[begin + k], loaded_.data());
     }
     if (count > 0) rows[count] = rows[count - 1];
-    sampler_.pack(taps.weight + begin, count, weights_.data());
+    sampler_.pack(taps, begin, count, weights_.data());
     const Ahead* now = nullptr;
     if (way_.fetches && !kept) {
       find_rows_ahead(sums, i);

@@ -86,7 +86,7 @@ inline RowWay choose_way(const RowFacts& f) {
 inline bool weighted(const Axis& axis) { return axis.taps != nullptr && axis.taps->index_only == 0; }
 
 inline double mean_taps(const Axis& axis) {
-  return weighted(axis) ? static_cast<double>(axis.taps->begin[axis.out_size]) / axis.out_size : 1;
+  return weighted(axis) ? static_cast<double>(axis.tap_count) / axis.out_size : 1;
 }
 
 // What a tap of the horizontal pass costs, in taps of the vertical one: it needs a permutation and an index. It costs more

@@ -113,7 +113,7 @@ class Runs<float> {
     starts_[x] = static_cast<int32_t>(start * channels_);
     float* weights = weights_.data() + x / outputs() * length_ * outputs() + x % outputs();
     for (int32_t t = begin; t < end; ++t) {
-      weights[(taps.index[t] - start) * outputs()] = static_cast<float>(taps.weight[t]);
+      weights[(taps.index[t] - start) * outputs()] = static_cast<float>(taps.exact[t]);
     }
   }
 

@@ -21,7 +21,7 @@ class WidePixels {
     channels_ = channels;
     out_size_ = taps.out_size;
     grows_ = taps.out_size > taps.in_size;
-    weights_.assign(taps.weight, taps.begin[taps.out_size]);
+    weights_.assign(taps.exact, taps.begin[taps.out_size]);
     begin_.assign(taps.begin, taps.out_size + 1);
     index_.assign(taps.index, taps.begin[taps.out_size]);
     for (int64_t x = 0; x < out_size_; ++x) most_taps_ = max(most_taps_, begin_[x + 1] - begin_[x]);

@@ -116,6 +116,27 @@ inline Doubles truncated(Doubles x) {
 #endif
 }
 
+// Towards zero, of less than 2^31, and of those the lower 16 bits, as ATen takes them.
+inline void store_shorts(Doubles x, int16_t* to) {
+#if defined(POLYPHASE_NEON)
+  typedef int64_t Longs __attribute__((vector_size(16)));
+  typedef int32_t Words __attribute__((vector_size(16)));
+  typedef int16_t Shorts __attribute__((vector_size(8)));
+  const auto words = [](Doubles::Register half) { return reinterpret_cast<Words>(__builtin_convertvector(half, Longs)); };
+  const Shorts shorts = __builtin_convertvector(neon::even_lanes(words(x.low), words(x.high)), Shorts);
+  std::memcpy(to, &shorts, sizeof(shorts));
+#elif defined(__SSE4_1__)
+  const __m128i words = _mm_unpacklo_epi64(_mm_cvttpd_epi32(x.low), _mm_cvttpd_epi32(x.high));
+  const __m128i lower = _mm_srai_epi32(_mm_slli_epi32(words, 16), 16);
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packs_epi32(lower, lower));
+#else
+  for (int64_t i = 0; i < Doubles::kHalf; ++i) {
+    to[i] = static_cast<int16_t>(static_cast<int32_t>(x.low[i]));
+    to[Doubles::kHalf + i] = static_cast<int16_t>(static_cast<int32_t>(x.high[i]));
+  }
+#endif
+}
+
 // x / divisor, for many x: by the reciprocal, and twice corrected by the remainder. The first makes it one of the two
 // doubles next to the quotient, the second then the correctly rounded one (Markstein): weights are 0, or far from where
 // doubles lose precision.
@@ -125,7 +146,6 @@ class Divisor {
   Divisor(Doubles divisor, Doubles reciprocal) : value_(divisor), reciprocal_(reciprocal) {}
 
   Doubles reciprocal() const { return reciprocal_; }
-
 
   Doubles of(Doubles x) const {
 #if defined(__FMA__) || defined(POLYPHASE_NEON)

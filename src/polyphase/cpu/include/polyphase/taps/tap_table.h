@@ -12,7 +12,8 @@ struct TapTable {
   int64_t in_size = 0;
   Buffer<int32_t> begin;  // out_size + 1
   Buffer<int32_t> index;
-  Buffer<double> weight;
+  Buffer<double> exact;  // one of both is empty
+  Buffer<int16_t> quantised;
   Buffer<int32_t> border;  // empty where there is none
   int32_t precision = 0;
   bool index_only = false;
@@ -21,10 +22,16 @@ struct TapTable {
 
   Taps view() const {
     const int32_t* const borders = border.size() == 0 ? nullptr : border.data();
-    return {in_size, out_size(), begin.data(), index.data(), weight.data(), borders, precision, index_only};
+    const double* const doubles = exact.size() == 0 ? nullptr : exact.data();
+    const int16_t* const shorts = quantised.size() == 0 ? nullptr : quantised.data();
+    return {in_size, out_size(), begin.data(), index.data(), doubles, shorts, borders, precision, index_only};
   }
 
-  int64_t bytes() const { return begin.bytes() + index.bytes() + weight.bytes() + border.bytes(); }
+  int64_t bytes() const { return begin.bytes() + index.bytes() + exact.bytes() + quantised.bytes() + border.bytes(); }
+
+  // Of this type.
+  Buffer<double>& weights(const double*) { return exact; }
+  Buffer<int16_t>& weights(const int16_t*) { return quantised; }
 };
 
 }  // namespace polyphase

@@ -137,7 +137,8 @@ inline void fill_index_only(const Selection& selection, int64_t in_size, TapTabl
     table->begin[i + 1] = used;
   }
   table->index.resize(used);
-  table->weight.fill(used, 1.0);
+  table->exact.fill(used, 1.0);
+  table->quantised.resize(0);
 }
 
 // ---- The adjoint -----------------------------------------------------------------------------
@@ -155,19 +156,19 @@ inline TapTable transpose(const TapTable& table) {
   result.in_size = table.out_size();
   result.begin.resize(table.in_size + 1);
   result.index.resize(table.index.size());
-  result.weight.resize(table.weight.size());
+  result.exact.resize(table.exact.size());
   for (const int32_t pixel : table.index) ++result.begin[pixel + 1];
   for (int64_t j = 0; j < table.in_size; ++j) result.begin[j + 1] += result.begin[j];
 
   Buffer<int32_t> places;
   places.assign(result.begin.data(), table.in_size);
   int32_t *const next = places.data(), *const index = result.index.data();
-  double* const weight = result.weight.data();
+  double* const weight = result.exact.data();
   for (int64_t i = 0; i < table.out_size(); ++i) {
     for (int32_t t = table.begin[i]; t < table.begin[i + 1]; ++t) {
       const int32_t place = next[table.index[t]]++;
       index[place] = static_cast<int32_t>(i);
-      weight[place] = table.weight[t];
+      weight[place] = table.exact[t];
     }
   }
   result.index_only = table.index_only && has_one_tap_per_row(result);

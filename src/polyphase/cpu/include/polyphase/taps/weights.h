@@ -32,7 +32,8 @@ struct Windows {
   const int64_t rows, length;
   int64_t taps = 0;
   bool divided = false;
-  double peak = 0;  // the largest weight there was, also one that folding made smaller again
+  double peak = 0;  // the largest weight there was, also one that folding made smaller again; of a quotient but for a few ulps
+  bool negative = false;  // whether a total is
 
   explicit Windows(int64_t count) : rows(count), length((count + Doubles::kCount - 1) / Doubles::kCount * Doubles::kCount) {}
 
@@ -48,6 +49,11 @@ struct Windows {
   // Of the outputs of a register, from tap 0 on.
   double* weights(int64_t row) const { return columns_ + kColumns * length + (row - lane(row)) * taps; }
   double& weight(int64_t row, int64_t k) const { return weights(row)[k * Doubles::kCount + lane(row)]; }
+  // Likewise of weights that are finished, in the place of the others.
+  template <typename Weight>
+  Weight* finished(int64_t row) const {
+    return reinterpret_cast<Weight*>(weights(0)) + (row - lane(row)) * taps;
+  }
   static int64_t lane(int64_t row) { return row & (Doubles::kCount - 1); }
 
  private:
@@ -159,13 +165,11 @@ int64_t weigh_rows(Windows& windows, const Stretched& filter) {
     total.store(totals + i);
     divisor.reciprocal().store(reciprocals + i);
     most = greater(most, stop - start);
-    peak = greater(peak, divisor.of(greatest));
+    peak = greater(peak, greatest * divisor.reciprocal());
     least = lesser(least, total);
   }
   windows.peak = peak.greatest();
-  for (int64_t i = 0; least.least() < 0 && i < windows.rows; ++i) {  // a centre that lies far outside
-    for (int64_t k = 0; k < taps; ++k) windows.peak = max(windows.peak, windows.weight(i, k) / totals[i]);
-  }
+  windows.negative = least.least() < 0;  // a centre that lies far outside
   return static_cast<int64_t>(most.greatest());
 }
 
@@ -223,19 +227,33 @@ inline int32_t precision_for(double peak) {
   return bits;
 }
 
-// What becomes of a weight at last: of its sampler's type, or a whole number, halves away from zero.
-template <typename Real, bool kQuantised>
-Doubles finished(Doubles weight) {
-  if constexpr (kQuantised) {
-    return truncated(weight + with_sign_of(0.5, weight));
-  } else {
-    return Doubles(Lanes<Real>(weight));
+// Where a few ulps of the peak may decide, or weights change their sign, these are divided one by one.
+inline int32_t precision_of(const Windows& windows) {
+  constexpr double kFewUlps = 0x1p-48;
+  const int32_t least = precision_for(windows.peak * (1 + kFewUlps)), most = precision_for(windows.peak * (1 - kFewUlps));
+  if (!windows.divided) return precision_for(windows.peak);
+  if (least == most && !windows.negative) return least;
+  double peak = 0;
+  for (int64_t i = 0; i < windows.rows; ++i) {
+    const double total = windows.column(Windows::kTotal)[i];
+    for (int64_t k = 0; k < windows.taps; ++k) peak = max(peak, windows.weight(i, k) / total);
   }
+  return precision_for(peak);
+}
+
+// What becomes of weights at last: numbers of their sampler's type, or whole ones, halves away from zero.
+template <typename Real>
+void store_finished(Doubles weights, double* to) {
+  Doubles(Lanes<Real>(weights)).store(to);
+}
+template <typename Real>
+void store_finished(Doubles weights, int16_t* to) {
+  store_shorts(weights + with_sign_of(0.5, weights), to);
 }
 
 // Divides weights by their totals, so that they are of `one`, a power of two, and finishes them, of the rows that are wanted:
-// of a list, of all.
-template <typename Real, bool kQuantised>
+// of a list, of all. Where they are smaller than they were, they are written behind those that are read.
+template <typename Real, typename Weight>
 void finish_rows(const Windows& windows, const WantedRows& wanted, double one) {
   const int64_t taps = windows.taps;
   const double *const totals = windows.column(Windows::kTotal), *const reciprocals = windows.column(Windows::kReciprocal);
@@ -243,13 +261,14 @@ void finish_rows(const Windows& windows, const WantedRows& wanted, double one) {
   const int64_t one_end = listed ? 0 : wanted[0], other_end = listed ? windows.rows - 1 : wanted[wanted.count - 1];
   const int64_t from = min(one_end, other_end), last = max(one_end, other_end);
   const Doubles share = 1 / one;
-  double* weight = windows.weights(from);
+  const double* weight = windows.weights(from);
+  Weight* finished = windows.finished<Weight>(from);
   for (int64_t i = from - Windows::lane(from); i <= last; i += Doubles::kCount) {
     const Doubles total = windows.divided ? Doubles::load(totals + i) : Doubles(1);
     const Doubles reciprocal = windows.divided ? Doubles::load(reciprocals + i) : Doubles(1);
     const Divisor divisor(total * share, reciprocal * one);
-    for (int64_t k = 0; k < taps; ++k, weight += Doubles::kCount) {
-      finished<Real, kQuantised>(divisor.of(Doubles::load(weight))).store(weight);
+    for (int64_t k = 0; k < taps; ++k, weight += Doubles::kCount, finished += Doubles::kCount) {
+      store_finished<Real>(divisor.of(Doubles::load(weight)), finished);
     }
   }
 }
@@ -265,23 +284,29 @@ void reverse(T* values, int64_t count) {
   for (int64_t i = 0; i < count / 2; ++i) swap(values[i], values[count - 1 - i]);
 }
 
-// Rows of windows upon a crop, without their taps of weight 0. kTaps: of each, 0 for any number.
-template <int kTaps>
-void select_rows(const Progression& crop, const Windows& windows, const WantedRows& wanted, TapTable* table) {
+// Rows of windows upon a crop, without their taps of weight 0. kTaps: of each, 0 for any number. What the loop reads is read
+// before it: a number that is stored may be any of it, as far as the compiler knows.
+template <typename Weight, int kTaps>
+void select_rows(const Progression& crop, const Windows& windows, const WantedRows& rows, TapTable* table) {
   const int64_t taps = kTaps > 0 ? kTaps : windows.taps;
+  const WantedRows wanted = rows;
+  const Progression pixels = crop;
+  Buffer<Weight>& weights = table->weights(static_cast<const Weight*>(nullptr));
   int32_t *const begin = table->begin.data(), *const index = table->index.data();
-  double* const weight = table->weight.data();
+  Weight* const weight = weights.data();
   const double* const starts = windows.column(Windows::kFirst);
-  const auto step = static_cast<int32_t>(crop.step);
+  const Weight* const finished = windows.finished<Weight>(0);
+  const auto step = static_cast<int32_t>(pixels.step);
   int64_t used = 0;
   for (int64_t i = 0; i < wanted.count; ++i) {
-    const int64_t row = wanted[i], first = used;
+    const int64_t row = wanted[i];
     begin[i] = static_cast<int32_t>(used);
     if (row < 0) continue;
-    const double* const own = &windows.weight(row, 0);
-    auto pixel = static_cast<int32_t>(crop.first + crop.step * static_cast<int64_t>(starts[row]));
+    const int64_t lane = Windows::lane(row);
+    const Weight* const own = finished + (row - lane) * taps + lane;
+    auto pixel = static_cast<int32_t>(pixels.first + pixels.step * static_cast<int64_t>(starts[row]));
     const auto add = [&](int64_t k) {
-      const double found = own[k * Doubles::kCount];
+      const Weight found = own[k * Doubles::kCount];
       index[used] = pixel;
       weight[used] = found;
       used += found != 0;
@@ -292,13 +317,14 @@ void select_rows(const Progression& crop, const Windows& windows, const WantedRo
     } else {
       for (int64_t k = 0; k < taps; ++k) add(k);
     }
-    if (step > 0) continue;
-    reverse(index + first, used - first);
-    reverse(weight + first, used - first);
   }
   begin[wanted.count] = static_cast<int32_t>(used);
+  for (int64_t i = 0; step < 0 && i < wanted.count; ++i) {
+    reverse(index + begin[i], begin[i + 1] - begin[i]);
+    reverse(weight + begin[i], begin[i + 1] - begin[i]);
+  }
   table->index.resize(used);
-  table->weight.resize(used);
+  weights.resize(used);
 }
 
 }  // namespace detail
@@ -308,6 +334,7 @@ template <TapArithmetic kArithmetic>
 struct Weights {
   using Real = Conditional<kArithmetic == TapArithmetic::kFloat32, float, double>;
   static constexpr bool kQuantised = kArithmetic == TapArithmetic::kQuantised;
+  using Weight = Conditional<kQuantised, int16_t, double>;
   static constexpr detail::Rounding kRound{kArithmetic == TapArithmetic::kFloat32};
 
   // The step `weighted`, and the crops and flips before it. fused: see `interpolated`.
@@ -316,12 +343,14 @@ struct Weights {
     const Progression crop = detail::crop_of(steps, weighted, in_size);
     detail::Windows windows(weighted->a);
     fill(windows, *weighted, crop.size, fused);
-    const int32_t precision = kQuantised ? detail::precision_for(windows.peak) : 0;
-    detail::finish_rows<Real, kQuantised>(windows, rows, static_cast<double>(int64_t{1} << precision));
+    const int32_t precision = kQuantised ? detail::precision_of(windows) : 0;
+    detail::finish_rows<Real, Weight>(windows, rows, static_cast<double>(int64_t{1} << precision));
     table->begin.resize(rows.count + 1);
     table->index.resize(rows.count * windows.taps);
-    table->weight.resize(rows.count * windows.taps);
-    with_constant<2, 6>(static_cast<int>(windows.taps), [&](auto taps) { detail::select_rows<taps>(crop, windows, rows, table); });
+    table->exact.resize(kQuantised ? 0 : rows.count * windows.taps);
+    table->quantised.resize(kQuantised ? rows.count * windows.taps : 0);
+    with_constant<2, 6>(static_cast<int>(windows.taps),
+                        [&](auto taps) { detail::select_rows<Weight, taps>(crop, windows, rows, table); });
     table->in_size = in_size;
     table->precision = precision;
   }

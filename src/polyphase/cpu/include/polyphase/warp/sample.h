@@ -201,7 +201,7 @@ class WarpSampler {
     RowOperands result = {};
     result.planar = planar;
     for (int64_t v = 0; v < call_.vector_count; ++v) {
-      const Operand& vector = call_.vectors[v];
+      const ChannelOperand& vector = call_.vectors[v];
       result.vectors[v] = static_cast<const uint8_t*>(vector.data) + c * vector.element_bytes;
     }
     return result;

@@ -218,7 +218,7 @@ class WarpWorker {
     RowOperands result = {};
     result.planar = true;
     for (int64_t v = 0; v < call_.vector_count; ++v) {
-      const Operand& vector = call_.vectors[v];
+      const ChannelOperand& vector = call_.vectors[v];
       result.vectors[v] = static_cast<const uint8_t*>(vector.data) + c * vector.element_bytes;
     }
     const int64_t tensors = Formula::kExists ? Formula::kFirstField : call_.tensor_count;  // fields are read elsewhere
