@@ -124,7 +124,7 @@ class AnySizes {
 
   Buffer<uint8_t> request_;
   const AnySize rules_;
-  Sizes sizes_;
+  Sizes<PyObject> sizes_;
 };
 
 void release_sizes(PyObject* capsule) { delete static_cast<AnySizes*>(PyCapsule_GetPointer(capsule, nullptr)); }

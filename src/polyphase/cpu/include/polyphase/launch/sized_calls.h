@@ -39,26 +39,54 @@ struct GivenImage {
   }
 };
 
-// One of many images, and where its result goes. bound: what was kept of its size; else `request` is bound by the thread
-// that runs it. failed: it cannot be.
+// What is bound for images of one size, where its result goes, and what it reads besides.
+struct SizedBound {
+  Bound bound;
+  Reference place{nullptr}, vectors{nullptr};
+  int64_t owners = 1;
+};
+
+inline void add_owner(SizedBound* kept) { ++kept->owners; }
+inline void remove_owner(SizedBound* kept) {
+  if (kept != nullptr && --kept->owners == 0) delete kept;
+}
+
+class OwnedBound {
+ public:
+  explicit OwnedBound(SizedBound* kept = nullptr) : kept_(kept) {}
+  ~OwnedBound() { remove_owner(kept_); }
+  OwnedBound(const OwnedBound&) = delete;
+  OwnedBound& operator=(OwnedBound&& other) {
+    swap(kept_, other.kept_);
+    return *this;
+  }
+
+  SizedBound* get() const { return kept_; }
+  SizedBound* operator->() const { return kept_; }
+
+ private:
+  SizedBound* kept_;
+};
+
+// One of many images, and where its result goes. kept: what is kept of its size; where there is nothing, `request` is bound
+// by the thread that runs it. failed: it cannot be.
 struct SizedItem {
   GivenImage given;
   Addresses addresses;
-  Reference kept{nullptr};
-  const Bound* bound = nullptr;
+  OwnedBound kept;
   PyObject* vectors = nullptr;
   Buffer<uint8_t> request;
-  Owned made{nullptr};
   bool failed = false;
+
+  bool is_new() const { return request.size() > 0; }
 
   void run(int64_t threads) {
     try {
-      if (bound == nullptr) {
-        made.bound = new Bound;
-        bind(request.data(), request.size(), *made.bound);
-        bound = made.bound;
+      if (is_new()) {
+        kept = OwnedBound(new SizedBound);
+        bind(request.data(), request.size(), kept->bound);
       }
-      ready(*bound, addresses).run(threads);
+      ready(kept->bound, addresses).run(threads);
     } catch (const BadCall&) {
       failed = true;
     } catch (const TooManyDimensions&) {
@@ -97,14 +125,13 @@ class SizedCalls {
   // A new tensor; None where no pattern is for the image. memory: the image, or what else has its address. alike: it is
   // known to lie in memory as all of this kind.
   PyObject* call(const Extent& image, PyObject* memory, bool alike) {
-    const Reference kept(bound_to(image, alike));
+    const OwnedBound kept(bound_to(image, alike));
     if (kept.get() == nullptr) return none();
-    PyObject* const vectors = PyTuple_GetItem(kept.get(), kVectors);
+    PyObject* const vectors = kept->vectors.get();
     PyObject* tensors[1 + kMaxOperands] = {memory};
     const ptrdiff_t count = PyTuple_Size(vectors);
     for (ptrdiff_t v = 0; v < count; ++v) tensors[1 + v] = PyTuple_GetItem(vectors, v);
-    PyObject* const place = PyTuple_GetItem(kept.get(), kPlaceOfOutput);
-    return run_into_new(bound_of(kept.get()), make_.get(), place, tensors, 1 + count);
+    return run_into_new(kept->bound, make_.get(), kept->place.get(), tensors, 1 + count);
   }
 
   // Of a tuple of images a tensor with all results, which `out_of` makes of the sizes of the first. None where one of them
@@ -141,8 +168,6 @@ class SizedCalls {
   }
 
  private:
-  enum { kVectors = kPlaceOfOutput + 1 };
-
   class Items {
    public:
     explicit Items(int64_t count) : items_(new SizedItem[count]), count_(count) {}
@@ -173,22 +198,33 @@ class SizedCalls {
     return nullptr;
   }
 
-  PyObject* bound_to(const Extent& image, bool alike) {
+  // Which the caller owns; null where there is none. A new one is bound in the memory of the oldest, unless that still runs.
+  SizedBound* bound_to(const Extent& image, bool alike) {
     const Key key(&image, 1);
     const uint64_t hash = key.hash();
-    PyObject* kept = sizes_.find(key, hash);
-    if (kept != nullptr) return kept;
-    Buffer<uint8_t> request;
+    SizedBound* const found = sizes_.find(key, hash);
+    if (found != nullptr) return found;
+    Buffer<uint8_t> request(move(request_));  // calls may come here again, while Python makes a tuple
     const SizedPattern* const pattern = fill(image, alike, nullptr, &request);
     if (pattern == nullptr) return nullptr;
-    kept = to_be_kept(new_bound(request.data(), request.size()), request, pattern->vectors.get());
-    sizes_.keep(key, hash, kept);
-    return kept;
+    OwnedBound made(sizes_.give_up());
+    if (made.get() == nullptr || made->owners > 1) {
+      made = OwnedBound(new SizedBound);
+    } else {
+      made->bound.~Bound();
+      new (&made->bound) Bound;
+    }
+    bind(request.data(), request.size(), made->bound);
+    complete(*made.get(), request, pattern->vectors.get());
+    sizes_.keep(key, hash, made.get());
+    request_ = move(request);
+    add_owner(made.get());
+    return made.get();
   }
 
-  // `bound` becomes the tuple's.
-  PyObject* to_be_kept(PyObject* bound, const Buffer<uint8_t>& request, PyObject* vectors) {
-    return tuple_of({bound, place_of(*reinterpret_cast<const Request*>(request.data())), owned(vectors)});
+  void complete(SizedBound& bound, const Buffer<uint8_t>& request, PyObject* vectors) {
+    bound.place = Reference(place_of(*reinterpret_cast<const Request*>(request.data())));
+    bound.vectors = Reference(owned(vectors));
   }
 
   // Where a result goes: most are of one size.
@@ -206,11 +242,10 @@ class SizedCalls {
   bool prepare(SizedItem& item, const Extent& target) {
     const Extent both[] = {item.given.extent, target};
     const Key key(both, 2);
-    item.kept = Reference(sizes_.find(key, key.hash()));
+    item.kept = OwnedBound(sizes_.find(key, key.hash()));
     PyObject* vectors;
     if (item.kept.get() != nullptr) {
-      item.bound = &bound_of(item.kept.get());
-      vectors = PyTuple_GetItem(item.kept.get(), kVectors);
+      vectors = item.kept->vectors.get();
     } else {
       const SizedPattern* const pattern = fill(item.given.extent, item.given.alike, &target, &item.request);
       if (pattern == nullptr) return false;
@@ -232,11 +267,11 @@ class SizedCalls {
 
   // What was bound anew.
   void keep(SizedItem& item, const Extent& target) {
-    if (item.made.bound == nullptr) return;
+    if (!item.is_new()) return;
     const Extent both[] = {item.given.extent, target};
     const Key key(both, 2);
-    const Reference kept(to_be_kept(as_capsule(item.made), item.request, item.vectors));
-    sizes_.keep(key, key.hash(), kept.get());
+    complete(*item.kept.get(), item.request, item.vectors);
+    sizes_.keep(key, key.hash(), item.kept.get());
   }
 
   const Reference make_, dtype_;
@@ -244,7 +279,8 @@ class SizedCalls {
   Reference place_{nullptr};  // of the latest result, which lies so
   int64_t lies_[6];
   SizedPattern* patterns_ = nullptr;
-  Sizes sizes_;
+  Buffer<uint8_t> request_;  // its memory, to be filled again
+  Sizes<SizedBound> sizes_;
 };
 
 }  // namespace polyphase
