@@ -202,6 +202,28 @@ def test_calls_are_told_in_c(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert len(longer) < len(some)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_more_sizes_than_are_kept(threads: int) -> None:
+    """The oldest makes room for a new one, also while it runs in another thread."""
+    pipeline = polyphase.fuse(BY_SIZE["evaluation"])
+    sizes = [(50 + n % 7, 60 + n) for n in range(300)]
+    some = [torch.randint(0, 256, (3, *size), dtype=torch.uint8) for size in sizes]
+    expected = [polyphase.fuse(BY_SIZE["evaluation"])(image) for image in some[::29]]
+    wrong = list[int]()
+
+    def run() -> None:
+        for turn in range(2):
+            made = [pipeline(image) for image in some[turn:]]
+            wrong.extend(n for n, one in enumerate(expected[1:], 1) if not torch.equal(made[29 * n - turn], one))
+
+    workers = [threading.Thread(target=run) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
 def test_a_call_that_only_looks_like_the_latest() -> None:
     pipeline, image = polyphase.fuse(BY_SIZE["evaluation"]), torch.zeros(3, 60, 80, dtype=torch.uint8)
     for n in range(5):
