@@ -32,6 +32,14 @@ class DotProducts {
  public:
   static constexpr int kMostChannels = Dots::kPixels > 0 ? 4 : 1;
 
+  // Whether pixels are better off than by four rows at a time (four_rows.h), which read as many bytes at once: where these are
+  // more than half of the first-level cache, and few taps leave less to gain.
+  static bool suit_long_rows(const Taps& taps, int64_t channels) {
+    constexpr int64_t kHalfOfCache = 24 << 10;
+    if (Dots::kPixels == 0 || channels > kMostChannels || 4 * taps.in_size * channels <= kHalfOfCache) return false;
+    return widest_of(taps, 0, taps.out_size - 1) <= 2 * Dots::kPixelTaps;
+  }
+
   void build(const Taps& taps, int64_t channels) {
     channels_ = static_cast<int>(channels);
     precision_ = taps.precision;

@@ -373,7 +373,7 @@ class ByteLanes {
         return;
       }
     }
-    if (by_fours) {
+    if (by_fours && !ByteDots::suit_long_rows(taps, channels)) {
       way_ = kFourRows;
       four_rows_.build(taps, channels);
       return;
