@@ -14,7 +14,7 @@ from torch import Tensor
 from polyphase.kernels import binding, plain_torch
 from polyphase.kernels.facts import facts
 from polyphase.sampling import formulas, reference
-from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
+from polyphase.sampling.pointwise import VALUE, Base, Binary, Cast, Constant, Operand, normalise
 from polyphase.sampling.programs import Program, warp_program
 from polyphase.sampling.warps import PADDINGS, Warp
 from tests.cpu.conftest import Tell, in_a_child
@@ -100,6 +100,24 @@ def test_gradients(instruction_set: str, kind: str, dtype: torch.dtype, mode: st
             assert other is not None
             scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
             assert torch.allclose(one, other, rtol=0, atol=NEAR[dtype] * scale)
+
+
+#: Nothing that coordinates depend on has a gradient, as where a library's coefficients were known when it was compiled.
+OF_NUMBERS = formulas.Formula(
+    (Binary("mul", Base(1), Constant(0)), Binary("add", Base(0), Constant(1))),
+    (0.8, 0.1),
+)
+
+
+def test_the_image_alone_has_a_gradient_by_a_formula_of_numbers(instruction_set: str) -> None:
+    picture, entries = image((2, 3, 6, 9)), torch.empty((2, 0))
+    sampler = Warp("formula", "bilinear", "zeros", False, (5, 40), formula=OF_NUMBERS)
+    gradient = image((2, 3, 5, 40), seed=1, low=-1.0)
+    ours, _ = binding.warp_gradients(gradient, picture, entries, sampler, (True, False))
+    theirs, _ = plain_torch.warp_gradients(gradient, picture, entries, sampler, (True, False))
+    assert ours is not None
+    assert theirs is not None
+    assert torch.allclose(ours, theirs, rtol=0, atol=1e-4)
 
 
 def test_no_gradient_where_a_homography_divides_by_zero(instruction_set: str) -> None:

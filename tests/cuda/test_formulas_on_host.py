@@ -10,7 +10,8 @@ import torch
 from polyphase.kernels import plain_torch
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Program, warp_program
-from tests.cpu.test_formula_kernels import KINDS, NEAR, cases
+from polyphase.sampling.warps import Warp
+from tests.cpu.test_formula_kernels import KINDS, NEAR, OF_NUMBERS, cases
 from tests.cpu.test_launch import content
 from tests.cpu.test_warp_kernels import laid_out
 from tests.cuda import host
@@ -46,6 +47,16 @@ def test_gradients(kind: str, dtype: torch.dtype, mode: str, deterministic: bool
             assert other is not None
             scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
             assert torch.allclose(one, other, rtol=0, atol=NEAR[dtype] * scale)
+
+
+def test_the_image_alone_has_a_gradient_by_a_formula_of_numbers() -> None:
+    picture, entries = image((2, 3, 6, 9)), torch.empty((2, 0))
+    sampler = Warp("formula", "bilinear", "zeros", False, (5, 40), formula=OF_NUMBERS)
+    given = (image((2, 3, 5, 40), seed=1, low=-1.0), picture, entries, sampler, (True, False))
+    ours, theirs = host.gradients(*given)[0], plain_torch.warp_gradients(*given)[0]
+    assert ours is not None
+    assert theirs is not None
+    assert torch.allclose(ours, theirs, rtol=0, atol=1e-4)
 
 
 def test_with_arithmetic_around() -> None:

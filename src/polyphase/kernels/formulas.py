@@ -75,12 +75,13 @@ def formula_type(axes: tuple[Expression, ...], first_field: int, *, gradients: b
         first_field=first_field,
         given=_lines(_given(axes)),
         coordinates=_lines(_body([(f"out[{a}]", [("", one)]) for a, one in enumerate(axes)])),
-        gradients=_gradients(axes, entries, fields) if gradients and entries + fields else "",
+        gradients=_gradients(axes, entries, fields) if gradients else "",
     )
 
 
 def _gradients(axes: tuple[Expression, ...], entries: int, fields: int) -> str:
-    """By the chain rule, from the gradients of the coordinates."""
+    """By the chain rule, from the gradients of the coordinates. A formula of numbers alone has none to make: only the
+    image's gradient is asked for, of a kernel that could make both."""
     by: list[Entry | Field] = [*map(Entry, range(entries)), *map(Field, range(fields))]
     slopes = [[(axis, slope(one, leaf)) for axis, one in enumerate(axes)] for leaf in by]
     shares = [
@@ -88,7 +89,9 @@ def _gradients(axes: tuple[Expression, ...], entries: int, fields: int) -> str:
         for place, of_axes in enumerate(slopes)
     ]
     read = _given([one for of_axes in slopes for _, one in of_axes])
-    return _GRADIENTS.format(axes=len(axes), count=len(shares), given=_lines(read), shares=_lines(_body(shares)))
+    return _GRADIENTS.format(
+        axes=len(axes), count=max(1, len(shares)), given=_lines(read), shares=_lines(_body(shares))
+    )
 
 
 def _body(targets: Sequence[tuple[str, Sequence[tuple[str, Expression]]]]) -> Iterator[str]:
