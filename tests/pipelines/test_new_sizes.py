@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -209,19 +210,16 @@ def test_more_sizes_than_are_kept(threads: int) -> None:
     sizes = [(50 + n % 7, 60 + n) for n in range(300)]
     some = [torch.randint(0, 256, (3, *size), dtype=torch.uint8) for size in sizes]
     expected = [polyphase.fuse(BY_SIZE["evaluation"])(image) for image in some[::29]]
-    wrong = list[int]()
 
-    def run() -> None:
+    def wrong(_: int) -> list[int]:
+        found = list[int]()
         for turn in range(2):
             made = [pipeline(image) for image in some[turn:]]
-            wrong.extend(n for n, one in enumerate(expected[1:], 1) if not torch.equal(made[29 * n - turn], one))
+            found += [n for n, one in enumerate(expected[1:], 1) if not torch.equal(made[29 * n - turn], one)]
+        return found
 
-    workers = [threading.Thread(target=run) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not wrong
+    with ThreadPoolExecutor(threads) as workers:
+        assert not any(workers.map(wrong, range(threads)))
 
 
 def test_a_call_that_only_looks_like_the_latest() -> None:
