@@ -28,7 +28,7 @@ from polyphase.bench import gpu
 from polyphase.cuda import build, driver, emit, launch, ways
 from polyphase.cuda.cases import Way
 from polyphase.errors import PolyphaseError
-from polyphase.kernels import binding
+from polyphase.kernels import checking
 from polyphase.kernels.facts import Facts
 from polyphase.kernels.records import CallRecord
 from polyphase.sampling.programs import maps_program
@@ -79,7 +79,7 @@ class Call:
             antialias = self.options.get("antialias", False)
             maps = arguments.resize_maps(self.shape, self.dtype, self.size, None, mode, align, None, antialias)
         facts = Facts(self.dtype, empty.shape, empty.stride(), torch.device("cuda", 0))
-        return binding._maps_record(maps_program(self.dtype, maps), facts, [], None)
+        return checking.record_of(maps_program(self.dtype, maps), [facts])
 
 
 CALLS = {

@@ -12,7 +12,7 @@ from polyphase.arguments.resampling import WEIGHTED_DTYPES
 from polyphase.arguments.warping import COORDINATES, OTHER_COORDINATES
 from polyphase.cpu import build, isa, libraries
 from polyphase.cuda import launcher as cuda_launcher
-from polyphase.kernels.binding import WARPED_AXES
+from polyphase.kernels.checking import WARPED_AXES
 from polyphase.kernels.plans import MapsPlan, WarpPlan, expressions_of, plan_maps, plan_warp, plan_warp_gradients
 from polyphase.plain import DTYPES
 from polyphase.sampling.axis_maps import AxisMap

@@ -19,7 +19,7 @@ from polyphase.cuda import emit, launch
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.maps import PreparedMaps
 from polyphase.cuda.warps import PreparedWarp
-from polyphase.kernels import binding
+from polyphase.kernels import checking
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.operands import slots
@@ -64,7 +64,7 @@ def _kernels_of_calls() -> Iterator[Kernel]:
     for program, inputs in itertools.chain(_resizes(), _moves(), _warps()):
         vectors = len(slots(Channel, program.prologue, program.epilogue))
         channels = _facts(program.target, (inputs[0].shape[1],), last=False)
-        record = binding.record_of(program, [*inputs, *[channels] * vectors])
+        record = checking.record_of(program, [*inputs, *[channels] * vectors])
         yield _kernel(launch.prepared(record, True, "sm_90"))
 
 

@@ -24,7 +24,7 @@ from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.maps import PreparedMaps
 from polyphase.cuda.memory import TorchMemory
 from polyphase.cuda.warps import PreparedWarp
-from polyphase.kernels import binding, operands
+from polyphase.kernels import binding, checking, operands
 from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.operands import Operands
@@ -54,7 +54,7 @@ def on_cuda(one: Facts) -> Facts:
 
 
 def record_for(program: Program, inputs: Sequence[Tensor]) -> CallRecord:
-    return binding.record_of(program, [on_cuda(facts(one)) for one in inputs])
+    return checking.record_of(program, [on_cuda(facts(one)) for one in inputs])
 
 
 def run(

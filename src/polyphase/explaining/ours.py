@@ -9,7 +9,7 @@ from polyphase.compile.fuse import Fused
 from polyphase.compile.lower import ProgramKernel
 from polyphase.explaining.buffers import format_of, number
 from polyphase.explaining.model import OurKernel
-from polyphase.kernels.binding import record_of
+from polyphase.kernels.checking import record_of
 from polyphase.kernels.devices import Described, wing_of
 from polyphase.kernels.facts import Facts
 from polyphase.kernels.plans import MapsPlan, WarpPlan
