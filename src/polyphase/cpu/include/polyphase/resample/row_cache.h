@@ -14,7 +14,8 @@ class RowCache {
   // As many slots as one sum reads rows; keys are 0 to keys - 1.
   POLYPHASE_ROW_LOOP void resize(int64_t slots, int64_t length, int64_t keys) {
     // Slots an odd number of cache lines apart do not compete for the same places in the cache.
-    stride_ = (length * static_cast<int64_t>(sizeof(T)) / 64 | 1) * 64 / static_cast<int64_t>(sizeof(T)) + 64;
+    constexpr int64_t kSize = sizeof(T);
+    stride_ = ((length + 64) * kSize / 64 | 1) * 64 / kSize;
     values_.resize(slots * stride_);
     key_of_.fill(slots, -1);
     kept_.resize(slots);
