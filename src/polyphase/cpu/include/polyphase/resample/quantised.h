@@ -47,7 +47,7 @@ inline void vertical_plain(const uint8_t* const* rows, const int32_t* pairs, int
 
 #if defined(POLYPHASE_BYTE_VECTORS)
 
-// What two rows add to the sums of LongestBytes::kSize outputs, in the order `LongestBytes::pack` takes them. `pair`: their weights.
+// What two rows add to the sums of LongestBytes::kSize outputs, in the order `LongestBytes::pack_bytes` takes them. `pair`: their weights.
 #if defined(POLYPHASE_NEON)
 POLYPHASE_BLOCK void add_rows(LongestBytes::Register a, LongestBytes::Register b, const int32_t* pair, LongestBytes::Register& p,
                               LongestBytes::Register& q, LongestBytes::Register& r, LongestBytes::Register& s) {
@@ -64,14 +64,16 @@ POLYPHASE_BLOCK void add_rows(LongestBytes::Register a, LongestBytes::Register b
   add_low(r, a_high, b_high), add_high(s, a_high, b_high);
 }
 #else
+// Pairs of bytes are put side by side and then parted by a mask and a shift: to interleave single bytes and widen them takes
+// as many instructions, but all of them would need the ports of the permutations.
 POLYPHASE_BLOCK void add_rows(LongestBytes::Register a, LongestBytes::Register b, const int32_t* pair, LongestBytes::Register& p,
                               LongestBytes::Register& q, LongestBytes::Register& r, LongestBytes::Register& s) {
-  const LongestBytes::Register zero = LongestBytes::broadcast(0), weights = LongestBytes::broadcast(*pair);
-  const LongestBytes::Register low = LongestBytes::interleave_low(a, b), high = LongestBytes::interleave_high(a, b);
-  p = LongestBytes::dot(p, LongestBytes::interleave_low(low, zero), weights);
-  q = LongestBytes::dot(q, LongestBytes::interleave_high(low, zero), weights);
-  r = LongestBytes::dot(r, LongestBytes::interleave_low(high, zero), weights);
-  s = LongestBytes::dot(s, LongestBytes::interleave_high(high, zero), weights);
+  const LongestBytes::Register weights = LongestBytes::broadcast(*pair);
+  const LongestBytes::Register low = LongestBytes::words_low(a, b), high = LongestBytes::words_high(a, b);
+  p = LongestBytes::dot(p, LongestBytes::even_bytes(low), weights);
+  q = LongestBytes::dot(q, LongestBytes::odd_bytes(low), weights);
+  r = LongestBytes::dot(r, LongestBytes::even_bytes(high), weights);
+  s = LongestBytes::dot(s, LongestBytes::odd_bytes(high), weights);
 }
 #endif
 
@@ -87,7 +89,7 @@ POLYPHASE_BLOCK void vertical_block(const uint8_t* const* rows, const int32_t* p
   }
   p = LongestBytes::shift_right(p, bits), q = LongestBytes::shift_right(q, bits);
   r = LongestBytes::shift_right(r, bits), s = LongestBytes::shift_right(s, bits);
-  LongestBytes::store_first(out + i, n, LongestBytes::pack(p, q, r, s));
+  LongestBytes::store_first(out + i, n, LongestBytes::pack_bytes(p, q, r, s));
 }
 
 POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_t* pairs, int taps, int precision, uint8_t* out,

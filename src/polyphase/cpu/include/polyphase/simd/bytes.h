@@ -29,6 +29,13 @@
 
 namespace polyphase {
 
+#if defined(__AVX2__)
+
+// A shuffle of 16 bytes: of eight that belong in even places and then eight that belong in odd ones.
+constexpr uint8_t kEvenThenOdd[16] = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15};
+
+#endif
+
 #if defined(__AVX512BW__) && !defined(POLYPHASE_PLAIN)
 
 // What AVX-512 does with 64 bytes and without VBMI: bytes change places within 16 bytes only.
@@ -53,13 +60,19 @@ struct LongBytes {
     return _mm512_add_epi32(sum, _mm512_madd_epi16(values, weights));
 #endif
   }
-  static Register interleave_low(Register a, Register b) { return _mm512_unpacklo_epi8(a, b); }
-  static Register interleave_high(Register a, Register b) { return _mm512_unpackhi_epi8(a, b); }
+  static Register words_low(Register a, Register b) { return _mm512_unpacklo_epi16(a, b); }
+  static Register words_high(Register a, Register b) { return _mm512_unpackhi_epi16(a, b); }
+  static Register even_bytes(Register v) { return _mm512_and_si512(v, broadcast(0x00ff00ff)); }
+  static Register odd_bytes(Register v) { return _mm512_srli_epi16(v, 8); }
   // Each lane by its own number of bits: a shift of all by one number needs the port that permutations need.
   static Register shift_right(Register v, Register bits) { return _mm512_srav_epi32(v, bits); }
-  // Undoes two levels of interleaving, saturating to 0..255.
+  // Saturates to 0..255: in each 16 bytes, four of each register.
   static Register pack(Register a, Register b, Register c, Register d) {
     return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+  }
+  // As pack, for sums of the even and odd bytes of words_low, then of words_high: in the order the bytes had.
+  static Register pack_bytes(Register even_low, Register odd_low, Register even_high, Register odd_high) {
+    return shuffle(pack(even_low, even_high, odd_low, odd_high), in_each(kEvenThenOdd));
   }
   static Register add(Register a, Register b) { return _mm512_add_epi32(a, b); }
   // The same 16 bytes four times, and a shuffle of each 16 bytes by such a table: an entry of kNone gives 0.
@@ -141,11 +154,16 @@ struct Avx2Bytes {
   static Register dot(Register sum, Register values, Register weights) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(values, weights));
   }
-  static Register interleave_low(Register a, Register b) { return _mm256_unpacklo_epi8(a, b); }
-  static Register interleave_high(Register a, Register b) { return _mm256_unpackhi_epi8(a, b); }
+  static Register words_low(Register a, Register b) { return _mm256_unpacklo_epi16(a, b); }
+  static Register words_high(Register a, Register b) { return _mm256_unpackhi_epi16(a, b); }
+  static Register even_bytes(Register v) { return _mm256_and_si256(v, broadcast(0x00ff00ff)); }
+  static Register odd_bytes(Register v) { return _mm256_srli_epi16(v, 8); }
   static Register shift_right(Register v, Register bits) { return _mm256_srav_epi32(v, bits); }
   static Register pack(Register a, Register b, Register c, Register d) {
     return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+  }
+  static Register pack_bytes(Register even_low, Register odd_low, Register even_high, Register odd_high) {
+    return shuffle(pack(even_low, even_high, odd_low, odd_high), in_each(kEvenThenOdd));
   }
   static constexpr int kLeastLanes = kSums;
   static void fill_order(int64_t, uint8_t* order) { store(order, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)); }
@@ -224,10 +242,17 @@ struct Bytes {
     return _mm_add_epi32(sum, _mm_madd_epi16(values, weights));
   }
   static Register interleave_low(Register a, Register b) { return _mm_unpacklo_epi8(a, b); }
-  static Register interleave_high(Register a, Register b) { return _mm_unpackhi_epi8(a, b); }
+  static Register words_low(Register a, Register b) { return _mm_unpacklo_epi16(a, b); }
+  static Register words_high(Register a, Register b) { return _mm_unpackhi_epi16(a, b); }
+  static Register even_bytes(Register v) { return _mm_and_si128(v, broadcast(0x00ff00ff)); }
+  static Register odd_bytes(Register v) { return _mm_srli_epi16(v, 8); }
   static Register shift_right(Register v, Register bits) { return _mm_sra_epi32(v, _mm_srli_epi64(bits, 32)); }
   static Register pack(Register a, Register b, Register c, Register d) {
     return _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
+  }
+  static Register pack_bytes(Register even_low, Register odd_low, Register even_high, Register odd_high) {
+    const Register packed = pack(even_low, even_high, odd_low, odd_high);
+    return _mm_unpacklo_epi8(packed, _mm_srli_si128(packed, 8));
   }
 };
 
@@ -270,6 +295,7 @@ struct Bytes {
   static Register pack(Register a, Register b, Register c, Register d) {
     return neon::narrowed(sums(a), sums(b), sums(c), sums(d));
   }
+  static Register pack_bytes(Register a, Register b, Register c, Register d) { return pack(a, b, c, d); }
   static constexpr int kLeastLanes = kSums;
   static void fill_order(int64_t, uint8_t*) {}
   static Register pack_in_order(const Register* r, Register) { return pack(r[0], r[1], r[2], r[3]); }
