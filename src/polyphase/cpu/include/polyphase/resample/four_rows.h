@@ -1,16 +1,17 @@
 // The horizontal pass over pixels of two to four bytes, four rows at a time (AVX2 and AVX-512).
 //
-// It goes by tiles: so many neighbouring outputs that what they read stays in the first-level cache. The pixels of a tile
-// are laid out first, as 16 bit values: 16 bytes have two neighbouring pixels of one row, channel by channel, and the same
-// two of the other rows lie beside them. Then an output is a sum over such pairs without any shuffle, however many outputs
-// read a pixel, and the weights of a pair of taps are loaded once for all rows and channels. Nothing is prefetched: the
-// hardware foresees four rows that are read in order.
+// It goes by tiles (row_tiles.h). The pixels of a tile are laid out first, as 16 bit values: 16 bytes have two neighbouring
+// pixels of one row, channel by channel, and the same two of the other rows lie beside them. Then an output is a sum over
+// such pairs without any shuffle, however many outputs read a pixel, and the weights of a pair of taps are loaded once for
+// all rows and channels. Nothing is prefetched: the hardware foresees four rows that are read in order.
 #pragma once
 
 #include "polyphase/core/abi.h"
 #include "polyphase/core/buffer.h"
 #include "polyphase/core/standard.h"
 #include "polyphase/core/unroll.h"
+#include "polyphase/resample/rgb_rows.h"
+#include "polyphase/resample/row_tiles.h"
 #include "polyphase/simd/bytes.h"
 
 namespace polyphase {
@@ -25,83 +26,35 @@ class FourRows {
   static constexpr int64_t kMostPicked = Bytes::kWindow == 64 ? INT64_MAX : LongestBytes::kSize == 64 ? 6 : 8;
 
   void build(const Taps& taps, int64_t channels) {
+    if (kHasRgb && channels == 3 && RgbRows::suits(taps)) return rgb_.build(taps);
     channels_ = channels;
     precision_ = taps.precision;
     in_length_ = taps.in_size * channels;
     out_size_ = taps.out_size;
-    for (int64_t x = 0; x < out_size_; ++x) pairs_ = max(pairs_, pairs_of(taps, x));
-    const int64_t groups = (out_size_ + kTogether - 1) / kTogether;
-    places_.resize(groups * kTogether);
-    weights_.resize(groups * kTogether * pairs_);
-    for (int64_t x = 0; x < out_size_; x += kTogether) add_group(taps, x);
+    tiles_.build(taps, 1);
     for (int pair = 0; pair < 2; ++pair) fill_shuffle(pair);
     for (int i = 0; i < 16; ++i) compact_[i] = static_cast<uint8_t>(i / channels * 4 + i % channels);
   }
 
-  size_t bytes() const { return tiles_.bytes() + places_.bytes() + weights_.bytes(); }
+  size_t bytes() const { return tiles_.bytes() + rgb_.bytes(); }
 
   // Up to four rows. Of three the last is made twice, and so is one alone.
   POLYPHASE_ROW_LOOP void run(const uint8_t* const* in, uint8_t* const* out, int rows) const {
     const Rows four = {{in[0], in[rows > 1 ? 1 : 0], in[rows > 2 ? 2 : 0], in[rows - 1]},
                        {out[0], out[rows > 1 ? 1 : 0], out[rows > 2 ? 2 : 0], out[rows - 1]}};
+    if (kHasRgb && channels_ == 0) return rgb_.run(four.in, four.out);
     rows > 2 ? run_tiles<LongestBytes, kRows / LongestBytes::kRows>(four) : run_tiles<Avx2Bytes, 1>(four);
   }
 
  private:
-  static constexpr int64_t kTogether = 4;     // outputs that are summed side by side
-  static constexpr int64_t kTilePairs = 128;  // of a tile, where four outputs do not need more
+  static constexpr bool kHasRgb = LongestBytes::kSize == Avx2Bytes::kSize;
+  using Tiles = RowTiles<int32_t>;  // units are pairs of pixels
+  static constexpr int64_t kTogether = Tiles::kTogether;
 
   struct Rows {
     const uint8_t* in[kRows];
     uint8_t* out[kRows];
   };
-
-  // Outputs up to `end`, from that of the tile before on, and the pairs of pixels they read.
-  struct Tile {
-    int64_t first, count;
-    int64_t end;
-  };
-
-  static int64_t pairs_of(const Taps& taps, int64_t x) {
-    const int32_t begin = taps.begin[x], end = taps.begin[x + 1];
-    return begin == end ? 0 : taps.index[end - 1] / 2 - taps.index[begin] / 2 + 1;
-  }
-
-  // The first pair of output x, early enough for pairs_ of them.
-  int64_t first_pair(const Taps& taps, int64_t x) const {
-    return min<int64_t>(taps.index[taps.begin[x]] / 2, (taps.in_size + 1) / 2 - pairs_);
-  }
-
-  // Four outputs, or as many as are left: in the latest tile if their pixels fit into it.
-  void add_group(const Taps& taps, int64_t from) {
-    const int64_t to = min(from + kTogether, out_size_);
-    int64_t first = INT64_MAX, end = 0;
-    for (int64_t x = from; x < to; ++x) {
-      if (pairs_of(taps, x) == 0) continue;
-      first = min(first, first_pair(taps, x));
-      end = max(end, first_pair(taps, x) + pairs_);
-    }
-    if (end == 0) first = 0, end = pairs_;  // nothing but border
-    if (tiles_.size() > 0) {
-      const Tile& last = tiles_.back();
-      const int64_t both_first = min(first, last.first), both_end = max(end, last.first + last.count);
-      if (both_end - both_first <= kTilePairs) first = both_first, end = both_end, tiles_.resize(tiles_.size() - 1);
-    }
-    tiles_.push_back({first, end - first, to});
-    most_pairs_ = max(most_pairs_, end - first);
-    for (int64_t x = from; x < from + kTogether; ++x) {
-      places_[x] = static_cast<int32_t>(first);  // of a border, and beyond the end: any pixels, which weigh 0
-      if (x >= to || pairs_of(taps, x) == 0) continue;
-      const int64_t start = first_pair(taps, x);
-      places_[x] = static_cast<int32_t>(start);
-      for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
-        const int64_t tap = taps.index[t] - 2 * start;
-        const int16_t weight = taps.quantised[t];
-        std::memcpy(reinterpret_cast<int16_t*>(weights_.data() + from * pairs_ + tap / 2 * kTogether + (x - from)) + tap % 2,
-                    &weight, 2);
-      }
-    }
-  }
 
   // Of the first or the second pair in 16 bytes of a row, each channel's two values side by side.
   void fill_shuffle(int pair) {
@@ -116,9 +69,9 @@ class FourRows {
   POLYPHASE_ROW_LOOP void run_tiles(const Rows& rows) const {
     constexpr int64_t kPair = kRegisters * Vector::kSize;
     static thread_local Buffer<uint8_t> laid_out;
-    laid_out.resize((max(most_pairs_, pairs_) + 1) * kPair);
+    laid_out.resize((tiles_.longest() + 1) * kPair);
     int64_t x = 0;
-    for (const Tile& tile : tiles_) {
+    for (const Tiles::Tile& tile : tiles_) {
       lay_out<Vector, kRegisters>(tile, rows, laid_out.data());
       sum<Vector, kRegisters>(laid_out.data() - tile.first * kPair, x, tile.end, rows);
       x = tile.end;
@@ -127,7 +80,7 @@ class FourRows {
 
   // Two pairs by each load of 16 bytes; the last ones of a row from where there is room to read beyond its end.
   template <class Vector, int kRegisters>
-  POLYPHASE_BLOCK void lay_out(const Tile& tile, const Rows& rows, uint8_t* to) const {
+  POLYPHASE_BLOCK void lay_out(const Tiles::Tile& tile, const Rows& rows, uint8_t* to) const {
     const int64_t step = 4 * channels_, length = in_length_, end = (tile.first + tile.count) * 2 * channels_;
     int64_t at = tile.first * 2 * channels_;
     const auto first = Vector::in_each(shuffle_[0]), second = Vector::in_each(shuffle_[1]);
@@ -163,8 +116,8 @@ class FourRows {
     constexpr int64_t kPair = kRegisters * Vector::kSize;
     // Each output has two sums: those of two registers, or by turns where dot products wait for each other.
     constexpr bool kByTurns = kRegisters == 1 && Vector::kDotsWait;
-    const int64_t pairs = pairs_, channels = channels_;
-    const int32_t *place = places_.data() + x, *weights = weights_.data() + x * pairs;
+    const int64_t pairs = tiles_.units(), channels = channels_;
+    const int32_t *place = tiles_.places(x), *weights = tiles_.weights(x);
     const Sums bits = Vector::broadcast(precision_), half = Vector::broadcast(1 << (precision_ - 1));
     const Sums compact = Vector::in_each(compact_);
     const auto at = [&](int i) { return laid_out + place[i] * kPair; };
@@ -222,15 +175,12 @@ class FourRows {
     for (int r = 0; r < kRegisters * Vector::kRows; ++r) std::memcpy(rows.out[r] + at, pixels[r], bytes);
   }
 
-  int64_t channels_ = 0;
+  int64_t channels_ = 0;  // none: rows are rgb_'s
   int precision_ = 0;
   int64_t in_length_ = 0, out_size_ = 0;
-  int64_t pairs_ = 0;       // that every output reads
-  int64_t most_pairs_ = 0;  // of a tile
   uint8_t shuffle_[2][16] = {}, compact_[16] = {};
-  Buffer<Tile> tiles_;
-  Buffer<int32_t> places_;   // the first pair of every output
-  Buffer<int32_t> weights_;  // for every four outputs and each pair in turn: the pair's two weights for each
+  Tiles tiles_;
+  RgbRows rgb_;
 };
 
 #else

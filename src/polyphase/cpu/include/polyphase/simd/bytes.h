@@ -130,7 +130,12 @@ struct Avx2Bytes {
     std::memcpy(p, buffer, n);
   }
   static Register broadcast(int32_t x) { return _mm256_set1_epi32(x); }
+  static Register broadcast_two(int64_t x) { return _mm256_set1_epi64x(x); }  // of 32 bits each
   static Register add(Register a, Register b) { return _mm256_add_epi32(a, b); }
+  // In each 16 bytes, the sums of two neighbouring lanes of a, and of two of b.
+  static Register add_neighbours(Register a, Register b) { return _mm256_hadd_epi32(a, b); }
+  // v, with the last four of each 16 bytes taken from `last`.
+  static Register with_last(Register v, Register last) { return _mm256_blend_epi32(v, last, 0x88); }
 
   static Register halves(const uint8_t* low, const uint8_t* high) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low))),
