@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 import polyphase
+from polyphase import arguments
 from polyphase import transforms as T
 from polyphase.cpu import wing
 from polyphase.cuda import batches, emit, items, tables
 from polyphase.errors import WrongImageError
 from polyphase.kernels import binding, devices
 from polyphase.sampling.axis_maps import AxisMap, AxisPath
-from polyphase.sampling.programs import Axes, Program
+from polyphase.sampling.programs import Axes, Program, warp_program
 from polyphase.sampling.steps import Flip, Pad, Resize, Slice
 from tests.cuda import host
 
@@ -106,6 +107,21 @@ def test_floats_and_pixels_and_views(stream: host.Stream) -> None:
 
 
 @pytest.mark.usefixtures("stream")
+def test_warps_of_several_batches_and_heights(stream: host.Stream) -> None:
+    """By one launch, which has blocks for the most images of a call, and for the highest."""
+    calls: list[tuple[Program, list[Tensor]]] = []
+    for batch, height in ((1, 90), (3, 20), (2, 41)):
+        image, matrix = torch.rand(batch, 3, 30, 40), torch.randn(batch, 2, 3)
+        options = arguments.warp_options("bilinear", "zeros", True)
+        shapes = (image.shape, image.dtype, matrix.shape, matrix.dtype)
+        sampler = arguments.affine_warp(*shapes, (batch, 3, height, 50), *options)
+        calls.append((warp_program(image.dtype, sampler), [image, matrix]))
+    results = host.run_batch(stream, calls)
+    assert templates(stream) == ["Warp"]
+    for result, (program, inputs) in zip(results, calls, strict=True):
+        assert torch.equal(result, host.run(program, *inputs))
+
+
 def test_sizes_that_were_not_seen_are_like_those_that_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is bound for them. What they become is what they would have become alone."""
     pipeline = polyphase.fuse([T.Resize(80), T.CenterCrop(72), *SCALED])

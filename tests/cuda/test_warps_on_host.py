@@ -96,6 +96,9 @@ def test_taps_inside_are_as_by_the_rules(mode: str, source: str, monkeypatch: py
         got = run(program, picture, case.coordinates())
         assert content(got) == content(host.run(program, picture, case.coordinates(), choose=by_rules))
         with monkeypatch.context() as patched:
+            patched.setattr(warps, "MOST_BLOCKS", 1)  # which has all tiles to make, one after another
+            assert content(got) == content(host.run(program, picture, case.coordinates()))
+        with monkeypatch.context() as patched:
             patched.setattr(warps, "BLOCKS_FOR_STEPS", 1)
             in_steps = host.run(program, picture, case.coordinates())
         if source == "grid":

@@ -24,8 +24,8 @@ from polyphase.sampling.warps import PADDINGS, Warp
 #: Blocks that keep a large GPU busy: channels are split among blocks until there are as many.
 MANY_BLOCKS = 2048
 MOST_BLOCKS = 65535  # down, and from plane to plane
-#: Of a `WarpTile` of doubles along three axes: `kTileBytes` of warp_taps.h.
-TILE_BYTES = 304
+#: Of a `WarpTile` of doubles along three axes, and two addresses: `kTileBytes` of warp_taps.h.
+TILE_BYTES = 320
 #: Shorter rows of a grid are joined, where they follow each other: tiles would be mostly empty.
 LONG_ROW = 16
 #: Planes that extend over more elements are counted in 64 bits: 32 have room for the bytes of as many of the widest.
@@ -57,9 +57,9 @@ SHAPES = {
 }
 #: Bilinear, where coordinates are read for every pixel: they lie in rows, and mostly lead to rows.
 BY_ROWS = Shape(2, 32, 1, 128, 2, 40)
-#: Bilinear, four channels at once; and of few pixels, where compact warps share more of what they read.
+#: Bilinear, four channels at once; and of few pixels, for which there are threads enough to have one each.
 OF_FOUR = Shape(1, 16, 2, 128, 4, 56)
-OF_FEW_PIXELS = Shape(2, 8, 2, 128, 2, 40)
+OF_FEW_PIXELS = Shape(1, 16, 2, 128, 1, 32)
 FEW_PIXELS = 1 << 20
 #: Bicubic, where a tile's part of the image is brought to shared memory first: taps read it more often than that costs.
 #: All steps are taken: the smaller the tile, the more of its part it shares with others.
@@ -129,7 +129,7 @@ def choose(case: Case) -> Way:
     in_planes = record.image.strides[1] != 1
     most = {"nearest": 4, "bilinear": 4, "bicubic": 3 if in_planes else 2}[mode]
     together = divisor(case.channels, 4 if box.rows else most)
-    pixels, wide, across, threads, _, registers = _shape(case, together, box)
+    pixels, wide, across, threads, most_steps, registers = _shape(case, together, box)
     image, out, coordinates = record.image, record.out, record.coordinates
     assert coordinates is not None, "axis maps have ways of their own"
     tensors = [(out.shape, one.strides) for one in record.operands.tensors]
@@ -138,7 +138,9 @@ def choose(case: Case) -> Way:
     layout = (_step(case), together, channels)
     pitch = box.width * (together if channels == IN_PIXELS else 1)
     fill = rule_number(case.sampler)
-    constants = (_is_affine(record.program), far, False, fill, *layout, pixels, wide, across, pitch, box.rows, threads)
+    once = most_steps == 1 and case.channels == together and _few_tiles(case, threads // wide // across * pixels)
+    shape = (pixels, wide, across, pitch, box.rows, threads)
+    constants = (_is_affine(record.program), far, False, once, fill, *layout, *shape)
     resident = resident_blocks(case.plan, registers, threads)
     return Way("warp", "Warp", constants, threads, resident, sums=False, moved_bytes=case.plan.element_bytes)
 
@@ -164,6 +166,12 @@ def _box(case: Case) -> Box:
     in_floats = plan.axes == 2 and plan.positions.itemsize == 4 and max(image.shape[2:]) < MOST_IN_BOXED
     by_matrix = plan.mode == "bicubic" and _is_affine(case.record.program)
     return BOX if by_matrix and in_floats and rows_are_dense else NO_BOX
+
+
+def _few_tiles(case: Case, rows: int) -> bool:
+    """Whether there are blocks for all of them, down an image and from image to image. rows: of a tile."""
+    batch, _, *spatial = case.record.out.shape
+    return math.ceil(math.prod(spatial[:-1]) / rows) <= MOST_BLOCKS and batch <= MOST_BLOCKS
 
 
 def _is_affine(program: Program) -> bool:

@@ -13,21 +13,28 @@ constexpr int kOuter = POLYPHASE_OUTER;  // at least 1
 constexpr int kVectors = POLYPHASE_VECTORS, kTensors = POLYPHASE_TENSORS;
 constexpr int kNumbers = POLYPHASE_NUMBERS;  // of the formula of a warp
 
-// A pointer into the device's memory. Of parameters a compiler knows that; of a batch's calls, which lie in shared memory, it
-// is told, or every access could be one of shared memory.
+// A pointer into the device's memory: of one that was in shared memory a compiler is told so, or every access could be one of
+// shared memory.
 template <class T>
 inline T* global(T* pointer) {
-#if defined(__CUDACC__) && defined(POLYPHASE_BATCHED)
+#ifdef __CUDACC__
   __builtin_assume(__isGlobal(pointer));
 #endif
   return pointer;
 }
 
+// Such a pointer of a call. Calls are parameters, of which a compiler knows it; but those of a batch lie in shared memory.
 template <class T>
 struct Global {
   T* pointer;
 
-  T* known() const { return global(pointer); }
+  T* known() const {
+#ifdef POLYPHASE_BATCHED
+    return global(pointer);
+#else
+    return pointer;
+#endif
+  }
   template <class To>
   operator To*() const {
     return static_cast<To*>(known());

@@ -17,55 +17,78 @@ namespace polyphase {
 enum Channels { kInPlanes, kInPixels, kInVectors };
 
 // kAffine: coordinates are matrices, else a grid. kFar: the elements of a plane are counted in 64 bits. kByRules: all pixels
-// are made one by one. kFill: a FillRule. kStep: elements from a pixel to the next along x, 0 where the call says it.
-// kTogether: channels that are fetched together, of which every chunk has a multiple. kPixels: a thread's, one below the
-// other, as many rows apart as a block has threads. kPitch and kBoxRows: of an `ImageBox`, 0 where there is none.
+// are made one by one. kOnce: a block has one tile, which it makes in one step, and images have kTogether channels. kFill: a
+// FillRule. kStep: elements from a pixel to the next along x, 0 where the call says it. kTogether: channels that are fetched
+// together, of which every chunk has a multiple. kPixels: a thread's, one below the other, as many rows apart as a block has
+// threads. kPitch and kBoxRows: of an `ImageBox`, 0 where there is none.
 template <class Load, class Store, class Filter, class G, class P, int kAxes, class Formula, bool kAffine, bool kFar,
-          bool kByRules, int kFill, int kStep, int kTogether, int kChannels, int kPixels, int kWide, int kAcross, int kPitch,
-          int kBoxRows, int kThreads>
+          bool kByRules, bool kOnce, int kFill, int kStep, int kTogether, int kChannels, int kPixels, int kWide, int kAcross,
+          int kPitch, int kBoxRows, int kThreads>
 struct Warp {
   using From = typename Load::From;
   using Offset = Conditional<kFar, int64_t, int32_t>;
   using Value = typename Load::To;
   using To = typename Store::To;
   using Threads = ThreadTile<kWide, kAcross, kThreads>;
-  using Tile = WarpTile<P, kAxes>;
   using Row = RowNumber<kAxes>;
   using Taps = PixelTaps<Filter, P, kAxes, Offset, false>;
   static constexpr int kTaps = Taps::kPerAxis, kDeep = Taps::kDeep, kCount = Taps::kCount;
   static constexpr bool kWeighted = Filter::kTaps > 1;
   using Positions = PixelPositions<G, P, kAxes, Offset, kAffine, kWeighted, Formula>;
 
+  // And where its image and its target begin, of the block's first channel: products of 64 bits, which no thread makes again.
+  struct Tile : WarpTile<P, kAxes> {
+    const From* source;
+    To* target;
+  };
+
   static void run(const WarpCall& call, const Block& block) {
-    auto& tile = *reinterpret_cast<Tile*>(block.shared());
-    each_part(block, call.strips, call.batch * call.chunks, [&](int64_t strip, int64_t part) {
-      const Divided at = call.chunks == 1 ? Divided{part, 0} : divided(part, call.chunks);
-      const int64_t first = at.remainder * call.chunk, end = min(first + call.chunk, call.channels);
-      const int32_t rows = Threads::kRows * kPixels * static_cast<int32_t>(call.steps);
-      const Place place = {call, tile, at.quotient, static_cast<Row>(strip) * rows, block.place().x * Threads::kColumns};
-      block.each_thread([&](int thread) {
-        if (thread >= kAxes) return;
-        tile.template enter<G, kAffine>(call, place.n, output_pixel<kAxes>(call, place.row, place.x), thread);
-        if (kBoxRows > 0) tile.template reach<Filter>(thread, Threads::kColumns, rows, pads_taps(call));
+    if constexpr (kOnce) {
+      const Triple at = block.place();
+      if (at.y >= call.strips || at.z >= call.batch) return;  // a batch has blocks for the largest of its calls
+      make(call, block, static_cast<uint32_t>(at.y), static_cast<uint32_t>(at.z), 0, kTogether);
+    } else {
+      each_part(block, call.strips, call.batch * call.chunks, [&](int64_t strip, int64_t part) {
+        const Divided at = call.chunks == 1 ? Divided{part, 0} : divided(part, call.chunks);
+        const int64_t first = at.remainder * call.chunk;
+        make(call, block, strip, at.quotient, first, min(first + call.chunk, call.channels));
       });
-      if constexpr (kBoxRows > 0) {
-        const Box box = {tile.reached[0], tile.reached[1], reinterpret_cast<From*>(block.shared() + kTileBytes)};
-        for (int64_t c = first; c < end; c += kTogether) {
-          if (box.fits()) box.fill(block, place.image(c), call.image_strides, tile.axes, call.padding);
-          each_row(block, place, c, c + kTogether, [&](const Part& own, Row row) {
-            if (!kByRules && box.fits() && own.inner_outputs(FromBox<kTogether>{box}, row)) return;
-            if (kByRules || !own.inner_outputs(FromImage<1>{place}, row)) own.outputs_by_rules(row);
-          });
-        }
-      } else {
-        each_row(block, place, first, end, [&](const Part& own, Row row) {
-          if (kByRules || !own.inner_outputs(FromImage<kTogether>{place}, row)) own.outputs_by_rules(row);
-        });
-      }
-    });
+    }
   }
 
  private:
+  // A tile of image n, of the channels from `first` up to `end`.
+  static void make(const WarpCall& call, const Block& block, int64_t strip, int64_t n, int64_t first, int64_t end) {
+    auto& tile = *reinterpret_cast<Tile*>(block.shared());
+    const int32_t rows = Threads::kRows * kPixels * steps(call);
+    const Place place = {call, tile, n, first, static_cast<Row>(strip) * rows, block.place().x * Threads::kColumns};
+    block.each_thread([&](int thread) {
+      if (thread >= kAxes) return;
+      tile.template enter<G, kAffine>(call, place.n, output_pixel<kAxes>(call, place.row, place.x), thread);
+      if (thread == 0) {
+        tile.source = static_cast<const From*>(call.source) + image_offset(call.image_strides, place.n, first);
+        tile.target = static_cast<To*>(call.target) + image_offset(call.target_strides, place.n, first);
+      }
+      if (kBoxRows > 0) tile.template reach<Filter>(thread, Threads::kColumns, rows, pads_taps(call));
+    });
+    if constexpr (kBoxRows > 0) {
+      const Box box = {tile.reached[0], tile.reached[1], reinterpret_cast<From*>(block.shared() + kTileBytes)};
+      for (int64_t c = first; c < end; c += kTogether) {
+        if (box.fits()) box.fill(block, place.image(c), call.image_strides, tile.axes, call.padding);
+        each_row(block, place, c, c + kTogether, [&](const Part& own, Row row) {
+          if (!kByRules && box.fits() && own.inner_outputs(FromBox<kTogether>{box}, row)) return;
+          if (kByRules || !own.inner_outputs(FromImage<1>{place}, row)) own.outputs_by_rules(row);
+        });
+      }
+    } else {
+      each_row(block, place, first, end, [&](const Part& own, Row row) {
+        if (kByRules || !own.inner_outputs(FromImage<kTogether>{place}, row)) own.outputs_by_rules(row);
+      });
+    }
+  }
+
+  static int32_t steps(const WarpCall& call) { return kOnce ? 1 : static_cast<int32_t>(call.steps); }
+
   static_assert(sizeof(Tile) <= kTileBytes);
   static constexpr int kPlanes = kChannels == kInPlanes ? kTogether : 1;
   using Box = ImageBox<From, kPlanes, kTogether / kPlanes, kPitch, kBoxRows, kThreads>;
@@ -76,18 +99,16 @@ struct Warp {
     return kFill == kFillNone && (Filter::kTaps > 2 || call.padding == kZeros);
   }
 
-  // The tile of a block, of image n.
+  // The tile of a block, of image n, from channel `first` on.
   struct Place {
     const WarpCall& call;
     const Tile& tile;
-    int64_t n;
+    int64_t n, first;
     Row row;
     int32_t x;
 
-    const From* image(int64_t channel) const {
-      const ImageStrides& s = call.image_strides;
-      return static_cast<const From*>(call.source) + n * s.batch + channel * s.channel;
-    }
+    const From* image(int64_t channel) const { return tile.source + (channel - first) * call.image_strides.channel; }
+    To* target(int64_t channel) const { return global(tile.target) + (channel - first) * call.target_strides.channel; }
   };
 
   // Taps from the image itself, of kGroup channels at a time.
@@ -182,9 +203,9 @@ struct Warp {
   static void each_row(const Block& block, const Place& place, int64_t first, int64_t end, const Function& function) {
     block.each_thread([&](int thread) {
       const Part own(place, first, end, place.x + Threads::column(thread));
-      if (own.x >= place.call.out_size[2]) return;
+      if (own.x >= static_cast<int32_t>(place.call.out_size[2])) return;
 #pragma unroll 1
-      for (int32_t s = 0; s < place.call.steps; ++s) {
+      for (int32_t s = 0; s < steps(place.call); ++s) {
         read_again();
         function(own, place.row + Threads::row(thread) + s * (Threads::kRows * kPixels));
       }
@@ -242,7 +263,7 @@ struct Warp {
         for (int p = 0; p < kPixels; ++p) source.fetch(c, start[p], read[p]);
 #pragma unroll
         for (int p = 0; p < kPixels; ++p) {
-          Target target(call, n, c, pixels[p]);
+          Target target(place, c, pixels[p]);
 #pragma unroll
           for (int t = 0; t < kGroup; ++t) {
             const Value value = sum(taps[p], [&](int k) { return Load::apply(read[p][t][k], call, c + t); });
@@ -256,7 +277,7 @@ struct Warp {
     }
 
     void output_outside(const OutputPixel& pixel) const {
-      Target target(call, n, first, pixel);
+      Target target(place, first, pixel);
 #pragma unroll 1
       for (int64_t c = first; c < end; ++c, target.next(call)) target.store(call, c, outer_filled(Value{}, P(0), c));
     }
@@ -276,7 +297,7 @@ struct Warp {
 
     // Taps of weight 0 are not read by the map: their values need not be finite.
     void output_by_rules(const OutputPixel& pixel) const {
-      Target target(call, n, first, pixel);
+      Target target(place, first, pixel);
       Taps taps;
       taps.make(positions, pixel, call.image_strides);
       const From* from = place.image(first);
@@ -357,12 +378,11 @@ struct Warp {
     To* at;
     int64_t tensors[at_least_one(kTensors)];
 
-    Target(const WarpCall& call, int64_t n, int64_t c, const OutputPixel& pixel)
-        : at(element(static_cast<To*>(call.target) + image_offset(call.target_strides, n, c),
-                     offset_in<kAxes, Offset>(call.target_strides, pixel))) {
+    Target(const Place& place, int64_t c, const OutputPixel& pixel)
+        : at(element(place.target(c), offset_in<kAxes, Offset>(place.call.target_strides, pixel))) {
       for (int t = 0; t < kTensors; ++t) {
-        const ImageStrides& s = call.tensor_strides[t];
-        tensors[t] = image_offset(s, n, c) + offset_in<kAxes, Offset>(s, pixel);
+        const ImageStrides& s = place.call.tensor_strides[t];
+        tensors[t] = image_offset(s, place.n, c) + offset_in<kAxes, Offset>(s, pixel);
       }
     }
     void store(const WarpCall& call, int64_t c, const Value& value) { *at = Store::apply(value, call, c, tensors); }

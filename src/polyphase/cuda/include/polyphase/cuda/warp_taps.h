@@ -92,7 +92,7 @@ struct PixelRange {
   int32_t count() const { return last - first + 1; }
 };
 
-constexpr int kTileBytes = 304;  // of shared memory, for a `WarpTile`
+constexpr int kTileBytes = 320;  // of shared memory, for a `WarpTile`, and two addresses
 
 // What all threads of a tile know, in shared memory: one thread for each axis finds it. 0 is x.
 //
