@@ -13,6 +13,13 @@ constexpr int kOuter = POLYPHASE_OUTER;  // at least 1
 constexpr int kVectors = POLYPHASE_VECTORS, kTensors = POLYPHASE_TENSORS;
 constexpr int kNumbers = POLYPHASE_NUMBERS;  // of the formula of a warp
 
+// Whether a kernel's calls are a table of many, of which a block has its own in shared memory; else the one is its parameters.
+#ifdef POLYPHASE_BATCHED
+constexpr bool kBatched = true;
+#else
+constexpr bool kBatched = false;
+#endif
+
 // A pointer into the device's memory: of one that was in shared memory a compiler is told so, or every access could be one of
 // shared memory.
 template <class T>
@@ -23,18 +30,12 @@ inline T* global(T* pointer) {
   return pointer;
 }
 
-// Such a pointer of a call. Calls are parameters, of which a compiler knows it; but those of a batch lie in shared memory.
+// Such a pointer of a call. Of parameters a compiler knows it.
 template <class T>
 struct Global {
   T* pointer;
 
-  T* known() const {
-#ifdef POLYPHASE_BATCHED
-    return global(pointer);
-#else
-    return pointer;
-#endif
-  }
+  T* known() const { return kBatched ? global(pointer) : pointer; }
   template <class To>
   operator To*() const {
     return static_cast<To*>(known());

@@ -45,7 +45,7 @@ struct Warp {
   static void run(const WarpCall& call, const Block& block) {
     if constexpr (kOnce) {
       const Triple at = block.place();
-      if (at.y >= call.strips || at.z >= call.batch) return;  // a batch has blocks for the largest of its calls
+      if (kBatched && (at.y >= call.strips || at.z >= call.batch)) return;  // there are blocks for the largest of calls
       make(call, block, static_cast<uint32_t>(at.y), static_cast<uint32_t>(at.z), 0, kTogether);
     } else {
       each_part(block, call.strips, call.batch * call.chunks, [&](int64_t strip, int64_t part) {
