@@ -40,13 +40,19 @@ _UNCHANGED = (aten.clone.default, aten.alias.default, aten.detach.default)
 ReadNode = Callable[[Node], "Expression | None"]
 
 
+def _is_conjugated(argument: Any) -> bool:
+    """Whether it is a view that lies in memory as it was: what copies it conjugates it."""
+    tensor = argument.meta.get("val") if isinstance(argument, Node) else None
+    return isinstance(tensor, torch.Tensor) and tensor.is_conj()
+
+
 def expression_of(node: Node, read: ReadNode) -> Expression | None:
     """What a pointwise node computes, if a program can hold it."""
     target, args = node.target, node.args
     if node.op != "call_function":
         return None
     if target in _UNCHANGED:
-        return _side(args[0], read)
+        return None if _is_conjugated(args[0]) else _side(args[0], read)
     if target in _UNARY and len(args) == 1 and not node.kwargs:
         of = _side(args[0], read)
         return None if of is None else Unary(_UNARY[target], of)
