@@ -106,7 +106,6 @@ def test_floats_and_pixels_and_views(stream: host.Stream) -> None:
         assert all(torch.equal(a, pipeline(b)) for a, b in zip(got, given, strict=True))
 
 
-@pytest.mark.usefixtures("stream")
 def test_warps_of_several_batches_and_heights(stream: host.Stream) -> None:
     """By one launch, which has blocks for the most images of a call, and for the highest."""
     calls: list[tuple[Program, list[Tensor]]] = []
@@ -122,6 +121,7 @@ def test_warps_of_several_batches_and_heights(stream: host.Stream) -> None:
         assert torch.equal(result, host.run(program, *inputs))
 
 
+@pytest.mark.usefixtures("stream")
 def test_sizes_that_were_not_seen_are_like_those_that_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is bound for them. What they become is what they would have become alone."""
     pipeline = polyphase.fuse([T.Resize(80), T.CenterCrop(72), *SCALED])
