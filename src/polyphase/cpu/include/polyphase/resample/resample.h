@@ -13,10 +13,12 @@
 #include "polyphase/core/scalar.h"
 #include "polyphase/core/standard.h"
 #include "polyphase/resample/ahead.h"
+#include "polyphase/resample/borders.h"
 #include "polyphase/resample/moved_rows.h"
 #include "polyphase/resample/operand_rows.h"
 #include "polyphase/resample/row_cache.h"
 #include "polyphase/resample/row_ways.h"
+#include "polyphase/resample/scattered_row.h"
 #include "polyphase/resample/spaced.h"
 
 namespace polyphase {
@@ -37,11 +39,12 @@ class Worker {
         out_length_(call.x.out_size * call.channels),
         readable_length_(max(in_length_, map_ ? map_->readable_length : 0)),
         source_dense_(are_dense(call.x.in_stride, call.in_channel_stride, call.channels, call.x.in_size)),
-        target_dense_(call.copies == 1 && call.x.blocks.size == 0 && call.y.blocks.size == 0 &&
-                      are_dense(call.x.out_stride, call.out_channel_stride, call.channels, call.x.out_size)),
+        target_dense_(ScatteredRow<O>::is_dense(call)),
         way_(choose_way(facts())),
         summed_length_(way_.horizontal == Horizontal::kFirst ? out_length_ : in_length_),
-        operands_(call) {
+        operands_(call),
+        borders_(call),
+        scattered_(call) {
     const int64_t together = way_.together ? kMostTogether : 1;
     if (!source_dense_) gathered_.resize(together * readable_length_);
     if (!Prologue::kIdentity || way_.lengthens) loaded_.resize(together * readable_length_);
@@ -60,8 +63,6 @@ class Worker {
       weights_.resize(taps);
     }
     if (!Epilogue::kIdentity) sampled_.resize(out_length_);
-    if (!target_dense_) stored_.resize(out_length_);
-    if (call.x.blocks.size > 0) planes_.resize(out_length_);
   }
 
   // Output rows begin to end, counted over (outer, y, z).
@@ -154,7 +155,7 @@ class Worker {
         if (y.taps == nullptr) rows.in += begin * rows.in_stride;
         map_ != nullptr ? map_->run_rows(map_, rows) : copy_rows(rows, out_length_ * kSize);
       }
-      for_borders(border, [&](int32_t n, int64_t from, int64_t to) { fill_border(n, from, to, rows); });
+      borders_.each(border, [&](int32_t n, int64_t from, int64_t to) { fill_border(n, from, to, rows); });
       begin = stop;
     }
   }
@@ -163,7 +164,7 @@ class Worker {
     const int64_t pixel = call_.channels * kSize;
     if (filled_with_ != number) {
       filled_.resize(call_.x.out_size * pixel);
-      put_border(number, 0, call_.x.out_size, filled_.data(), kSize, number >= call_.first_stored);
+      borders_.put(number, 0, call_.x.out_size, filled_.data(), kSize);
       filled_with_ = number;
     }
     rows.in = filled_.data();
@@ -175,18 +176,18 @@ class Worker {
 
   void row(int64_t y, int64_t z) {
     O* target = out_ + call_.y.place(y) + call_.z.place(z);
-    O* dense = target_dense_ ? target : stored_.data();
+    O* dense = target_dense_ ? target : scattered_.row();
     T* sampled = Epilogue::kIdentity ? reinterpret_cast<T*>(dense) : sampled_.data();
     const int32_t border = max(border_, max(border_of(call_.y, y), border_of(call_.z, z)));
     if (border == 0) {
       const T* values = sample(y, z, sampled);
       if (values != sampled) std::memcpy(sampled, values, out_length_ * kSize);
     }
-    const bool bordered = border > 0 || (map_ != nullptr && map_->border_count > 0);
-    if (bordered) put_borders(border, reinterpret_cast<uint8_t*>(sampled), sizeof(T), false);
+    const bool bordered = borders_.has(border);
+    if (bordered) borders_.put_all(border, sampled, Borders::kBeforeEpilogue);
     if (!Epilogue::kIdentity) Epilogue::row(sampled, dense, out_length_, operands_.at(y, z));
-    if (bordered) put_borders(border, reinterpret_cast<uint8_t*>(dense), sizeof(O), true);
-    if (!target_dense_) scatter(target);
+    if (bordered) borders_.put_all(border, dense, Borders::kAroundEpilogue);
+    if (!target_dense_) scattered_.store(target);
   }
 
   // The row of output (y, z): in `out`, or where it lies in the source.
@@ -375,65 +376,6 @@ class Worker {
     return into;
   }
 
-  void scatter(O* target) {
-    const O* row = stored_.data();
-    if (call_.x.blocks.size == 0) {
-      copy_pixels(row, call_.channels, 1, target, call_.x.out_stride, call_.out_channel_stride, call_.channels,
-                  call_.x.out_size);
-      return;
-    }
-    if (call_.channels == 1 || call_.out_channel_stride == 1) return scatter_blocks(row, call_.channels, target);
-    // Channels that lie apart are taken apart once, so that blocks are runs.
-    copy_pixels(row, call_.channels, 1, planes_.data(), 1, call_.x.out_size, call_.channels, call_.x.out_size);
-    for (int64_t c = 0; c < call_.channels; ++c) {
-      const O* plane = planes_.data() + c * call_.x.out_size;
-      scatter_blocks(plane, 1, target + c * call_.out_channel_stride);
-    }
-  }
-
-  // A row of pixels of so many elements, block by block.
-  POLYPHASE_ROW_LOOP void scatter_blocks(const O* row, int64_t pixel, O* target) {
-    const Blocks& blocks = call_.x.blocks;
-    const int64_t stride = call_.x.out_stride, length = blocks.size * pixel;
-    const O* const end = row + call_.x.out_size * pixel;
-    for (O* group = target; row < end; group += blocks.outer_stride) {
-      for (int64_t block = 0; block < blocks.together; ++block, row += length) {
-        O* out = group + block * blocks.inner_stride;
-        for (int64_t copy = 0; copy < call_.copies; ++copy, out += call_.copy_stride) {
-          if (stride == pixel) {
-            std::memcpy(out, row, length * sizeof(O));
-          } else {
-            copy_pixels(row, pixel, 1, out, stride, 1, pixel, blocks.size);
-          }
-        }
-      }
-    }
-  }
-
-  // put(number, begin, end) for what a row of border number `of_row` is, and for what is more by the row's own map.
-  template <class Put>
-  void for_borders(int32_t of_row, const Put& put) const {
-    if (of_row > 0) put(of_row, 0, call_.x.out_size);
-    for (int64_t b = 0; map_ != nullptr && b < map_->border_count; ++b) {
-      const BorderRun& run = map_->borders[b];
-      if (run.number > of_row) put(run.number, run.begin, run.end);
-    }
-  }
-
-  // `stored`: only those that go around the epilogue.
-  void put_borders(int32_t of_row, uint8_t* row, int64_t element, bool stored) {
-    for_borders(of_row, [&](int32_t n, int64_t from, int64_t to) { put_border(n, from, to, row, element, stored); });
-  }
-
-  void put_border(int32_t number, int64_t begin, int64_t end, uint8_t* row, int64_t element, bool stored) {
-    if ((number >= call_.first_stored) != stored) return;
-    const uint8_t* value = call_.borders + (number - 1) * call_.border_stride;
-    const int64_t bytes = stored ? call_.stored_border_bytes : call_.border_bytes;
-    uint8_t* out = row + begin * call_.channels * element;
-    uint8_t* const stop = row + end * call_.channels * element;
-    if (out != stop) fill_repeating(out, stop - out, value, bytes);
-  }
-
   const MapsCall& call_;
   const Sampler& sampler_;
   const RowMap* map_;
@@ -444,6 +386,8 @@ class Worker {
   RowWay way_;
   int64_t summed_length_;  // elements of the rows that are summed
   OperandRows<Prologue, Epilogue> operands_;
+  Borders borders_;
+  ScatteredRow<O> scattered_;
 
   const S* in_ = nullptr;
   O* out_ = nullptr;
@@ -458,7 +402,6 @@ class Worker {
   Buffer<S> gathered_;
   Buffer<T> tile_rows_;
   Buffer<T> loaded_, summed_, sampled_;
-  Buffer<O> stored_, planes_;
   Buffer<uint64_t> weights_;  // as the sampler packs them
   Buffer<uint8_t> filled_;
 };
