@@ -21,10 +21,14 @@ struct Quads {
     return {_mm256_castsi256_ps(_mm256_inserti128_si256(low, _mm_loadu_si128(static_cast<const __m128i*>(second)), 1))};
   }
   void store(float* p) const { _mm256_storeu_ps(p, v); }
-  // Element j of four, four times.
+  // Of each four: element j four times, and elements a, b, c and d.
   template <int j>
   Quads all() const {
-    return {_mm256_permute_ps(v, 0x55 * j)};
+    return picked<j, j, j, j>();
+  }
+  template <int a, int b, int c, int d>
+  Quads picked() const {
+    return {_mm256_permute_ps(v, a | b << 2 | c << 4 | d << 6)};
   }
 };
 inline Quads multiply_add(Quads a, Quads b, Quads c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }

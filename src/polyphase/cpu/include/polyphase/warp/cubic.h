@@ -5,7 +5,9 @@
 // (taps.h, sample.h): `sample` then returns false.
 #pragma once
 
+#include "polyphase/core/unroll.h"
 #include "polyphase/simd/quads.h"
+#include "polyphase/warp/eights.h"
 #include "polyphase/warp/pixels.h"
 #include "polyphase/warp/positions.h"
 #include "polyphase/warp/sample.h"
@@ -109,7 +111,75 @@ class PixelFours {
 
 #else
 
-using PixelFours = Unused;
+// ---- pixels: four neighbours are as many quads as there are channels; element e of these is of neighbour e / channels, and
+// of channel e % channels
+
+class PixelFours {
+ public:
+  explicit PixelFours(int channels) : channels_(channels) {}
+
+  POLYPHASE_BLOCK bool sum(const CubicTaps& taps, const float* image, int64_t y_stride, float* out, int64_t stride) const {
+    if (channels_ == 2) return sum_tile<2>(taps, image, y_stride, out, stride);
+    if (channels_ == 3) return sum_tile<3>(taps, image, y_stride, out, stride);
+    return sum_tile<4>(taps, image, y_stride, out, stride);
+  }
+
+ private:
+  template <int kChannels>
+  POLYPHASE_ROW_LOOP static bool sum_tile(const CubicTaps& taps, const float* image, int64_t y_stride, float* out,
+                                          int64_t stride) {
+    Quads total = Quads::zero();  // NaN where a value is
+    for (int i = 0; i < kTile; i += Quads::kPixels) {
+      Quads sums[kChannels];
+      sum_eight(taps, i, image, y_stride, sums);
+      repeat<kChannels>([&](auto c) __attribute__((always_inline)) {
+        sums[c].store(out + c * stride + i);
+        total.v += sums[c].v;
+      });
+    }
+    return are_numbers(total);
+  }
+
+  // The channels of eight pixels from pixel i on.
+  template <int kChannels>
+  POLYPHASE_BLOCK static void sum_eight(const CubicTaps& taps, int i, const float* image, int64_t y_stride,
+                                        Quads (&sums)[kChannels]) {
+    // Where a quad begins with the first channel, all do, and are added before they are transposed.
+    constexpr int kKinds = 4 % kChannels == 0 ? 1 : kChannels;
+    Quads columns[4], rows[4], products[kKinds][4];
+    repeat<4>([&](auto k) __attribute__((always_inline)) {
+      columns[k] = Quads::load(taps.column[k] + i);
+      rows[k] = Quads::load(taps.row[k] + i);
+    });
+    transpose(columns[0], columns[1], columns[2], columns[3]);
+    repeat<4>([&](auto j) __attribute__((always_inline)) {
+      const float *first = image + taps.first[i + j], *second = image + taps.first[i + j + 4];
+      repeat<kChannels>([&](auto q) __attribute__((always_inline)) {
+        const auto row = [&](int64_t k) __attribute__((always_inline)) {
+          return Quads::load(first + k * y_stride + 4 * q, second + k * y_stride + 4 * q);
+        };
+        Quads sum = {row(0).v * rows[0].template all<j>().v};
+        sum = multiply_add(row(1), rows[1].template all<j>(), sum);
+        sum = multiply_add(row(2), rows[2].template all<j>(), sum);
+        sum = multiply_add(row(3), rows[3].template all<j>(), sum);
+        constexpr int kFirst = 4 * q;
+        const Quads weights = columns[j].template picked<kFirst / kChannels, (kFirst + 1) / kChannels, (kFirst + 2) / kChannels,
+                                                         (kFirst + 3) / kChannels>();
+        Quads& product = products[q % kKinds][j];
+        product = q < kKinds ? Quads{sum.v * weights.v} : multiply_add(sum, weights, product);
+      });
+    });
+    repeat<kKinds>([&](auto q) __attribute__((always_inline)) {
+      transpose(products[q][0], products[q][1], products[q][2], products[q][3]);
+      repeat<4>([&](auto e) __attribute__((always_inline)) {
+        Quads& sum = sums[(4 * q + e) % kChannels];
+        sum = 4 * q + e < kChannels ? products[q][e] : Quads{sum.v + products[q][e].v};
+      });
+    });
+  }
+
+  int channels_;
+};
 
 #endif
 
@@ -128,9 +198,7 @@ class CubicTiles {
         y_last_(y.last),
         zeros_(call.padding == kZeros),
         fours_(static_cast<int>(call.channels)) {
-#if defined(__AVX512F__)
     pixels_ = call.channels > 1 && call.channels <= 4 && call.image_strides.channel == 1 && call.image_strides.x == call.channels;
-#endif
     can_ = (pixels_ || call.image_strides.x == 1) && call.in_size[1] >= 4 && call.in_size[2] >= 4;
   }
 
@@ -145,12 +213,10 @@ class CubicTiles {
     });
     if (!here) return false;
     if (!touch) return store_zeros(channels, out, stride);
-#if defined(__AVX512F__)
     if (pixels_) {
       prefetch_right(image, taps_.first, 2);
       return fours_.sum(taps_, image, y_stride_, out, stride);
     }
-#endif
     prefetch_planes_right(image, channel_stride_, channels, taps_.first);
     bool numbers = true;
     for (int i = 0; i < kTile; i += Quads::kPixels) {
@@ -212,7 +278,7 @@ class CubicTiles {
     return first;
   }
 
-  bool can_, pixels_ = false;
+  bool can_, pixels_;
   int32_t x_stride_, y_stride_;
   int64_t channel_stride_;
   float x_last_, y_last_;
