@@ -130,14 +130,39 @@ class Memory(TorchMemory):
 
 
 class Stream(batches.Stream):
-    """A stream of the host: what is launched runs now. kernels: what was, in order."""
+    """A stream of the host: what is launched runs now. kernels: what was, in order. made_at_once: tables of graphs."""
 
     def __init__(self, *, backwards: bool = False) -> None:
         self.device, self.number, self.captures, self.put, self.memory = 0, 0, False, _on_host, Memory()
+        self.readers, self.made_at_once = 0, 0
         self.backwards = backwards
         self.kernels: list[batches.Kernel] = []
         self.driver = Driver(self.run_function)  # of a launcher that it is installed in
         self._functions: list[tuple[Any, Any]] = []
+
+    def capture(self) -> None:
+        """What follows is as if a graph were captured."""
+        self.captures, self.readers, self.driver.captures = True, batches.OF_GRAPHS, 1
+        self._kept = list[Tensor]()
+
+    def room(self, size: int) -> tuple[int, object]:
+        if not self.captures:
+            return super().room(size)
+        self._kept.append(self.memory.empty(size))
+        return self._kept[-1].data_ptr(), self._kept[-1]
+
+    def copied(self, data: bytes) -> tuple[int, object]:
+        if not self.captures:
+            return super().copied(data)
+        self._kept.append(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        return self._kept[-1].data_ptr(), self._kept[-1]
+
+    def make_at_once(self, recipes: bytes) -> None:
+        address, _ = self.copied(recipes)
+        making = batches._making(recipes)
+        self.made_at_once += making.blocks[0]
+        self.run(making, address, making.blocks[0])
+        self.kernels.pop()  # no part of the graph
 
     def function(self, plan: MapsPlan | WarpPlan | None, chosen: items.Chosen | None) -> int:
         if (plan, chosen) not in self._functions:

@@ -18,6 +18,7 @@ from polyphase import arguments
 from polyphase import transforms as T
 from polyphase.cpu import wing
 from polyphase.cuda import batches, emit, items, tables
+from polyphase.cuda import launch as cuda_launch
 from polyphase.errors import WrongImageError
 from polyphase.kernels import binding, devices
 from polyphase.sampling.axis_maps import AxisMap, AxisPath
@@ -364,6 +365,22 @@ def test_streams_graphs_and_what_is_forgotten(stream: host.Stream, monkeypatch: 
         for one in range(0, len(many), 520):
             pipeline.batch(many[one : one + 520])
     assert [launches(), launches()] == [2, 1]
+
+
+def test_tables_of_captured_graphs_are_no_part_of_them(stream: host.Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are made once for all graphs, and are not a stream's own, which may be gone when a graph is replayed."""
+    monkeypatch.setattr(stream.memory, "stream_of", lambda device: 5)
+    pipeline, some = polyphase.fuse([T.Resize(66), T.CenterCrop(64)]), images(3, 90, 120)
+    expected = torch.stack([pipeline(one) for one in some])
+    pipeline.batch(some)
+    monkeypatch.setattr(cuda_launch, "keep_forever", lambda tables: None)  # these are the host's
+    stream.capture()
+    for made in (6, 6):  # two a picture
+        templates(stream)
+        assert torch.equal(pipeline.batch(some), expected)
+        (launched,) = templates(stream)
+        assert launched != "tables"
+        assert stream.made_at_once == made
 
 
 def test_launches_by_size_that_go_wrong(stream: host.Stream) -> None:

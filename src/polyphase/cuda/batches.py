@@ -22,7 +22,7 @@ from polyphase.cuda.calls import ALIGNMENT, CallShape
 from polyphase.cuda.items import Chosen, Item, Kind, Row, SizedItem, chosen_for, filled, of_size
 from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.maps import Upload
-from polyphase.cuda.memory import TorchMemory, on_device
+from polyphase.cuda.memory import DeviceMemory, TorchMemory, on_device
 from polyphase.cuda.tables import RECIPE_BYTES, uploaded
 from polyphase.errors import NoKernelError
 from polyphase.kernels.binding import BoundCall, bind_record
@@ -40,6 +40,8 @@ from polyphase.sampling.programs import Axes
 MOST_BLOCKS = 65535
 #: Streams that an image's row is remembered for, and ways.
 MOST_ROWS = 8
+#: Tables that are made on a stream are read on it alone; those of captured graphs are there before a graph is replayed.
+OF_GRAPHS = -1
 #: Images that others were tried to be launched like.
 MOST_LEARNED = 32
 #: Calls of one program that others are compared with, and outputs they are for.
@@ -103,24 +105,43 @@ class Kernel(NamedTuple):
 
 
 class Stream:
-    """What a launch asks of its device, on the current stream."""
+    """What a launch asks of its device, on the current stream. readers: whom tables that are made here are for."""
 
     def __init__(self, device: int) -> None:
         self.memory = TorchMemory(device)
         self.device, self.number = device, self.memory.stream_of(device)
         self.captures = torch.cuda.is_current_stream_capturing()
+        self.readers = OF_GRAPHS if self.captures else self.number
         self.put: Upload = functools.partial(uploaded, device)  # tables from the host
 
     def copied(self, data: bytes) -> tuple[int, object]:
         """Where a copy lies, and what keeps it there until kernels that read it are on the stream."""
         if self.captures:  # a graph would copy from the host whenever it is replayed
-            memory = on_device(self.device, torch.frombuffer(bytearray(data), dtype=torch.uint8))
+            memory = self._there_at_once(data)
             memory.keep_forever()
             return memory.address, memory
         staged = self.memory.staged(len(data))
         ctypes.memmove(staged.data_ptr(), data, len(data))
         there = self.memory.there(staged)
         return there.data_ptr(), there
+
+    def _there_at_once(self, data: bytes) -> DeviceMemory:
+        return on_device(self.device, torch.frombuffer(bytearray(data), dtype=torch.uint8))
+
+    def room(self, size: int) -> tuple[int, object]:
+        """Where tables are to be made, and what keeps them there."""
+        if self.captures and size:
+            memory = DeviceMemory(self.device, size)
+            memory.keep_forever()
+            return memory.address, memory
+        empty = self.memory.empty(size)
+        return empty.data_ptr(), empty
+
+    def make_at_once(self, recipes: bytes) -> None:
+        """Tables, by no stream of the user's: they are there on return."""
+        there, kernel = self._there_at_once(recipes), _making(recipes)
+        parameters = bytearray(struct.pack("=2q", there.address, kernel.blocks[0]))
+        driver.run_at_once(self.device, _tap_maker(self.device), *kernel[2:], parameters)
 
     def function(self, plan: MapsPlan | WarpPlan | None, chosen: Chosen | None) -> int:
         if plan is None or chosen is None:
@@ -140,6 +161,11 @@ class Stream:
 def _tap_maker(device: int) -> int:
     image = build.image(emit.tap_maker_source(), launch.architecture(device), "tables of taps")
     return driver.load(device, image, emit.KERNEL_SYMBOL, driver.most_shared_bytes(device))
+
+
+def _making(recipes: bytes) -> Kernel:
+    count, threads = len(recipes) // RECIPE_BYTES, emit.TAP_THREADS
+    return Kernel(None, None, (count, 1, 1), threads, 8 * threads)
 
 
 def launch_all(*calls: tuple[Any, ...]) -> None:
@@ -245,6 +271,9 @@ def launch_on(stream: Stream, calls: Calls) -> dict[Kind, Chosen]:
 
 def _launch(stream: Stream, kind: Kind, chosen: Chosen, calls: Calls) -> None:
     rows, recipes, made = _rows(stream, calls.items, chosen, calls.aligned)
+    if recipes and stream.captures:  # not whenever the graph is replayed
+        stream.make_at_once(recipes)
+        recipes = b""
     way, shape = chosen.way, chosen.shape
     table = [recipes]
     given: dict[int, _Given] = {}  # most have the same operands
@@ -256,12 +285,12 @@ def _launch(stream: Stream, kind: Kind, chosen: Chosen, calls: Calls) -> None:
         table += (_PAIR(target, source), data if operands == addresses else filled(row, shape, addresses))
     address, _there = stream.copied(b"".join(table))
     if recipes:
-        count, threads = len(recipes) // RECIPE_BYTES, emit.TAP_THREADS
-        stream.run(Kernel(None, None, (count, 1, 1), threads, 8 * threads), address, count)
+        making = _making(recipes)
+        stream.run(making, address, making.blocks[0])
     for item, row in made.items():  # not before their tables are sure to be made: other threads may use them
         if len(item.rows) >= MOST_ROWS:
             item.rows.clear()
-        item.rows[chosen, stream.number] = row
+        item.rows[chosen, stream.readers] = row
     along, down, planes, shared_bytes = map(max, zip(*{row.room for row in rows}, strict=True))
     planes = min(planes, MOST_BLOCKS // len(rows))
     shared_bytes += (shape.size + 15) // 16 * 16  # a block's call
@@ -285,26 +314,22 @@ def _given(shape: CallShape, operands: Operands, inputs: tuple[Tensor, ...]) -> 
 def _rows(
     stream: Stream, items: Sequence[Item | SizedItem], chosen: Chosen, aligned: bool
 ) -> tuple[list[Row], bytes, dict[Item | SizedItem, Row]]:
-    """Of each item, recipes for the tables of new ones, and those to be remembered. What is made on one stream is not
-    for another; nor is what a graph makes whenever it is replayed."""
-    name = (chosen, stream.number)
+    """Of each item, recipes for the tables of new ones, and those to be remembered."""
+    name = (chosen, stream.readers)
     with contextlib.suppress(KeyError):  # where some are new
-        if not stream.captures:
-            return [item.rows[name] for item in items], b"", {}
-    seen = [] if stream.captures else [(item, item.rows.get(name)) for item in items]
-    found = {item: row for item, row in seen if row is not None}
+        return [item.rows[name] for item in items], b"", {}
+    found = {item: row for item in items if (row := item.rows.get(name)) is not None}
     calls = {item: item.prepared(chosen, aligned) for item in items if item not in found}
-    memory = stream.memory.empty(sum([call.nbytes for call in calls.values()]))
-    at, recipes, made = memory.data_ptr(), list[bytes](), dict[Item | SizedItem, Row]()
+    at, memory = stream.room(sum([call.nbytes for call in calls.values()]))
+    recipes, made = list[bytes](), dict[Item | SizedItem, Row]()
     for item, call in calls.items():
         made[item], own = call.row(stream.put, at)
         recipes.append(own)
         at += call.nbytes
         if stream.captures:
             launch.keep_forever(made[item].kept)
-        else:
-            made[item].kept.append(memory)
+        made[item].kept.append(memory)
     rows = [found.get(item) or made[item] for item in items]
     made_there = b"".join(recipes)
     maps.counts["made"] += len(made_there) // RECIPE_BYTES
-    return rows, made_there, {} if stream.captures else made
+    return rows, made_there, made

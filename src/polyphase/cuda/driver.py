@@ -115,13 +115,13 @@ def free(device: int, address: int) -> None:
 def upload(device: int, address: int, data: int, size: int) -> None:
     """From `data` on the host. It is there on return."""
     with on_device(device), allowed_while_capturing():
-        stream = _upload_stream(device)
+        stream = _own_stream(device)
         _call("cuMemcpyHtoDAsync_v2", c_void_p(address), c_void_p(data), c_size_t(size), stream)
         _call("cuStreamSynchronize", stream)
 
 
 @functools.cache
-def _upload_stream(device: int) -> c_void_p:
+def _own_stream(device: int) -> c_void_p:
     """Ours alone: no stream of the user's is waited for."""
     stream = c_void_p()
     _call("cuStreamCreate", ctypes.byref(stream), c_uint(_NON_BLOCKING))
@@ -175,6 +175,16 @@ def launch(
     grid = [c_uint(n) for n in (*blocks, threads, 1, 1, shared)]
     with on_device(device):
         _call("cuLaunchKernel", c_void_p(function), *grid, c_void_p(stream), None, extra)
+
+
+def run_at_once(
+    device: int, function: int, blocks: tuple[int, int, int], threads: int, shared: int, call: bytearray
+) -> None:
+    """It has run on return, on a stream of ours."""
+    with on_device(device), allowed_while_capturing():
+        stream = _own_stream(device)
+        launch(device, function, blocks, threads, shared, stream.value or 0, call)
+        _call("cuStreamSynchronize", stream)
 
 
 def is_capturing(device: int, stream: int) -> bool:
