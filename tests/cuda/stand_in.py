@@ -19,9 +19,25 @@ CONTEXT = 42
 POINTER = ctypes.c_void_p
 
 
+class Attribute(ctypes.Structure):
+    """As the driver has them, and what a launch is said by."""
+
+    _fields_ = (("number", ctypes.c_int), ("unused", ctypes.c_int), ("value", ctypes.c_int * 16))
+
+
+class Config(ctypes.Structure):
+    _fields_ = (
+        ("sizes", ctypes.c_uint * 7),
+        ("stream", POINTER),
+        ("attributes", ctypes.POINTER(Attribute)),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
 class Driver:
     """Stands in for the driver: launches are remembered, with their stream and the first two of their parameters;
-    operands: the third of each, where there is one.
+    operands: the third of each, where there is one. early: the number and value of an attribute, for each that had one.
+    waits: whether its kernels wait for those before them.
 
     run: what is done besides with a function, its blocks, threads, shared bytes and these two.
     """
@@ -30,6 +46,8 @@ class Driver:
         self.run = run
         self.launches: list[tuple[int, int, int]] = []
         self.operands: list[int] = []
+        self.early: list[tuple[int, int]] = []
+        self.waits = False
         self.captures, self.status = 0, 0
         made: list[tuple[Callable[..., int], list[Any]]] = [
             (self.launch, [POINTER, *[ctypes.c_uint] * 7, POINTER, POINTER, ctypes.POINTER(POINTER)]),
@@ -37,11 +55,12 @@ class Driver:
             (lambda context: 0, [POINTER]),
             (lambda context: 0, [POINTER]),
             (self.capturing, [POINTER, ctypes.POINTER(ctypes.c_int)]),
+            (self.launch_early, [ctypes.POINTER(Config), POINTER, POINTER, ctypes.POINTER(POINTER)]),
         ]
         self.functions = [ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(one) for one, kinds in made]
 
     def addresses(self) -> ctypes.Array[ctypes.c_int64]:
-        return (ctypes.c_int64 * 5)(*[ctypes.cast(one, POINTER).value or 0 for one in self.functions])
+        return (ctypes.c_int64 * len(self.functions))(*[ctypes.cast(one, POINTER).value or 0 for one in self.functions])
 
     def launch(self, *given: Any) -> int:
         stream, extra = given[8], given[10]
@@ -53,6 +72,11 @@ class Driver:
         if self.run is not None and self.status == 0:
             self.run(given[0], given[1:4], given[4], given[7], first_two)
         return self.status
+
+    def launch_early(self, config: Any, function: Any, parameters: Any, extra: Any) -> int:
+        given = config[0]
+        self.early += [(one.number, one.value[0]) for one in given.attributes[: given.attribute_count]]
+        return self.launch(function, *given.sizes, given.stream, parameters, extra)
 
     def current(self, context: Any) -> int:
         context[0] = CONTEXT
@@ -73,3 +97,4 @@ class Driver:
         use_handles(made.read_by_handles)
         monkeypatch.setattr(launcher, "_functions", lambda: made)
         monkeypatch.setattr(driver, "context_address", lambda device: CONTEXT)
+        monkeypatch.setattr(driver, "waits", lambda device, function: self.waits)

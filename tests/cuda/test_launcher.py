@@ -61,6 +61,16 @@ def test_a_call_from_an_image_to_a_new_tensor(stand_in: Driver) -> None:
     assert len(stand_in.launches) == 3
 
 
+def test_a_kernel_that_waits_may_be_begun_early(stand_in: Driver) -> None:
+    plainly, stand_in.waits = call(STREAM, lambda *shape: image(1024), []), True
+    early = call(STREAM, lambda *shape: image(2048), [])
+    plainly(image(4096))
+    assert not stand_in.early
+    early(image(4096))
+    assert stand_in.early == [(6, 1)]  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    assert stand_in.launches == [(STREAM, 1024, 4096), (STREAM, 2048, 4096)]
+
+
 def test_what_goes_wrong_is_said(stand_in: Driver) -> None:
     def no_memory(*shape: Any) -> Any:
         raise MemoryError("none left")

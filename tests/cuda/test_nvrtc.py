@@ -134,17 +134,10 @@ def test_kernels_compile(case: str, architecture: str, monkeypatch: pytest.Monke
     assert machine_code[:4] == b"\x7fELF"
 
 
-@pytest.mark.parametrize(
-    ("mode", "source", "architecture"),
-    [
-        pytest.param(mode, source, architecture, marks=() if a % 4 == i else pytest.mark.full)
-        for i, (mode, source) in enumerate(
-            [("bicubic", "affine"), ("bilinear", "grid"), ("nearest", "grid"), ("bilinear", "formula")]
-        )
-        for a, architecture in enumerate(ARCHITECTURES)
-    ],
-)
-def test_warps_compile(mode: str, source: str, architecture: str) -> None:
+WARPS = [("bicubic", "affine"), ("bilinear", "grid"), ("nearest", "grid"), ("bilinear", "formula")]
+
+
+def warp_sources(mode: str, source: str, architecture: str) -> list[str]:
     """With a fill too, and their gradients."""
     x, out = image(torch.float32, 2, 3, 40, 60), (20, 30)
     given = {
@@ -163,18 +156,25 @@ def test_warps_compile(mode: str, source: str, architecture: str) -> None:
     kernels += [launch.prepared(host.record_for(warp_program(x.dtype, filled), [x, *given]), True, architecture)]
     if mode != "nearest":
         kernels += WarpGradients(of_gradients, architecture).kernels(deterministic=mode == "bilinear")
-    for call in kernels:
-        options = (f"--gpu-architecture={architecture}", *build.OPTIONS)
-        source_code = emit.kernel_source(call.plan, call.way)
-        assert driver.compile_source(source_code, build.headers(), options)[:4] == b"\x7fELF"
+    return [emit.kernel_source(call.plan, call.way) for call in kernels]
 
 
 @pytest.mark.parametrize(
-    "architecture", [pytest.param(one, marks=() if one == "sm_90" else pytest.mark.full) for one in ARCHITECTURES]
+    ("mode", "source", "architecture"),
+    [
+        pytest.param(mode, source, architecture, marks=() if a % 4 == i else pytest.mark.full)
+        for i, (mode, source) in enumerate(WARPS)
+        for a, architecture in enumerate(ARCHITECTURES)
+    ],
 )
-def test_batches_compile(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warps_compile(mode: str, source: str, architecture: str) -> None:
+    for source_code in warp_sources(mode, source, architecture):
+        options = (f"--gpu-architecture={architecture}", *build.OPTIONS)
+        assert driver.compile_source(source_code, build.headers(), options)[:4] == b"\x7fELF"
+
+
+def batch_sources() -> list[str]:
     """Of bytes, of few taps and of more, and the tables they read."""
-    monkeypatch.setenv("POLYPHASE_CUDA_ARCH", architecture)
     sources = [emit.tap_maker_source()]
     for x in (image(torch.uint8, 3, 60, 70), image(torch.uint8, 3, 150, 180)):
         item = items.Item(host.record_for(resized(x[None], (40, 50), **AA), [x]))
@@ -182,9 +182,58 @@ def test_batches_compile(architecture: str, monkeypatch: pytest.MonkeyPatch) -> 
         chosen = items.chosen_for(known.kind, frozenset([known.need]))
         sources.append(emit.kernel_source(known.kind.plan, chosen.way))
     assert "ByteStages<" in sources[-1]
-    for source in sources:
+    return sources
+
+
+@pytest.mark.parametrize(
+    "architecture", [pytest.param(one, marks=() if one == "sm_90" else pytest.mark.full) for one in ARCHITECTURES]
+)
+def test_batches_compile(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYPHASE_CUDA_ARCH", architecture)
+    for source in batch_sources():
         options = (f"--gpu-architecture={architecture}", *build.OPTIONS)
         assert driver.compile_source(source, build.headers(), options)[:4] == b"\x7fELF"
+
+
+#: Of PTX: what touches memory that other kernels may.
+ACCESS = re.compile(r"^\s*(@\S+ )?(ld|st|red|atom|cp)\.(?!param|shared|const)", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *[pytest.param(one, marks=() if one == "direct" else pytest.mark.full) for one in CASES],
+        *[pytest.param(one, marks=() if one == WARPS[-1] else pytest.mark.full, id=" ".join(one)) for one in WARPS],
+        pytest.param("batches", marks=pytest.mark.full),
+    ],
+)
+def test_kernels_wait_before_they_touch_memory(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For those launched before them, which need not have ended: `launcher.cpp` says so to devices that can."""
+    monkeypatch.setenv("POLYPHASE_CUDA_ARCH", "sm_90")
+    if case == "batches":
+        sources = batch_sources()
+    elif case in WARPS:
+        sources = warp_sources(case[0], case[1], "sm_90")
+    else:
+        sources = [emit.kernel_source(*CASES[case].way("sm_90", monkeypatch))]
+    for source in sources:
+        options = ("--gpu-architecture=compute_90", *build.OPTIONS)
+        text = driver.compile_source(source, build.headers(), options).decode()
+        kernel = text[text.index(f".entry {emit.KERNEL_SYMBOL}") :]
+        touches = ACCESS.search(kernel)
+        assert touches
+        waits, lets_begin = (kernel.find(f"griddepcontrol.{one};") for one in ("wait", "launch_dependents"))
+        assert 0 <= waits < touches.start()
+        assert lets_begin < 0 or waits < lets_begin < touches.start()
+
+
+def test_older_devices_know_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where `driver.waits` says no, by the architecture that a kernel was compiled for."""
+    plan, way = CASES["moved"].way("sm_80", monkeypatch)
+    text = driver.compile_source(
+        emit.kernel_source(plan, way), build.headers(), ("--gpu-architecture=compute_80", *build.OPTIONS)
+    )
+    assert b"griddepcontrol" not in text
 
 
 def test_there_is_a_case_for_every_kernel() -> None:

@@ -151,6 +151,45 @@ def test_other_streams_and_threads() -> None:
     torch.testing.assert_close(found[0], F.interpolate(x, size=(52, 62), **AA))
 
 
+@pytest.mark.parametrize("size", [(33, 40), (345, 456)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8], ids=str)
+def test_kernels_that_begin_early_wait(dtype: torch.dtype, size: tuple[int, int]) -> None:
+    """For those before them, whose result they read, and whose image lay where they write: as one by one, on a stream
+    and in a graph."""
+    matrix = torch.tensor([[[0.8, 0.4, 0.1], [-0.4, 0.8, 0.0]]], device="cuda")
+    warp: dict[str, Any] = {"padding_mode": "reflection", "align_corners": False}
+    larger = (size[0] + 7, size[1] + 9)
+    steps: list[Any] = [
+        *[lambda x: P.affine_sample(x, matrix, x.shape, **warp)] * 3,
+        lambda x: P.flip(x, (-1,)),
+        lambda x: P.interpolate(x, size=larger, **AA),
+        lambda x: P.interpolate(x, size=size, mode="bicubic"),
+        lambda x: P.affine_sample(x, matrix * 1, x.shape, mode="bicubic", **warp),
+        lambda x: x + 1,
+        lambda x: P.interpolate(x, size=(larger[1], larger[0]), mode="bilinear"),
+        lambda x: P.interpolate(x, size=size, mode="nearest"),
+    ]
+
+    def chain(image: Tensor, after: Any = lambda: None) -> Tensor:
+        for step in steps * 12:
+            image = step(image)
+            after()
+        return image
+
+    x = (torch.rand(1, 3, *size, device="cuda") * 255).to(dtype)
+    one_by_one = chain(x, torch.cuda.synchronize)
+    for _ in range(3):
+        torch.cuda._sleep(1 << 24)  # clocks, in which launches gather
+        assert torch.equal(chain(x), one_by_one)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = chain(x)
+    for _ in range(3):
+        captured.zero_()
+        graph.replay()
+        assert torch.equal(captured, one_by_one)
+
+
 def test_what_eager_refuses() -> None:
     assert P.interpolate(torch.rand(1, 3, 4096, 4096, device="cuda"), size=(16, 16), **AA).shape == (1, 3, 16, 16)
     many = torch.rand(70_000, 1, 3, 3, device="cuda")

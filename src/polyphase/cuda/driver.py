@@ -20,6 +20,9 @@ _THREADS_ATTRIBUTE = 39  # CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR
 _SHARED_BYTES_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MOST_SHARED_ATTRIBUTE = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 _MULTIPROCESSORS_ATTRIBUTE = 16
+_PTX_ATTRIBUTE = 5  # CU_FUNC_ATTRIBUTE_PTX_VERSION: the architecture a kernel was compiled for
+_FIRST_THAT_WAITS = 90  # `Block` of block.h
+_FIRST_DRIVER_THAT_WAITS = 12030  # also where a graph is captured
 _NON_BLOCKING = 1
 _RELAXED_CAPTURE = 2
 _PARAMETERS, _PARAMETERS_SIZE, _END = 1, 2, 0  # of cuLaunchKernel's `extra`
@@ -141,6 +144,25 @@ def load(device: int, image: bytes, name: str, shared_bytes: int) -> int:
     return function.value or 0
 
 
+def _of_function(function: int, number: int) -> int:
+    value = c_int()
+    _call("cuFuncGetAttribute", ctypes.byref(value), c_int(number), c_void_p(function))
+    return value.value
+
+
+def waits(device: int, function: int) -> bool:
+    """Whether a kernel of ours waits itself for those before it on its stream, so that it may be begun meanwhile."""
+    with on_device(device):
+        return _of_function(function, _PTX_ATTRIBUTE) >= _FIRST_THAT_WAITS and _version() >= _FIRST_DRIVER_THAT_WAITS
+
+
+@functools.cache
+def _version() -> int:
+    value = c_int()
+    _call("cuDriverGetVersion", ctypes.byref(value))
+    return value.value
+
+
 class Resources(NamedTuple):
     """Of a kernel, in blocks of so many threads. resident: of the threads that a multiprocessor can have, the share
     that it has at once."""
@@ -152,17 +174,12 @@ class Resources(NamedTuple):
 
 
 def resources(device: int, function: int, threads: int, shared_bytes: int) -> Resources:
-    def of_function(number: int) -> int:
-        value = c_int()
-        _call("cuFuncGetAttribute", ctypes.byref(value), c_int(number), c_void_p(function))
-        return value.value
-
     blocks = c_int()
     with on_device(device):
         arguments = (c_void_p(function), c_int(threads), c_size_t(shared_bytes))
         _call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(blocks), *arguments)
-        registers, spilled = of_function(_REGISTERS_ATTRIBUTE), of_function(_LOCAL_BYTES_ATTRIBUTE)
-        shared = of_function(_STATIC_SHARED_ATTRIBUTE) + shared_bytes
+        registers, spilled = (_of_function(function, one) for one in (_REGISTERS_ATTRIBUTE, _LOCAL_BYTES_ATTRIBUTE))
+        shared = _of_function(function, _STATIC_SHARED_ATTRIBUTE) + shared_bytes
     return Resources(registers, spilled, shared, blocks.value * threads / _attribute(_THREADS_ATTRIBUTE, device))
 
 
@@ -197,8 +214,10 @@ def is_capturing(device: int, stream: int) -> bool:
 
 def launching_functions() -> ctypes.Array[ctypes.c_int64]:
     """The addresses of those that `launcher.cpp` calls."""
-    names = ("cuLaunchKernel", "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuStreamIsCapturing")
-    found = [ctypes.cast(getattr(_driver(), name), c_void_p).value or 0 for name in names]
+    contexts = ("cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
+    names = ("cuLaunchKernel", *contexts, "cuStreamIsCapturing", "cuLaunchKernelEx")
+    functions = [getattr(_driver(), name, None) for name in names]  # the last is none of an old driver's
+    found = [ctypes.cast(one, c_void_p).value or 0 if one else 0 for one in functions]
     return (ctypes.c_int64 * len(found))(*found)
 
 

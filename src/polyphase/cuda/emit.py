@@ -29,7 +29,7 @@ using Run = {run};
 #ifdef __CUDACC__
 extern "C" __global__ void __launch_bounds__({threads}, {blocks})
 {symbol}(const __grid_constant__ polyphase::{parameters} call) {{
-  polyphase::{runs}(call, polyphase::Block());
+  polyphase::{runs}(call, polyphase::Block({lets_next_begin}));
 }}
 #else
 extern "C" void {symbol}(const polyphase::{parameters}* call, const polyphase::Block* block) {{
@@ -96,6 +96,7 @@ def kernel_source(plan: MapsPlan | WarpPlan, way: Way) -> str:
         symbol=KERNEL_SYMBOL,
         parameters=f"Batch<polyphase::{shape.struct}>" if way.batched else shape.struct,
         runs="run_one_of<polyphase::Run>" if way.batched else "Run::run",
+        lets_next_begin=_constant(way.lets_next_begin),
         assertions=shape.assertions(),
     )
 
@@ -112,6 +113,7 @@ def tap_maker_source() -> str:
         symbol=KERNEL_SYMBOL,
         parameters="TapsCall",
         runs="Run::run",
+        lets_next_begin="true",
         assertions=f"static_assert(sizeof(polyphase::TapRecipe) == {RECIPE_BYTES});\n",
     )
 

@@ -14,12 +14,25 @@ namespace {
 using Status = int;
 using LaunchKernel = Status (*)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
                                 void* stream, void** parameters, void** extra);
+// CUlaunchAttribute and CUlaunchConfig of the driver.
+struct alignas(8) Attribute {
+  int id, unused;
+  int value[16];
+};
+struct LaunchConfig {
+  unsigned blocks[3], threads[3], shared_bytes;
+  void* stream;
+  const Attribute* attributes;
+  unsigned attribute_count;
+};
+using LaunchKernelEx = Status (*)(const LaunchConfig* config, void* function, void** parameters, void** extra);
 using GetContext = Status (*)(void** context);
 using PushContext = Status (*)(void* context);
 using IsCapturing = Status (*)(void* stream, int* status);
 
-// Functions of the driver, and how many launches there were.
+// Functions of the driver, and how many launches there were. launch_kernel_early: none of an old driver's.
 LaunchKernel launch_kernel;
+LaunchKernelEx launch_kernel_early;
 GetContext current_context, pop_context;
 PushContext push_context;
 IsCapturing is_capturing;
@@ -51,6 +64,7 @@ struct Plan {
   int64_t function, context;
   int64_t blocks[3];
   int64_t threads, shared_bytes;
+  int64_t waits;                   // whether the kernel itself waits for those before it, so that it may be begun meanwhile
   int64_t vectors, tensors;        // how many
   int64_t vectors_at, tensors_at;  // where a call has their addresses, in bytes
 };
@@ -85,6 +99,18 @@ PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return PyCapsule_New(bound, nullptr, release);
 }
 
+Status launch_on(void* stream, const Plan& plan, void** extra) {
+  void* const function = reinterpret_cast<void*>(plan.function);
+  const auto blocks_x = static_cast<unsigned>(plan.blocks[0]), blocks_y = static_cast<unsigned>(plan.blocks[1]),
+             blocks_z = static_cast<unsigned>(plan.blocks[2]), threads = static_cast<unsigned>(plan.threads),
+             shared = static_cast<unsigned>(plan.shared_bytes);
+  if (!plan.waits) return launch_kernel(function, blocks_x, blocks_y, blocks_z, threads, 1, 1, shared, stream, nullptr, extra);
+  constexpr int kMayBeginEarly = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+  static constexpr Attribute attribute = {kMayBeginEarly, 0, {1}};
+  const LaunchConfig config = {{blocks_x, blocks_y, blocks_z}, {threads, 1, 1}, shared, stream, &attribute, 1};
+  return launch_kernel_early(&config, function, nullptr, extra);
+}
+
 // Whether the stream is being captured, which is 1 or 0, or -1 where the driver refuses. call: of so many bytes.
 int launch(const Plan& plan, void* call, size_t size, void* stream) {
   enum { kEnd, kParameters, kSize };  // of `extra`
@@ -97,10 +123,7 @@ int launch(const Plan& plan, void* call, size_t size, void* stream) {
   if (elsewhere) status = push_context(wanted);
   int capturing = 0;
   if (status == 0 && stream != nullptr) status = is_capturing(stream, &capturing);  // the default stream never is
-  if (status == 0) {
-    status = launch_kernel(reinterpret_cast<void*>(plan.function), plan.blocks[0], plan.blocks[1], plan.blocks[2],
-                           plan.threads, 1, 1, plan.shared_bytes, stream, nullptr, extra);
-  }
+  if (status == 0) status = launch_on(stream, plan, extra);
   if (elsewhere) pop_context(&context);
   if (status != 0) return -1;
   __atomic_add_fetch(&launched, 1, __ATOMIC_RELAXED);
@@ -353,7 +376,7 @@ PyMethodDef functions[] = {
 }  // namespace
 }  // namespace polyphase
 
-// The addresses of cuLaunchKernel, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent and cuStreamIsCapturing.
+// The addresses of cuLaunchKernel, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent, cuStreamIsCapturing and cuLaunchKernelEx.
 extern "C" __attribute__((visibility("default"))) PyObject* polyphase_functions(
     const int64_t* addresses) {
   using namespace polyphase;
@@ -362,6 +385,7 @@ extern "C" __attribute__((visibility("default"))) PyObject* polyphase_functions(
   push_context = reinterpret_cast<PushContext>(addresses[2]);
   pop_context = reinterpret_cast<GetContext>(addresses[3]);
   is_capturing = reinterpret_cast<IsCapturing>(addresses[4]);
+  launch_kernel_early = reinterpret_cast<LaunchKernelEx>(addresses[5]);
   dispatched().run = run_directly;
   constexpr int kCount = sizeof(functions) / sizeof(functions[0]);
   PyObject* tuple = PyTuple_New(kCount);

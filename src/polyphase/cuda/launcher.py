@@ -42,8 +42,8 @@ class LaunchPlan:
 
     def packed(self) -> bytes:
         operands = (self.vectors, self.tensors, self.vectors_at, self.tensors_at)
-        sizes = (*self.blocks, self.threads, self.shared_bytes, *operands)
-        return struct.pack("=11q", self.function, driver.context_address(self.device), *sizes)
+        sizes = (*self.blocks, self.threads, self.shared_bytes, driver.waits(self.device, self.function), *operands)
+        return struct.pack("=12q", self.function, driver.context_address(self.device), *sizes)
 
 
 #: With a stream, and the addresses of target, source, vectors and tensors; whether a graph is being captured.

@@ -20,6 +20,16 @@ struct Triple {
 extern __shared__ uint4 shared_memory[];
 
 struct Block {
+  // Where the device can, a kernel is begun before those launched before it have ended: what they write, and what it writes
+  // itself, is not to be touched before this. The next is let begin only then: kernels that wait for more than the one before
+  // them would take the place of blocks that have work to do.
+  explicit Block(bool lets_next_begin) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    if (lets_next_begin) asm volatile("griddepcontrol.launch_dependents;");
+#endif
+  }
+
   Triple place_ = {int(blockIdx.x), int(blockIdx.y), int(blockIdx.z)};
   Triple count_ = {int(gridDim.x), int(gridDim.y), int(gridDim.z)};
 
@@ -31,10 +41,11 @@ struct Block {
   void use(int bytes) { used_ += bytes; }
   int threads() const { return static_cast<int>(blockDim.x); }
 
-  template <class Function>
+  // kLast: the block has nothing more to do, and its threads need not wait for each other.
+  template <bool kLast = false, class Function>
   void each_thread(const Function& function) const {
     function(static_cast<int>(threadIdx.x));
-    __syncthreads();
+    if constexpr (!kLast) __syncthreads();
   }
 };
 
@@ -52,7 +63,7 @@ struct Block {
   void use(int bytes) { shared_ += bytes; }
   int threads() const { return threads_; }
 
-  template <class Function>
+  template <bool kLast = false, class Function>
   void each_thread(const Function& function) const {
     for (int t = 0; t < threads_; ++t) function(backwards_ ? threads_ - 1 - t : t);
   }

@@ -201,7 +201,7 @@ struct Warp {
   // function(own, row) for the rows of a block's tile, every thread with its own part of the channels from `first` up to `end`.
   template <class Function>
   static void each_row(const Block& block, const Place& place, int64_t first, int64_t end, const Function& function) {
-    block.each_thread([&](int thread) {
+    block.template each_thread<kOnce>([&](int thread) {
       const Part own(place, first, end, place.x + Threads::column(thread));
       if (own.x >= static_cast<int32_t>(place.call.out_size[2])) return;
 #pragma unroll 1
