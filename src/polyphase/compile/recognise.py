@@ -223,6 +223,15 @@ def _constant_pad(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
     return MapsOf(call.given("self"), steps, border=float(value))
 
 
+def pads_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether this is a reflection or replication of no pixels, which is no step of ours. They are to be taken apart
+    where others are kept whole: Inductor does not know them whole."""
+    operator = aten_operators().get(op)
+    if operator is None or not operator.decomposes:
+        return False
+    return all(type(n) is int and n == 0 for n in AtenCall(op, args, kwargs)["padding"])
+
+
 def _pad(mode: str) -> Reader:
     def read(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
         steps = _pads(call["padding"], mode, new_slot)

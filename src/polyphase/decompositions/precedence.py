@@ -35,7 +35,7 @@ _AUTOGRAD, _COMPOSITE, _META = DispatchKey.Autograd, DispatchKey.CompositeImplic
 _AUTOGRAD_CUDA = DispatchKey.AutogradCUDA
 
 
-def anywhere(*args: Any, **kwargs: Any) -> bool:
+def anywhere(op: OpOverload, *args: Any, **kwargs: Any) -> bool:
     return True
 
 
@@ -65,9 +65,9 @@ def built_ins_replaced(
     """While the block runs, and in its thread, overloads have these Python kernels instead of torch's own; None leaves
     an overload whole.
 
-    `where` says for which arguments; elsewhere torch's own run. `shapes`: what overloads do without data, where torch
-    cannot tell that of symbolic sizes. `tables`: of decompositions, in which it holds too. May be nested. What was
-    there is put back, also after an error.
+    `where` says for which overload and arguments; elsewhere torch's own run. `shapes`: what overloads do without data,
+    where torch cannot tell that of symbolic sizes. `tables`: of decompositions, in which it holds too. May be nested.
+    What was there is put back, also after an error.
     """
     before = _here.wishes
     places = [place for op in kernels for place in _places(op, tables, op in shapes)]
@@ -83,7 +83,7 @@ def built_ins_replaced(
 def _wish(op: OpOverload, args: Any, kwargs: Any) -> _Wish | None:
     """This thread's, for a call."""
     for one in _here.wishes:
-        if op in one.kernels and one.where(*args, **kwargs):
+        if op in one.kernels and one.where(op, *args, **kwargs):
             return one
     return None
 
