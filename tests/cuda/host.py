@@ -6,6 +6,7 @@ import ctypes
 import functools
 import hashlib
 import itertools
+import mmap
 import os
 import struct
 import subprocess
@@ -105,12 +106,32 @@ def run_blocks(
 ) -> None:
     kernel = library(source).polyphase_kernel
     assert shared_bytes <= SHARED_ROOM
-    shared = torch.zeros(shared_bytes + 16, dtype=torch.uint8)
+    room, size = shared_room(), (shared_bytes + 15) // 16 * 16
     parameters = (ctypes.c_char * len(data)).from_buffer(data)
     for place in itertools.product(*map(range, blocks)):
-        shared.fill_(0x5A)
-        block = Block(place, blocks, shared.data_ptr() + 15 & -16, threads, backwards)
+        block = Block(place, blocks, room.last(size), threads, backwards)
         kernel(parameters, ctypes.byref(block))
+
+
+class GuardedRoom:
+    """Shared memory, which ends where nothing may be touched: reading on ends the process, as it does on a device."""
+
+    def __init__(self) -> None:
+        self._memory = (ctypes.c_char * (SHARED_ROOM + mmap.PAGESIZE)).from_buffer(
+            mmap.mmap(-1, SHARED_ROOM + mmap.PAGESIZE)
+        )
+        self._end = ctypes.addressof(self._memory) + SHARED_ROOM
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(self._end), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+
+    def last(self, size: int) -> int:
+        """Where so many bytes begin, which are a pattern."""
+        ctypes.memset(self._end - size, 0x5A, size)
+        return self._end - size
+
+
+@functools.cache
+def shared_room() -> GuardedRoom:
+    return GuardedRoom()
 
 
 class Memory(TorchMemory):

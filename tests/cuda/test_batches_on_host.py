@@ -298,6 +298,20 @@ def test_new_sizes_are_followed_without_python(name: str, lie: str, stream: host
         assert all(torch.equal(a, b) for a, b in zip(got, expected[seed], strict=True))
 
 
+def test_windows_along_x_that_are_narrower_than_the_kernels(stream: host.Stream, no_calls: list[Any]) -> None:
+    """They are read as far as those along y are wide, and nothing behind shared memory is."""
+    pipeline = polyphase.fuse([T.Resize((16, 70))])
+
+    def made(sizes: list[tuple[int, int]]) -> list[Tensor]:
+        return as_pixels([torch.randint(0, 256, (3, *size), dtype=torch.uint8) for size in sizes])
+
+    pipeline.batch(made([(134, 138), (93, 71)]))
+    assert templates(stream) == ["tables", "ByteRing"]
+    no_calls.append("from now on")
+    some = made([(135, 72), (130, 75)])
+    assert all(torch.equal(a, pipeline(b)) for a, b in zip(pipeline.batch(some), some, strict=True))
+
+
 @pytest.fixture
 def no_calls(stream: host.Stream, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """From when something is in this list, nothing is launched by Python."""

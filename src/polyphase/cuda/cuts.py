@@ -110,9 +110,10 @@ def _cut_shrink(case: Case, way: Way) -> Cut:
 
 def _cut_byte_ring(case: Case, way: Way) -> Cut:
     assert case.x is not None, "what is summed along x has a table"
-    _, ky, channels, *_, rows, strip, _ = way.constants
+    words, ky, channels, *_, rows, strip, _ = way.constants
     pixels = way.threads // channels
-    span = (reach(case.x, pixels) + 3 + 3) // 4 * 4 + 4
+    # Windows begin at multiples of 4, and are read as far as the widest that the kernel has.
+    span = (reach(case.x, pixels) - case.x.taps + 3) // 4 * 4 + 4 * words
     shared = strip * _row_bytes(_parts(ky, 4) * 8) + rows * channels * span
     tiles, strips = _parts(case.geometry.x.out_size, pixels), _parts(case.geometry.y.out_size, strip)
     return Cut(_blocks(tiles, strips, case.geometry.planes), shared, tiles, strips, pixels, strip, span)

@@ -109,7 +109,7 @@ class SizedRows {
     if (most < pattern_.least_taps || most > pattern_.most_taps) return false;
     for (TapRecipe& table : image->tables) table.taps = most <= pattern_.few_taps ? pattern_.few_taps : pattern_.most_taps;
     image->shared_bytes = pattern_.shared_bytes;
-    return pattern_.words == 0 || stage(image, taps[1]);
+    return pattern_.words == 0 || stage(image);
   }
 
   static int64_t table_bytes(const TapRecipe& table) {
@@ -172,13 +172,13 @@ class SizedRows {
   }
 
   // What a block reads along x, as `_cut_byte_ring` of cuda/cuts.py has it.
-  bool stage(SizedImage* image, int64_t taps) const {
+  bool stage(SizedImage* image) const {
     TapRecipe& table = image->tables[1];
     const auto between = static_cast<double>((min(pattern_.tile, table.out_size) - 1) * table.cropped);
-    const int64_t reach = static_cast<int64_t>(__builtin_ceil(between / static_cast<double>(table.resized))) + 1 + taps;
+    const int64_t last = static_cast<int64_t>(__builtin_ceil(between / static_cast<double>(table.resized))) + 1;
     table.taps = 4 * pattern_.words;
     table.in_fours = 1;
-    image->span = (reach + 6) / 4 * 4 + 4;
+    image->span = (last + 3) / 4 * 4 + 4 * pattern_.words;
     image->shared_bytes += image->span * pattern_.staged_bytes;
     return image->shared_bytes <= pattern_.most_shared;
   }
