@@ -22,7 +22,7 @@ from polyphase.sampling.steps import Area, Flip, Pad, Resize, Size, SizeSlot, Sl
 from polyphase.sampling.templates import warp_with_sizes, with_sizes
 from polyphase.sampling.text import from_text, maps_from_text
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
-from polyphase.torch_private import OpOverload
+from polyphase.torch_private import OpOverload, suggest_memory_format
 
 aten = torch.ops.aten
 
@@ -223,13 +223,20 @@ def _constant_pad(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
     return MapsOf(call.given("self"), steps, border=float(value))
 
 
-def pads_nothing(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether this is a reflection or replication of no pixels, which is no step of ours. They are to be taken apart
-    where others are kept whole: Inductor does not know them whole."""
+#: Without data they are contiguous by torch's own rule; with it they lie as the volume does.
+_PADDED_VOLUMES = (aten.reflection_pad3d.default, aten.replication_pad3d.default)
+
+
+def is_taken_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Of what Inductor knows only taken apart, so that it cannot be given back later: what will be no step of ours,
+    as nothing is padded, or would lie otherwise than eager's."""
     operator = aten_operators().get(op)
     if operator is None or not operator.decomposes:
         return False
-    return all(type(n) is int and n == 0 for n in AtenCall(op, args, kwargs)["padding"])
+    call = AtenCall(op, args, kwargs)
+    if all(_is_nothing(n, n) for n in call["padding"]):
+        return True
+    return op in _PADDED_VOLUMES and suggest_memory_format(call.tensor("self")) != torch.contiguous_format
 
 
 def _pad(mode: str) -> Reader:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyphase.compile.recognise import aten_operators, pads_nothing
+from polyphase.compile.recognise import aten_operators, is_taken_apart
 from polyphase.decompositions.precedence import built_ins_replaced
 from polyphase.decompositions.upsample import Family, overloads, vectors_as_default
 from polyphase.decompositions.warp import affine_grid_generator
@@ -23,9 +23,6 @@ from polyphase.kernels.devices import has_kernels
 from polyphase.kernels.layout import has_contiguous_gradient
 from polyphase.plain import DTYPES
 from polyphase.torch_private import OpOverload, select_decomp_table, suggest_memory_format
-
-#: Of which torch's own rule is, without data, that they are contiguous. They lie as the volume does.
-_PADDED_VOLUMES = (torch.ops.aten.reflection_pad3d.default, torch.ops.aten.replication_pad3d.default)
 
 
 @contextmanager
@@ -61,9 +58,7 @@ def _gradient_without_data(family: Family) -> Callable[..., Tensor]:
 
 
 def _is_ours(op: OpOverload, *args: Any, **kwargs: Any) -> bool:
-    if pads_nothing(op, args, kwargs) or (
-        op in _PADDED_VOLUMES and suggest_memory_format(args[0]) != torch.contiguous_format
-    ):
+    if is_taken_apart(op, args, kwargs):
         return False
     tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
     return bool(tensors) and all(has_kernels(one.device.type) and one.dtype in DTYPES for one in tensors)

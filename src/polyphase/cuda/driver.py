@@ -150,6 +150,7 @@ def _of_function(function: int, number: int) -> int:
     return value.value
 
 
+@functools.cache
 def waits(device: int, function: int) -> bool:
     """Whether a kernel of ours waits itself for those before it on its stream, so that it may be begun meanwhile."""
     with on_device(device):

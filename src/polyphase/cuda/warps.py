@@ -142,9 +142,9 @@ def choose(case: Case) -> Way:
     shape = (pixels, wide, across, pitch, box.rows, threads)
     constants = (_is_affine(record.program), far, False, once, fill, *layout, *shape)
     resident = resident_blocks(case.plan, registers, threads)
-    # Blocks of the next kernel that wait beside boxes are spread unevenly over multiprocessors.
-    alone, moved = bool(box.rows), case.plan.element_bytes
-    return Way("warp", "Warp", constants, threads, resident, sums=False, moved_bytes=moved, lets_next_begin=not alone)
+    way = Way("warp", "Warp", constants, threads, resident, sums=False, moved_bytes=case.plan.element_bytes)
+    # Blocks of the next kernel that wait beside boxes would be spread unevenly over multiprocessors.
+    return replace(way, lets_next_begin=not box.rows)
 
 
 def _shape(case: Case, together: int, box: Box) -> Shape:
