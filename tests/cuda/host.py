@@ -178,6 +178,9 @@ class Stream(batches.Stream):
         self._kept.append(torch.frombuffer(bytearray(data), dtype=torch.uint8))
         return self._kept[-1].data_ptr(), self._kept[-1]
 
+    def most_blocks(self, chosen: items.Chosen) -> int:
+        return 3  # which have more than one tile each
+
     def make_at_once(self, recipes: bytes) -> None:
         address, _ = self.copied(recipes)
         making = batches._making(recipes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import random
 import struct
@@ -67,12 +68,13 @@ def drawn(function: Callable[[], Any]) -> Any:
 
 
 CHAINS: dict[str, tuple[list[Any], list[str]]] = {
-    "evaluation": ([T.Resize(25), T.CenterCrop(22), *SCALED], ["ByteStages"]),
-    "training": ([T.RandomResizedCrop(20), T.RandomHorizontalFlip(), T.RandomVerticalFlip(), *SCALED], ["ByteStages"]),
+    "evaluation": ([T.Resize(25), T.CenterCrop(22), *SCALED], ["ByteTiles"]),
+    "training": ([T.RandomResizedCrop(20), T.RandomHorizontalFlip(), T.RandomVerticalFlip(), *SCALED], ["ByteTiles"]),
     "crops": ([T.RandomCrop(16), T.RandomHorizontalFlip(), T.ToDtype(torch.float32, scale=True)], ["Moved"]),
     "borders": ([T.Resize(20), T.CenterCrop(30)], ["ByteStages"]),
     "warps": ([T.RandomAffine(30, scale=(0.8, 1.2), interpolation="bilinear"), T.CenterCrop(16)], ["Warp"]),
-    "two": ([T.Resize((24, 28)), T.RandomRotation(40)], ["ByteStages", "Warp"]),
+    "two": ([T.Resize((24, 28)), T.RandomRotation(40)], ["ByteTiles", "Warp"]),
+    "cubic": ([T.Resize((40, 44), interpolation="bicubic")], ["ByteStages"]),
     "many taps": ([T.Resize((5, 6), interpolation="bicubic")], ["General"]),
 }
 
@@ -188,7 +190,7 @@ def test_results_of_several_sizes(stream: host.Stream) -> None:
     some, pipeline = images(3, 30, 60), polyphase.fuse([T.Resize(20)])
     got = pipeline.batch(some, as_list=True)
     assert all(torch.equal(a, pipeline(b)) for a, b in zip(got, some, strict=True))
-    assert templates(stream).count("ByteStages") == 1
+    assert templates(stream).count("ByteTiles") == 1
     with pytest.raises(WrongImageError, match="image 1 becomes"):
         pipeline.batch(some)
     grey = torch.zeros(1, 40, 50, dtype=torch.uint8)
@@ -219,7 +221,7 @@ def test_tables_made_on_the_device_are_the_hosts(dtype: torch.dtype) -> None:
             tables.in_fours(table, table.taps // 4 + 2),
         ):
             assert isinstance(own, tables.MadeTable)
-            if own.in_fours and dtype != torch.uint8:
+            if own.form is tables.Form.IN_FOURS and dtype != torch.uint8:
                 continue
             got, precision = _dense(own, number % 2 == 1)
             assert torch.equal(got, _matrix(expected.first, expected.weight, size))
@@ -234,7 +236,9 @@ def _dense(table: tables.MadeTable, backwards: bool) -> tuple[Tensor, int]:
     host.run_blocks(emit.tap_maker_source(), parameters, (1, 1, 1), threads, 8 * threads, backwards)
     first = memory[tables.BEFORE_TABLE // 4 :][: table.out_size]
     kinds = {(True, True): torch.int16, (True, False): torch.int32, (False, False): torch.float32}
-    weights = memory[tables.bytes_before_weights(table.out_size) // 4 :].view(kinds[table.quantised, table.in_fours])
+    weights = memory[tables.bytes_before_weights(table.out_size) // 4 :].view(
+        kinds[table.quantised, table.form is tables.Form.IN_FOURS]
+    )
     weight = weights[: table.out_size * table.taps].view(table.out_size, table.taps)
     return _matrix(first, weight, table.in_size), int(memory[0])
 
@@ -268,30 +272,38 @@ def as_pixels(some: list[Tensor]) -> list[Tensor]:
 
 
 SIZED: dict[str, tuple[list[Any], str]] = {
-    "walk": ([T.Resize(50), T.CenterCrop((44, 40)), *SCALED], "ByteStages"),
-    "few taps": ([T.Resize((200, 210))], "ByteStage"),
+    "tiles": ([T.Resize(50), T.CenterCrop((44, 40)), *SCALED], "ByteTiles"),
+    "grows": ([T.Resize((200, 210))], "ByteTiles"),
     "cubic": ([T.CenterCrop(64), T.Resize((60, 50), interpolation="bicubic"), T.CenterCrop(48)], "ByteStages"),
     "ring": ([T.Resize(22), T.CenterCrop(20), T.ToDtype(torch.float32, scale=True)], "ByteRing"),
 }
 
 
-@pytest.mark.parametrize("lie", ["planes", "pixels", "grey", "to pixels"])
+#: Where what becomes pixels has no tiles: of planes, and of pixels.
+TO_PIXELS = {
+    "tiles": ("ByteRing", "ByteStages"),
+    "grows": ("ByteRing", "ByteStage"),
+    "cubic": ("ByteRing", "ByteStages"),
+}
+
+
+@pytest.mark.parametrize("lie", ["planes", "pixels", "grey", "to pixels", "pixels to pixels"])
 @pytest.mark.parametrize("name", SIZED)
 def test_new_sizes_are_followed_without_python(name: str, lie: str, stream: host.Stream, no_calls: list[Any]) -> None:
     """Into the CPU's pictures, by one launch and one for tables; of sizes that were seen, by one."""
     chain, template = SIZED[name]
     chain = [one for one in chain if lie != "grey" or not isinstance(one, T.Normalize)]
-    pipeline, to_pixels = polyphase.fuse(chain), lie == "to pixels"
+    pipeline, to_pixels = polyphase.fuse(chain), "to pixels" in lie
 
     def made(seed: int) -> list[Tensor]:
         some = [one[:1] for one in images(5, 100, 170, seed)] if lie == "grey" else images(5, 100, 170, seed)
-        return as_pixels(some) if lie == "pixels" else some
+        return as_pixels(some) if lie.startswith("pixels") else some
 
     pipeline.batch(made(1), channels_last=to_pixels)
     expected = {seed: [pipeline(one) for one in made(seed)] for seed in (2, 3)}
     templates(stream)
     no_calls.append("from now on")
-    template = "ByteRing" if to_pixels else template
+    template = TO_PIXELS.get(name, (template, template))[lie.startswith("pixels")] if to_pixels else template
     for seed, launched in ((2, ["tables", template]), (2, [template]), (3, ["tables", template])):
         got = pipeline.batch(made(seed), channels_last=to_pixels)
         assert templates(stream) == launched
@@ -325,6 +337,25 @@ def no_calls(stream: host.Stream, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
+@pytest.mark.parametrize("blocks", [1, 3, 8, 1000])
+def test_tiles_are_dealt_out_alike(blocks: int, stream: host.Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Python, which the first call goes by, and by the launcher."""
+    lists: list[bytes] = []
+
+    def listed(kernel: batches.Kernel, address: int, number: int) -> None:
+        if kernel.chosen is not None:
+            lists.append(ctypes.string_at(address - 8 * number, 8 * number))
+
+    monkeypatch.setattr(stream, "most_blocks", lambda chosen: blocks)
+    monkeypatch.setattr(stream, "run", listed)
+    pipeline, some = polyphase.fuse([T.Resize(150), T.CenterCrop((100, 140)), *SCALED]), images(6, 140, 500)
+    for _ in range(3):  # of new sizes, of new ones to the launcher, and of those it has seen
+        pipeline.batch(some)
+    assert lists[0] == lists[1] == lists[2]
+    tiles = list(struct.iter_unpack("=2i", lists[0]))
+    assert len(set(tiles)) == len(tiles) > 6 * 9
+
+
 def test_what_cannot_be_followed_goes_beside(stream: host.Stream) -> None:
     """Small images, those that are not resized, views of which rows are far apart, windows of many taps."""
     pipeline, some = polyphase.fuse([T.Resize(70), T.CenterCrop(64), *SCALED]), images(4, 90, 200)
@@ -337,7 +368,7 @@ def test_what_cannot_be_followed_goes_beside(stream: host.Stream) -> None:
             assert all(torch.equal(a, pipeline(b)) for a, b in zip(got, given, strict=True))
     templates(stream)
     pipeline.batch([*images(3, 90, 200, 4), *images(2, 500, 600, 5)])
-    assert sorted(templates(stream)) == ["ByteRing", "ByteStages", "tables", "tables"]
+    assert sorted(templates(stream)) == ["ByteRing", "ByteTiles", "tables", "tables"]
 
 
 def test_outputs_that_are_given(stream: host.Stream) -> None:

@@ -174,14 +174,16 @@ def test_warps_compile(mode: str, source: str, architecture: str) -> None:
 
 
 def batch_sources() -> list[str]:
-    """Of bytes, of few taps and of more, and the tables they read."""
+    """Of bytes as planes and as pixels, of tiles and of windows, and the tables they read."""
     sources = [emit.tap_maker_source()]
-    for x in (image(torch.uint8, 3, 60, 70), image(torch.uint8, 3, 150, 180)):
-        item = items.Item(host.record_for(resized(x[None], (40, 50), **AA), [x]))
+    planes, pixels = image(torch.uint8, 3, 60, 70), image(torch.uint8, 60, 70, 3).permute(2, 0, 1)
+    for x, mode in ((planes, AA), (pixels, AA), (planes, CUBIC_AA)):
+        item = items.Item(host.record_for(resized(x[None], (40, 50), **mode), [x]))
         known = item.of(True)
         chosen = items.chosen_for(known.kind, frozenset([known.need]))
         sources.append(emit.kernel_source(known.kind.plan, chosen.way))
-    assert "ByteStages<" in sources[-1]
+    for template, source in zip(("ByteTiles<", "ByteTiles<", "ByteStages<"), sources[1:], strict=True):
+        assert template in source
     return sources
 
 
@@ -238,7 +240,7 @@ def test_older_devices_know_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_there_is_a_case_for_every_kernel() -> None:
     headers = {one.header for one in CASES.values()}
-    templates = cuts._CUTS.keys() - {"ByteStages"}  # which batches have
+    templates = cuts._CUTS.keys() - {"ByteStages", "ByteTiles"}  # which batches have
     assert headers == {re.sub(r"(?<!^)(?=[A-Z])", "_", template).lower() for template in templates}
 
 

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from polyphase.cuda import build, driver, emit, launch, launcher, maps, sized
 from polyphase.cuda.calls import ALIGNMENT, CallShape
-from polyphase.cuda.items import Chosen, Item, Kind, Row, SizedItem, chosen_for, filled, of_size
+from polyphase.cuda.items import PAIR_BYTES, Chosen, Item, Kind, Row, SizedItem, chosen_for, filled, of_size
 from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.maps import Upload
 from polyphase.cuda.memory import DeviceMemory, TorchMemory, on_device
-from polyphase.cuda.tables import RECIPE_BYTES, uploaded
+from polyphase.cuda.tables import GROUP, RECIPE_BYTES, uploaded
+from polyphase.cuda.tiles import Listed, dealt, most_blocks
 from polyphase.errors import NoKernelError
 from polyphase.kernels.binding import BoundCall, bind_record
 from polyphase.kernels.devices import BatchedCall, BindLike, BySize
@@ -143,6 +144,12 @@ class Stream:
         parameters = bytearray(struct.pack("=2q", there.address, kernel.blocks[0]))
         driver.run_at_once(self.device, _tap_maker(self.device), *kernel[2:], parameters)
 
+    def most_blocks(self, chosen: Chosen) -> int:
+        """Of those that take tiles: as many as the device has at once."""
+        facts = torch.cuda.get_device_properties(self.device)
+        shared = facts.shared_memory_per_multiprocessor
+        return most_blocks(chosen.way, chosen.call_bytes, facts.multi_processor_count, shared)
+
     def function(self, plan: MapsPlan | WarpPlan | None, chosen: Chosen | None) -> int:
         if plan is None or chosen is None:
             return _tap_maker(self.device)
@@ -214,7 +221,7 @@ def _learn(stream: Stream, by_size: BySize, calls: Calls, launched: dict[Kind, C
             name = (like, chosen, calls.aligned)
             if name not in by_size.launches:
                 functions = (stream.function(known.kind.plan, chosen), stream.function(None, None))
-                likeness = sized.Likeness(*name, out_step, inputs, functions)
+                likeness = sized.Likeness(*name, out_step, inputs, functions, stream.most_blocks(chosen))
                 by_size.launches[name] = likeness.launch(by_size.steps, stream.memory)
             return
 
@@ -275,7 +282,9 @@ def _launch(stream: Stream, kind: Kind, chosen: Chosen, calls: Calls) -> None:
         stream.make_at_once(recipes)
         recipes = b""
     way, shape = chosen.way, chosen.shape
-    table = [recipes]
+    most = stream.most_blocks(chosen) if way.tiled else 0
+    tiles = _tiles(shape, rows, most) if way.tiled else b""
+    table = [recipes, tiles]
     given: dict[int, _Given] = {}  # most have the same operands
     for item, target, source, inputs, row in zip(*calls[:4], rows, strict=True):
         if id(inputs) not in given:
@@ -292,12 +301,32 @@ def _launch(stream: Stream, kind: Kind, chosen: Chosen, calls: Calls) -> None:
             item.rows.clear()
         item.rows[chosen, stream.readers] = row
     along, down, planes, shared_bytes = map(max, zip(*{row.room for row in rows}, strict=True))
-    planes = min(planes, MOST_BLOCKS // len(rows))
-    shared_bytes += (shape.size + 15) // 16 * 16  # a block's call
-    kernel = Kernel(kind.plan, chosen, (along, down, planes * len(rows)), way.threads, shared_bytes)
-    stream.run(kernel, address + len(recipes), planes)
+    number = min(planes, MOST_BLOCKS // len(rows))
+    blocks = (along, down, number * len(rows))
+    if way.tiled:
+        number = len(tiles) // _TILE_BYTES
+        blocks = (min(number, most), 1, 1)
+    kernel = Kernel(kind.plan, chosen, blocks, way.threads, shared_bytes + chosen.call_bytes)
+    stream.run(kernel, address + len(recipes) + len(tiles), number)
 
 
+#: `TileOfCall` of batch.h.
+_TILE_BYTES = 8
+
+
+def _tiles(shape: CallShape, rows: Sequence[Row], blocks: int) -> bytes:
+    """All of them, by the call and their number in it, as so many blocks take them."""
+    places = shape.places()
+    images = []
+    for row in rows:
+        data = row.filled[1]
+        cut = _SIX.unpack_from(data, places["tiles"] - PAIR_BYTES)
+        sizes = [_ONE.unpack_from(data, places[axis] + 8 - PAIR_BYTES)[0] for axis in "xy"]
+        images.append(Listed(*cut, *[-(-size // GROUP) for size in sizes]))
+    return b"".join(_TILE(*one) for one in dealt(images, blocks))
+
+
+_ONE, _SIX, _TILE = struct.Struct("=q"), struct.Struct("=6q"), struct.Struct("=2i").pack
 _PAIR = struct.Struct("=2q").pack
 
 

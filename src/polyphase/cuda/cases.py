@@ -14,7 +14,8 @@ class Way:
     """A kernel: its header and template, the constants behind the types, the threads of a block, and how many blocks a
     multiprocessor should hold. moved_bytes: of an element that is only moved. sums: it has a type of sums. tile and
     strip: pixels and rows that a block makes, where it has room for them. outer: the outer axes of its calls. batched:
-    a launch has a table of them. lets_next_begin: once it has begun, the next kernel may take what it leaves free."""
+    a launch has a table of them. lets_next_begin: once it has begun, the next kernel may take what it leaves free.
+    tiled: then blocks take tile after tile of all calls."""
 
     header: str
     template: str
@@ -28,6 +29,7 @@ class Way:
     outer: int = 1
     batched: bool = False
     lets_next_begin: bool = True
+    tiled: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from polyphase.cuda import tiles
 from polyphase.cuda.cases import Case, Way
 from polyphase.cuda.tables import reach
 
@@ -119,6 +120,13 @@ def _cut_byte_ring(case: Case, way: Way) -> Cut:
     return Cut(_blocks(tiles, strips, case.geometry.planes), shared, tiles, strips, pixels, strip, span)
 
 
+def _cut_byte_tiles(case: Case, way: Way) -> Cut:
+    found = tiles.cut_of(case)
+    assert found is not None, "what was chosen by"
+    *numbers, _, shared = found
+    return Cut((found.tiles, 1, 1), shared, *numbers)
+
+
 def _cut_moved(case: Case, way: Way) -> Cut:
     groups = _parts(case.length, int(way.constants[0]))
     # Long pieces of a row, but few threads without a group: the greatest power of two that leaves an eighth of them at
@@ -142,6 +150,7 @@ _CUTS = {
     "ByteStage": _cut_byte_stage,
     "ByteStages": _cut_byte_stage,
     "ByteRing": _cut_byte_ring,
+    tiles.TEMPLATE: _cut_byte_tiles,
     "Moved": _cut_moved,
 }
 

@@ -94,11 +94,16 @@ def kernel_source(plan: MapsPlan | WarpPlan, way: Way) -> str:
         threads=way.threads,
         blocks=way.resident,
         symbol=KERNEL_SYMBOL,
-        parameters=f"Batch<polyphase::{shape.struct}>" if way.batched else shape.struct,
-        runs="run_one_of<polyphase::Run>" if way.batched else "Run::run",
+        parameters=_parameters(shape, way),
+        runs="run_one_of<polyphase::Run>" if way.batched and not way.tiled else "Run::run",
         lets_next_begin=_constant(way.lets_next_begin),
         assertions=shape.assertions(),
     )
+
+
+def _parameters(shape: CallShape, way: Way) -> str:
+    batch = "TiledBatch" if way.tiled else "Batch"
+    return f"{batch}<polyphase::{shape.struct}>" if way.batched else shape.struct
 
 
 def tap_maker_source() -> str:

@@ -10,11 +10,19 @@ from typing import NamedTuple
 
 import torch
 
-from polyphase.cuda import emit, launch, warps, ways
+from polyphase.cuda import emit, launch, tiles, warps, ways
 from polyphase.cuda.calls import CallShape
 from polyphase.cuda.cases import Case, Way
 from polyphase.cuda.maps import Arranged, PreparedMaps, Upload
-from polyphase.cuda.tables import BEFORE_TABLE, MadeTable, bytes_before_weights, most_taps, table_bytes
+from polyphase.cuda.tables import (
+    BEFORE_TABLE,
+    Form,
+    MadeTable,
+    bytes_before_weights,
+    matrix_bytes,
+    most_taps,
+    table_bytes,
+)
 from polyphase.cuda.warps import PreparedWarp
 from polyphase.kernels.facts import Facts
 from polyphase.kernels.operands import Operands
@@ -65,6 +73,11 @@ class Chosen:
     way: Way
     shape: CallShape
     functions: dict[int, int]
+
+    @property
+    def call_bytes(self) -> int:
+        """Of shared memory, for the calls that a block has."""
+        return (self.shape.size * (tiles.CALLS if self.way.tiled else 1) + 15) // 16 * 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +142,8 @@ class Item:
         name = (chosen, aligned)
         if name not in self._patterns:
             call = self.prepared(chosen, aligned).call
-            walks = chosen.way.template in ways.BY_STAGE and has_pattern(self.record, call)
-            self._patterns[name] = Pattern(call, chosen.shape) if walks else None
+            by_size = chosen.way.template in (*ways.BY_STAGE, tiles.TEMPLATE) and has_pattern(self.record, call)
+            self._patterns[name] = Pattern(call, self.of(aligned).call, chosen) if by_size else None
         return self._patterns[name]
 
 
@@ -162,19 +175,32 @@ def of_size(like: object, image: Facts, paths: tuple[AxisPath, AxisPath]) -> Siz
         return None
     taps = max([most_taps(own.cropped, own.resized, family.cubic) if own.resized else WIDEST for own in paths])
     taps = FEW if taps <= FEW else ways.MOST_IN_RING if taps <= ways.MOST_IN_RING else 0
-    return SizedItem(like, image, paths, taps) if taps == family.taps and lies(image) == family.lies else None
+    if taps != family.taps or lies(image) != family.lies:
+        return None
+    fits = family.tiles is None or _tile_cut(family.tiles, image, paths) is not None
+    return SizedItem(like, image, paths, taps) if fits else None
+
+
+def _tile_cut(layout: tiles.Layout, image: Facts, paths: tuple[AxisPath, AxisPath]) -> tiles.TileCut | None:
+    y, x = (
+        tiles.Axis.of_sizes(size, one.cropped, one.resized, one.out_size)
+        for size, one in zip(image.shape[1:], paths, strict=True)
+    )
+    return tiles.cut(layout, x, y)
 
 
 FEW = ways.FEW_TAPS
 
 
 class Family(NamedTuple):
-    """What bytes have in common whose rows are made by one pattern. taps: of the walk that they have."""
+    """What bytes have in common whose rows are made by one pattern. taps: of the walk that they have. tiles: for those
+    that are cut into tiles."""
 
     channels: int
     lies: str
     cubic: bool
     taps: int
+    tiles: tiles.Layout | None
 
 
 def _family(item: Item) -> Family | None:
@@ -186,7 +212,9 @@ def _family(item: Item) -> Family | None:
         return None
     taps = FEW if max(x.taps, y.taps) <= FEW else ways.MOST_IN_RING
     fits = max(x.taps, y.taps) <= taps
-    return Family(record.image.shape[0], lies(record.image), x.cubic, taps) if fits else None
+    in_tiles = item.of(True).need.way.template == tiles.TEMPLATE
+    layout = tiles.Layout.of(call.case) if in_tiles else None
+    return Family(record.image.shape[0], lies(record.image), x.cubic, taps, layout) if fits else None
 
 
 def lies(image: Facts) -> str:
@@ -250,14 +278,18 @@ class Pattern:
     """The row of one size: another's has other numbers along x and y, another stride from channel to channel, and
     begins elsewhere where it is walked backwards."""
 
-    def __init__(self, call: PreparedMaps | PreparedWarp, shape: CallShape) -> None:
+    def __init__(self, call: PreparedMaps | PreparedWarp, arranged: Arranged | PreparedWarp, chosen: Chosen) -> None:
         assert isinstance(call, PreparedMaps), "warps have no tables"
+        assert isinstance(arranged, Arranged), "and so have they"
+        shape = chosen.shape
+        self.tiles = tiles.Layout.of(arranged.case) if chosen.way.template == tiles.TEMPLATE else None
         self.row, _ = Prepared(call).row(lambda *parts: ([0] * len(parts), None), 0)
         self.cubic = isinstance(call.x, MadeTable) and call.x.cubic
         geometry, places = call.geometry, shape.places()
         self.in_pixels = geometry.pixel.out_size > 1
         self.y_step, self.x_step, self.rows = abs(geometry.y.out_stride), geometry.x.out_stride, geometry.y.out_size
         self.x_at, self.origin_at = places["x"] - PAIR_BYTES, places["target_origin"] - PAIR_BYTES
+        self.tiles_at = places["tiles"] - PAIR_BYTES
         of_channel = places["in_channel_stride"] if self.in_pixels else places["outer"] + 16  # after two sizes
         self.channel_at = of_channel - PAIR_BYTES
 
@@ -267,37 +299,47 @@ class SizedCall:
 
     def __init__(self, pattern: Pattern, item: SizedItem) -> None:
         self._pattern, self._item = pattern, item
+        self._cut = None if pattern.tiles is None else _tile_cut(pattern.tiles, item.image, item.paths)
+        count = item.taps if self._cut is None else self._cut.matrices
         y, x = item.paths
-        self._bytes_of_y = table_bytes(y.out_size, 4 * item.taps)
-        self.nbytes = self._bytes_of_y + table_bytes(x.out_size, 4 * item.taps)
+        if self._cut is None:
+            self._bytes_of_y, of_x = table_bytes(y.out_size, 4 * count), table_bytes(x.out_size, 4 * count)
+        else:
+            self._bytes_of_y, of_x = matrix_bytes(y.out_size, count), matrix_bytes(x.out_size, count)
+        self._taps, self.nbytes = count, self._bytes_of_y + of_x
 
     def row(self, put: object, at: int) -> tuple[Row, bytes]:
-        pattern, item = self._pattern, self._item
+        pattern, item, in_tiles, taps = self._pattern, self._item, self._cut, self._taps
         (y, x), (_, height, width), (of_channel, along_y, along_x) = item.paths, item.image.shape, item.image.strides
         y_step, origin = pattern.y_step, 0
-        if y.direction * y.step < 0:  # walked backwards
+        if in_tiles is None and y.direction * y.step < 0:  # walked backwards
             y_step, origin = -y_step, (y.out_size - 1) * y_step
             y = y._replace(begin=y.begin + y.step * (y.out_size - 1), step=-y.step)
         numbers, recipes = list[int](), list[int]()
-        for path, size, in_stride, out_stride, place in (
-            (x, width, along_x, pattern.x_step, at + self._bytes_of_y),
-            (y, height, along_y, y_step, at),
+        for path, size, in_stride, out_stride, place, form in (
+            (x, width, along_x, pattern.x_step, at + self._bytes_of_y, Form.ALONG_X),
+            (y, height, along_y, y_step, at, Form.ALONG_Y),
         ):
             first, weight = place + BEFORE_TABLE, place + bytes_before_weights(path.out_size)
             crop, direction, cropped, resized, begin, step, out_size = path
-            recipes += (size, crop, direction, cropped, resized, pattern.cubic, begin, step, out_size, item.taps)
-            recipes += (True, False, first, weight)
-            numbers += (size, out_size, in_stride, out_stride, first, 0, weight, 0, item.taps, -1)
+            recipes += (size, crop, direction, cropped, resized, pattern.cubic, begin, step, out_size, taps)
+            recipes += (True, Form.WINDOWS if in_tiles is None else form, first, weight)
+            precision = -1 if in_tiles is None else 16
+            numbers += (size, out_size, in_stride, out_stride, first, 0, weight, 0, taps, precision)
         operands, filled = pattern.row.filled
         data = bytearray(filled)
         _TWO_AXES.pack_into(data, pattern.x_at, *numbers)
         _ONE.pack_into(data, pattern.channel_at, of_channel)
         _ONE.pack_into(data, pattern.origin_at, origin)
-        return Row((operands, bytes(data)), pattern.row.room, [], pattern.row), _TWO_RECIPES.pack(*recipes)
+        room = pattern.row.room
+        if in_tiles is not None:
+            _SIX.pack_into(data, pattern.tiles_at, *in_tiles[:6])
+            room = Room(in_tiles.tiles, 1, 1, in_tiles.shared_bytes)
+        return Row((operands, bytes(data)), room, [], pattern.row), _TWO_RECIPES.pack(*recipes)
 
 
 _TWO_RECIPES = struct.Struct("=28q")
-_ONE, _TWO_AXES = struct.Struct("=q"), struct.Struct("=20q")
+_ONE, _SIX, _TWO_AXES = struct.Struct("=q"), struct.Struct("=6q"), struct.Struct("=20q")
 
 
 def _known(record: CallRecord, aligned: bool, architecture: str) -> Known:
@@ -310,11 +352,13 @@ def _known(record: CallRecord, aligned: bool, architecture: str) -> Known:
     if not case.plan.weighted:
         return Known(call, _kind(case.plan, outer, alone), _need(alone, case), record.operands)
     sizes = [one.in_size for one in (case.x, case.y) if one is not None]
-    return Known(call, _kind(case.plan, outer, None), _need(alone, case, min(WIDEST, *sizes)), record.operands)
+    by_windows = ways.choose_by_windows([case])  # with others that have no tiles
+    need = _need(alone, case, (by_windows, min(WIDEST, *sizes)))
+    return Known(call, _kind(case.plan, outer, None), need, record.operands)
 
 
-def _need(way: Way, case: Case | None, room: int = 0) -> Need:
-    return _needs.setdefault((way, case and case.plan, case and case.channels, room), Need(case, way))
+def _need(way: Way, case: Case | None, *of_windows: Hashable) -> Need:
+    return _needs.setdefault((way, case and case.plan, case and case.channels, *of_windows), Need(case, way))
 
 
 def chosen_for(kind: Kind, needs: frozenset[Need]) -> Chosen:

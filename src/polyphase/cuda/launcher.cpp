@@ -275,10 +275,12 @@ void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t
   const Reference memory(tables == 0 ? nullptr : tensor_of(parts, kNew, table.table_bytes));
   table.fill(batch.rows, tables == 0 ? 0 : address_in(memory));
   const int64_t of_recipes = tables * static_cast<int64_t>(sizeof(TapRecipe));
-  const Reference staged(tensor_of(parts, kStaged, of_recipes + table.rows.size()));
+  const int64_t of_tiles = table.tiles.size() * static_cast<int64_t>(sizeof(TileOfCall)), before = of_recipes + of_tiles;
+  const Reference staged(tensor_of(parts, kStaged, before + table.rows.size()));
   auto* const bytes = reinterpret_cast<uint8_t*>(address_in(staged));
   if (tables != 0) std::memcpy(bytes, table.recipes.data(), of_recipes);
-  std::memcpy(bytes + of_recipes, table.rows.data(), table.rows.size());
+  if (of_tiles != 0) std::memcpy(bytes + of_recipes, table.tiles.data(), of_tiles);
+  std::memcpy(bytes + before, table.rows.data(), table.rows.size());
   const Reference there(called(PyTuple_GetItem(parts, kThere), staged.get()));
   const int64_t address = address_in(there);
   if (tables != 0) {
@@ -287,17 +289,22 @@ void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t
     run_or_throw(plan, address, tables, stream);
   }
   Plan plan = in_capsule<Bound>(parts, kKernel).plan;
-  const int64_t planes = min(pattern.planes, kMostBlocks / count), blocks[] = {pattern.along, pattern.down, planes * count};
+  int64_t number = min(pattern.planes, kMostBlocks / count), blocks[] = {pattern.along, pattern.down, number * count};
+  if (of_tiles != 0) {  // which blocks take one after another
+    number = table.tiles.size();
+    blocks[0] = min(number, pattern.along);
+    blocks[2] = 1;
+  }
   std::memcpy(plan.blocks, blocks, sizeof(blocks));
   plan.shared_bytes = table.shared_bytes;
-  run_or_throw(plan, address + of_recipes, planes, stream);
+  run_or_throw(plan, address + before, number, stream);
   made_tables += tables;
   if (tables == 0 || table.fresh.size() > SeenRows::kMost) return;
   if (batch.seen.size() + table.fresh.size() > SeenRows::kMost) batch.forget();
   batch.kept.push_back(owned(memory.get()));
   for (const int64_t number : table.fresh) {
     const SizedImage& image = table.images[number];
-    batch.seen.insert({stream, image}, table.rows.data() + number * batch.rows.row_bytes(), image.shared_bytes);
+    batch.seen.insert({stream, image}, table.rows.data() + number * batch.rows.row_bytes(), image);
   }
 }
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.cuda import emit, ways
+from polyphase.cuda import emit, tiles, ways
 from polyphase.cuda.calls import ALIGNMENT, AxisFields, CallShape, Fields, TensorFields
 from polyphase.cuda.cases import Case, Way
 from polyphase.cuda.cuts import Cut, cut
@@ -213,6 +213,10 @@ class Arranged:
             else:
                 row_offsets, x = _row_offsets(geometry, x), None
                 row_offsets = _with_runs(row_offsets, int(columns)) if by_runs else row_offsets
+        elif way.template == tiles.TEMPLATE:
+            x, y = tiles.tables_of(
+                case, *[_as_windows(one, along, sampled) for one, along in ((x, geometry.x), (y, geometry.y))]
+            )
         elif way.template != "General":
             x = _as_windows(x, geometry.x, sampled)
             y = _as_windows(y, geometry.y, sampled)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from polyphase.cuda import emit, launcher, ways
+from polyphase.cuda import emit, launcher, tiles, ways
 from polyphase.cuda.calls import ALIGNMENT
 from polyphase.cuda.cases import Case, Way
 from polyphase.cuda.cuts import MOST_SHARED
@@ -21,7 +21,7 @@ from polyphase.cuda.tables import MadeTable
 from polyphase.cuda.warps import PreparedWarp
 from polyphase.kernels.devices import LaunchSized
 
-KERNELS = (*ways.BY_STAGE, "ByteRing")
+KERNELS = (*ways.BY_STAGE, "ByteRing", tiles.TEMPLATE)
 #: Of an axis: kernels that walk count the bytes of rows in 32 bits.
 _LONGEST = 2**22
 _NOWHERE = -1
@@ -45,11 +45,13 @@ class RowPattern:
     words: int
     tile: int
     staged_bytes: int
-    most_shared: int
+    tile_planes: int
     x_at: int
     channel_at: int
+    tiles_at: int
     span_at: int
     shared_bytes: int
+    most_shared: int
     out_step: int
     alignment: int
     along: int
@@ -72,6 +74,8 @@ class Taps(NamedTuple):
 
     @staticmethod
     def of(case: Case, way: Way) -> Taps:
+        if way.template == tiles.TEMPLATE:
+            return Taps(0, 0, 0, 0)
         along_x, along_y, *_ = map(int, way.constants)
         if way.template != "ByteRing":
             return Taps(0, ways.FEW_TAPS, along_x, 0)
@@ -81,7 +85,7 @@ class Taps(NamedTuple):
 
 class Likeness(NamedTuple):
     """How an image was launched, which others are like. out_step: bytes from output to output. inputs: what is read
-    besides images. functions: the kernel, and what makes tables."""
+    besides images. functions: the kernel, and what makes tables. most_blocks: of those that take tiles."""
 
     item: Item
     chosen: Chosen
@@ -89,6 +93,7 @@ class Likeness(NamedTuple):
     out_step: int
     inputs: tuple[Tensor, ...]
     functions: tuple[int, int]
+    most_blocks: int
 
     def launch(self, steps: bytes, memory: TorchMemory) -> LaunchSized | None:
         """Images of any size, whose steps follow from it as `pipelines/ways.py` packs that. None where their rows
@@ -123,7 +128,11 @@ class Likeness(NamedTuple):
         of_plane, of_pixel = call.geometry.outer[0], call.geometry.pixel
         channel_at = places["in_channel_stride"] if of_pixel.out_size > 1 else places["outer"] + 16  # after two sizes
         staged = int(way.constants[5]) * known.case.channels if taps.words else 0
-        own_call = (self.chosen.shape.size + 15) // 16 * 16
+        own_calls, along = self.chosen.call_bytes, cut.blocks[0]
+        shared, most_shared, tile_planes = cut.shared_bytes - staged * cut.span, MOST_SHARED, 0
+        if way.template == tiles.TEMPLATE:
+            layout = tiles.Layout.of(known.case)
+            shared, most_shared, tile_planes, along = layout.head, tiles.ROOM, layout.planes, self.most_blocks
         return RowPattern(
             size=image.shape[1:],
             stride=image.strides,
@@ -139,14 +148,16 @@ class Likeness(NamedTuple):
             words=taps.words,
             tile=cut.tile,
             staged_bytes=staged,
-            most_shared=MOST_SHARED + own_call,
+            tile_planes=tile_planes,
             x_at=places["x"],
             channel_at=channel_at if of_pixel.out_size > 1 or of_plane.in_stride else _NOWHERE,
+            tiles_at=places["tiles"],
             span_at=places["span"],
-            shared_bytes=cut.shared_bytes - staged * cut.span + own_call,
+            shared_bytes=shared + own_calls,
+            most_shared=most_shared + own_calls,
             out_step=self.out_step,
             alignment=ALIGNMENT if self.aligned else 1,
-            along=cut.blocks[0],
+            along=along,
             down=cut.blocks[1],
             planes=cut.blocks[2],
         )

@@ -6,6 +6,7 @@ uses, and found again by these.
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 import struct
@@ -30,6 +31,17 @@ SPARSE = 4
 #: `TapRecipe` of tap_maker.h; and what a table that is made by it has before its first row, for the precision.
 RECIPE_BYTES = 14 * 8
 BEFORE_TABLE = 16
+#: Outputs of a group, and bytes of a matrix of their weights: weight_matrices.h.
+GROUP, MATRIX_BYTES = 16, 1024
+
+
+class Form(enum.IntEnum):
+    """How a table lies in memory: `TableForm` of tap_maker.h."""
+
+    WINDOWS = 0
+    IN_FOURS = 1
+    ALONG_X = 2
+    ALONG_Y = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,15 +103,21 @@ class MadeTable:
     out_size: int
     taps: int
     quantised: bool
-    in_fours: bool = False
+    form: Form = Form.WINDOWS
     index: ClassVar[None] = None
     border: ClassVar[None] = None
     has_weights: ClassVar[bool] = True
 
     @property
     def precision(self) -> int:
-        """The table has it."""
+        """The table has it; matrices have 16 bits."""
+        if self.in_matrices:
+            return 16
         return -1 if self.quantised else 0
+
+    @property
+    def in_matrices(self) -> bool:
+        return self.form in (Form.ALONG_X, Form.ALONG_Y)
 
     @property
     def ascends(self) -> bool:
@@ -117,7 +135,9 @@ class MadeTable:
 
     @property
     def nbytes(self) -> int:
-        return table_bytes(self.out_size, self.taps * (2 if self.in_fours else 4))
+        if self.in_matrices:
+            return matrix_bytes(self.out_size, self.taps)
+        return table_bytes(self.out_size, self.taps * (2 if self.form is Form.IN_FOURS else 4))
 
     def addresses(self, at: int) -> tuple[int, int]:
         """Of the firsts and the weights, where the table lies at an address."""
@@ -126,7 +146,7 @@ class MadeTable:
     def packed(self, at: int) -> bytes:
         """What makes it there."""
         numbers = (self.in_size, self.crop_first, self.direction, self.cropped, self.resized, self.cubic, self.begin)
-        rest = (self.step, self.out_size, self.taps, self.quantised, self.in_fours, *self.addresses(at))
+        rest = (self.step, self.out_size, self.taps, self.quantised, self.form, *self.addresses(at))
         return struct.pack("=14q", *numbers, *rest)
 
 
@@ -137,6 +157,11 @@ def bytes_before_weights(out_size: int) -> int:
 def table_bytes(out_size: int, bytes_of_row: int) -> int:
     """Of a table that is made on the device; `bytes_of_row`: of the weights of an output."""
     return bytes_before_weights(out_size) + (out_size * bytes_of_row + 15) // 16 * 16
+
+
+def matrix_bytes(out_size: int, matrices: int) -> int:
+    """Of one whose groups of outputs have so many matrices; what groups read takes no more room than the firsts."""
+    return bytes_before_weights(out_size) + -(-out_size // GROUP) * matrices * MATRIX_BYTES
 
 
 Table: TypeAlias = "HostTable | MadeTable"
@@ -402,7 +427,7 @@ def in_fours(table: Table, words: int) -> Table:
     """Quantised windows as byte_ring.h reads them: words from multiples of 4 on, of weights in pairs of 16 bits."""
     taps = 4 * words
     if isinstance(table, MadeTable):
-        return replace(table, taps=taps, in_fours=True)
+        return replace(table, taps=taps, form=Form.IN_FOURS)
     assert table.weight is not None, "windows that are summed have weights"
     lead = (table.first % 4).to(torch.int64)
     weight = torch.zeros((table.out_size, taps), dtype=torch.int16)

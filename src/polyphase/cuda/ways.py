@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import torch
 
+from polyphase.cuda import tiles
 from polyphase.cuda.cases import Case, Way
 from polyphase.cuda.cuts import MOST_SHARED, cut, staged_reach, tile_of
 from polyphase.cuda.geometry import Dimension
@@ -95,8 +96,19 @@ def choose(case: Case) -> Way:
 
 
 def choose_for_all(cases: Sequence[Case]) -> Way:
-    """One kernel for calls of one plan, of several sizes: the one that the widest windows among them need, by few
-    numbers of taps, as builds take long. What is not summed has the way of the first."""
+    """One kernel for calls of one plan, of several sizes. What is not summed has the way of the first."""
+    in_tiles = cases[0].plan.weighted and all(_has_tiles(one) for one in cases)
+    same = len({(one.geometry.planes, one.channels) for one in cases}) == 1
+    return tiles.way(cases) if in_tiles and same else choose_by_windows(cases)
+
+
+def _has_tiles(case: Case) -> bool:
+    in_order = _all_in_order(case) and case.z is None and _fits_in_row(case)
+    return in_order and can_walk_bytes(case) and tiles.fits(case)
+
+
+def choose_by_windows(cases: Sequence[Case]) -> Way:
+    """The one that the widest windows among them need, by few numbers of taps, as builds take long."""
     first, bytes_alone = cases[0], all(one.plan.work == torch.uint8 for one in cases)
     if not first.plan.weighted:
         return choose(first)

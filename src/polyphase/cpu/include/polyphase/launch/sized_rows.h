@@ -12,9 +12,10 @@
 
 namespace polyphase {
 
-// What makes a table of taps on the device: `TapRecipe` of `cuda/tap_maker.h`.
+// What makes a table of taps on the device: `TapRecipe` and `TableForm` of `cuda/tap_maker.h`.
+enum TableForm { kWindows, kInFours, kMatricesAlongX, kMatricesAlongY };
 struct TapRecipe {
-  int64_t whole, crop_first, direction, cropped, resized, cubic, begin, step, out_size, taps, quantised, in_fours;
+  int64_t whole, crop_first, direction, cropped, resized, cubic, begin, step, out_size, taps, quantised, form;
   int64_t first, weight;  // addresses
 };
 static_assert(sizeof(TapRecipe) == 112);
@@ -35,14 +36,33 @@ struct RowPattern {
   int64_t least_taps, few_taps, most_taps;  // windows of fewer are for another kernel; up to few_taps they have as many
   int64_t words;         // of a window along x that is read by words, which few_taps is not for; else 0
   int64_t tile;          // then, outputs that a block makes,
-  int64_t staged_bytes;  // of shared memory for every pixel they read,
-  int64_t most_shared;   // and in all
-  int64_t x_at, channel_at, span_at;  // of fields, in bytes; channel_at: of the step between channels, -1 where it is not there
-  int64_t shared_bytes;
+  int64_t staged_bytes;  // and of shared memory for every pixel they read
+  int64_t tile_planes;   // of what is cut into tiles, which numbers of taps are not for; else 0
+  // Of fields, in bytes; channel_at: of the step between channels, -1 where it is not there.
+  int64_t x_at, channel_at, tiles_at, span_at;
+  int64_t shared_bytes, most_shared;  // least and most
 
-  // Of the launch: from output to output, and what the first one's address is a multiple of; blocks of every image.
+  // Of the launch: from output to output, and what the first one's address is a multiple of; blocks of every image, or, of
+  // those that take tiles, along: at most.
   int64_t out_step, alignment;
   int64_t along, down, planes;
+};
+
+// How an image is cut into tiles: of `TileCut` of cuda/tiles.py what a row has. tiles: 0 where it is not.
+struct TileCut {
+  int64_t tiles, along, tile, strip, span, staged_rows;
+
+  // function(cost, number) of every tile, of an image of so many groups. Costs are `Listed.costs` of cuda/tiles.py.
+  template <class Function>
+  void each_tile(int64_t columns, int64_t units, const Function& function) const {
+    if (tiles == 0) return;
+    const int64_t of_group = staged_rows / strip;
+    int32_t number = 0;
+    for (int64_t unit = 0; unit < units; unit += strip) {
+      const int64_t of_column = min(strip, units - unit) * of_group;
+      for (int64_t column = 0; column < columns; column += tile) function(min(tile, columns - column) * of_column, number++);
+    }
+  }
 };
 
 // An image, and how it is resized.
@@ -50,6 +70,7 @@ struct SizedImage {
   int64_t size[2], stride[3];  // rows and columns; from channel to channel, row to row and pixel to pixel
   int64_t address, target;
   int64_t shared_bytes;
+  TileCut cut;
   // Of one that is new.
   TapRecipe tables[2];  // of rows and columns, but for addresses
   int64_t span;
@@ -89,6 +110,8 @@ class SizedRows {
 
   const RowPattern& pattern() const { return pattern_; }
   int64_t row_bytes() const { return row_.size(); }
+  // Of outputs, down y and along x.
+  int64_t groups(int axis) const { return parts(out_size_[axis], kGroup); }
 
   // False for an image whose row is another pattern's.
   bool follow(SizedImage* image) const {
@@ -105,15 +128,20 @@ class SizedRows {
       if (followed.size(axis) != out_size_[axis] || !path_of(followed, axis, size[axis], &table)) return false;
       taps[axis] = most_taps(table);
     }
+    image->shared_bytes = pattern_.shared_bytes;
+    image->cut = {};
+    if (pattern_.tile_planes != 0) return cut(image);
     const int64_t most = max(taps[0], taps[1]);
     if (most < pattern_.least_taps || most > pattern_.most_taps) return false;
     for (TapRecipe& table : image->tables) table.taps = most <= pattern_.few_taps ? pattern_.few_taps : pattern_.most_taps;
-    image->shared_bytes = pattern_.shared_bytes;
     return pattern_.words == 0 || stage(image);
   }
 
   static int64_t table_bytes(const TapRecipe& table) {
-    return before_weights(table) + round_up(table.out_size * table.taps * (table.in_fours != 0 ? 2 : 4));
+    if (table.form == kMatricesAlongX || table.form == kMatricesAlongY) {
+      return before_weights(table) + parts(table.out_size, kGroup) * table.taps * kMatrixBytes;
+    }
+    return before_weights(table) + round_up(table.out_size * table.taps * (table.form == kInFours ? 2 : 4));
   }
 
   // The row of an image that was followed, but for the addresses of tensors; its tables are made from an address on.
@@ -128,17 +156,28 @@ class SizedRows {
       at += table_bytes(table);
       RowAxis& of_row = axes[1 - axis];  // x is first
       const int64_t in_stride = image->stride[1 + axis];
-      of_row = {image->size[axis], table.out_size, in_stride, of_row.out_stride, table.first, 0, table.weight, 0, table.taps, -1};
+      const int64_t precision = pattern_.tile_planes != 0 ? 16 : -1;  // else the table has it
+      of_row = {image->size[axis], table.out_size, in_stride,    of_row.out_stride, table.first,
+                0,                 table.weight,   0,            table.taps,        precision};
     }
     std::memcpy(row + pattern_.x_at, axes, sizeof(axes));
     if (pattern_.channel_at >= 0) std::memcpy(row + pattern_.channel_at, &image->stride[0], sizeof(int64_t));
     if (pattern_.words != 0) std::memcpy(row + pattern_.span_at, &image->span, sizeof(int64_t));
+    if (pattern_.tile_planes != 0) std::memcpy(row + pattern_.tiles_at, &image->cut, sizeof(TileCut));
   }
 
  private:
   static constexpr int64_t kBeforeTable = 16;  // `BEFORE_TABLE` of cuda/tables.py
 
-  static int64_t round_up(int64_t bytes) { return (bytes + 15) / 16 * 16; }
+  // Of cuda/tables.py, matrices.py and tiles.py.
+  static constexpr int64_t kGroup = 16, kMatrixBytes = 1024, kInputs = 32, kMostMatrices = 2, kPiece = 16;
+  struct Shape {
+    int64_t columns, units;
+  };
+  static constexpr Shape kShapes[] = {{4, 2}, {4, 1}, {2, 1}, {1, 1}};
+
+  static int64_t parts(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
+  static int64_t round_up(int64_t bytes) { return parts(bytes, 16) * 16; }
   static int64_t before_weights(const TapRecipe& table) { return kBeforeTable + round_up(4 * table.out_size); }
 
   bool follow(Followed& followed) const {
@@ -177,10 +216,43 @@ class SizedRows {
     const auto between = static_cast<double>((min(pattern_.tile, table.out_size) - 1) * table.cropped);
     const int64_t last = static_cast<int64_t>(__builtin_ceil(between / static_cast<double>(table.resized))) + 1;
     table.taps = 4 * pattern_.words;
-    table.in_fours = 1;
+    table.form = kInFours;
     image->span = (last + 3) / 4 * 4 + 4 * pattern_.words;
     image->shared_bytes += image->span * pattern_.staged_bytes;
     return image->shared_bytes <= pattern_.most_shared;
+  }
+
+  // As `cut` of cuda/tiles.py.
+  bool cut(SizedImage* image) const {
+    TapRecipe &y = image->tables[0], &x = image->tables[1];
+    const int64_t matrices = parts(max(most_read(x, kGroup), most_read(y, kGroup)), kInputs);
+    if (matrices > kMostMatrices) return false;
+    y.taps = x.taps = matrices;
+    y.form = kMatricesAlongY;
+    x.form = kMatricesAlongX;
+    const int64_t channels = pattern_.in_pixels != 0 ? pattern_.channels : 1;
+    for (const Shape& shape : kShapes) {
+      const int64_t rows = inputs_of(y, kGroup * shape.units);
+      const int64_t span = (parts(kPiece - 1 + inputs_of(x, kGroup * shape.columns) * channels + 4, kPiece) | 1) * kPiece;
+      const int64_t weights = (shape.columns + shape.units) * matrices * kMatrixBytes;
+      const int64_t staged = (pattern_.tile_planes * rows + 15) * span + kInputs * channels * matrices;
+      const int64_t shared = pattern_.shared_bytes + weights + round_up(staged);
+      if (shared > pattern_.most_shared) continue;
+      const int64_t along = parts(x.out_size, kGroup * shape.columns);
+      image->cut = {along * parts(y.out_size, kGroup * shape.units), along, shape.columns, shape.units, span, rows};
+      image->shared_bytes = shared;
+      return true;
+    }
+    return false;
+  }
+
+  // As of cuda/matrices.py: what any `count` neighbouring outputs read, at most.
+  static int64_t most_read(const TapRecipe& table, int64_t count) {
+    const double ratio = static_cast<double>(table.cropped) / static_cast<double>(table.resized);
+    return static_cast<int64_t>(__builtin_ceil(static_cast<double>(count - 1) * ratio + 2 * max(ratio, 1.0) + 1e-4));
+  }
+  static int64_t inputs_of(const TapRecipe& table, int64_t count) {
+    return min(table.whole, most_read(table, min(count, table.out_size)));
   }
 
   const RowPattern pattern_;
@@ -207,17 +279,18 @@ class SeenRows {
   explicit SeenRows(int64_t row_bytes) : row_bytes_(row_bytes) { places_.resize(kSlots); }
 
   // Null where there is none.
-  const uint8_t* find(const Key& key, int64_t* shared_bytes) const {
+  const uint8_t* find(const Key& key, SizedImage* image) const {
     const int32_t place = places_[slot_of(key)];
     if (place == 0) return nullptr;
-    *shared_bytes = seen_[place - 1].shared_bytes;
+    image->shared_bytes = seen_[place - 1].shared_bytes;
+    image->cut = seen_[place - 1].cut;
     return rows_.data() + (place - 1) * row_bytes_;
   }
 
-  void insert(const Key& key, const uint8_t* row, int64_t shared_bytes) {
+  void insert(const Key& key, const uint8_t* row, const SizedImage& image) {
     int32_t& place = places_[slot_of(key)];
     if (place == 0) {
-      seen_.push_back({key, shared_bytes});
+      seen_.push_back({key, image.shared_bytes, image.cut});
       rows_.resize(seen_.size() * row_bytes_);
       place = static_cast<int32_t>(seen_.size());
     }
@@ -235,6 +308,7 @@ class SeenRows {
   struct Seen {
     Key key;
     int64_t shared_bytes;
+    TileCut cut;
   };
 
   // Of a key, or the one it is to have.

@@ -24,19 +24,25 @@ struct SizedBatch {
   }
 };
 
+// Of `cuda/batch.h`.
+struct TileOfCall {
+  int32_t call, number;
+};
+
 // Images of a batch, and their rows; `fresh` are those whose tables are to be made.
 struct SizedTable {
   Buffer<SizedImage> images;
   Buffer<int64_t> fresh, left;  // numbers among the images; places of those that are another's, among all
   Buffer<uint8_t> rows;
   Buffer<TapRecipe> recipes;
+  Buffer<TileOfCall> tiles;
   int64_t table_bytes = 0, shared_bytes = 0;
 
   void add(const SizedBatch& batch, PyObject* tensor, int64_t place, int64_t target, int64_t stream) {
     SizedImage image;
     const bool lies_so = image.read(tensor, batch.rows.pattern().channels);
     if (PyErr_Occurred() != nullptr) throw PythonError();
-    const uint8_t* const row = lies_so ? batch.seen.find({stream, image}, &image.shared_bytes) : nullptr;
+    const uint8_t* const row = lies_so ? batch.seen.find({stream, image}, &image) : nullptr;
     if (row == nullptr && !(lies_so && batch.rows.follow(&image))) return left.push_back(place);
     const int64_t bytes = batch.rows.row_bytes(), number = images.size();
     rows.resize((number + 1) * bytes);
@@ -64,6 +70,45 @@ struct SizedTable {
       const int64_t addresses[] = {images[i].target, images[i].address};
       std::memcpy(rows.data() + i * of.row_bytes(), addresses, sizeof(addresses));
     }
+    deal_tiles(of.groups(1), of.groups(0), of.pattern().along);
+  }
+
+ private:
+  // As `dealt` of cuda/tiles.py: of images of so many groups along x and down y, to at most so many blocks.
+  void deal_tiles(int64_t columns, int64_t units, int64_t most_blocks) {
+    const Buffer<TileOfCall> by_cost = tiles_by_cost(columns, units);
+    const int64_t count = by_cost.size(), blocks = min(most_blocks, count);
+    if (count == 0) return;
+    tiles.resize(count);
+    const int64_t turns = count / blocks, left = count - turns * blocks;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t own = turns + (block < left ? 1 : 0);
+      int64_t next = block % own;
+      for (int64_t turn = 0; turn < own; ++turn) {
+        const bool backwards = next % 2 == 1 && next < turns;
+        tiles[turn * blocks + block] = by_cost[next * blocks + (backwards ? blocks - 1 - block : block)];
+        next = next + 1 == own ? 0 : next + 1;
+      }
+    }
+  }
+
+  // The dearest first.
+  Buffer<TileOfCall> tiles_by_cost(int64_t columns, int64_t units) const {
+    const auto each = [&](const auto& function) {
+      for (int64_t i = 0; i < images.size(); ++i) {
+        images[i].cut.each_tile(columns, units, [&](int64_t cost, int32_t number) {
+          function(cost, TileOfCall{static_cast<int32_t>(i), number});
+        });
+      }
+    };
+    int64_t count = 0, most = 0;
+    each([&](int64_t cost, TileOfCall) { ++count, most = max(most, cost); });
+    Buffer<int64_t> places(most + 2);  // of the next one of a cost, from the greatest on
+    each([&](int64_t cost, TileOfCall) { ++places[most - cost + 1]; });
+    for (int64_t i = 1; i < places.size(); ++i) places[i] += places[i - 1];
+    Buffer<TileOfCall> sorted(count);
+    each([&](int64_t cost, TileOfCall tile) { sorted[places[most - cost]++] = tile; });
+    return sorted;
   }
 };
 

@@ -13,6 +13,18 @@ struct Batch {
   int64_t planes;
 };
 
+// One whose calls are cut into tiles, which blocks take one after another, of all calls: a list of them lies before the calls.
+struct TileOfCall {
+  int32_t call, number;
+};
+template <class Call>
+struct TiledBatch {
+  Global<const Call> calls;
+  int64_t tiles;
+
+  const TileOfCall* tile(int number) const { return reinterpret_cast<const TileOfCall*>(calls.known()) + (number - tiles); }
+};
+
 // A table that was made on the device has its precision there, before its first row.
 inline void settle(Axis& axis) {
   if (axis.precision < 0) axis.precision = axis.first[-kBeforeTable];
@@ -23,7 +35,7 @@ inline void settle(MapsCall& call) {
 }
 inline void settle(WarpCall&) {}
 
-// There are as many blocks for every call as the largest one needs. Its call, a block has in shared memory: in registers it
+// There are as many blocks for every call. Its call, a block has in shared memory: in registers it
 // would take too many.
 template <class Run, class Call>
 inline void run_one_of(const Batch<Call>& batch, Block block) {
@@ -37,11 +49,12 @@ inline void run_one_of(const Batch<Call>& batch, Block block) {
       reinterpret_cast<uint64_t*>(&call)[i] = reinterpret_cast<const uint64_t*>(batch.calls + number)[i];
     }
   });
+  if (block.place_.x >= call.tiles) return;
   block.each_thread([&](int thread) {
     if (thread == 0) settle(call);
   });
   block.use((sizeof(Call) + 15) / 16 * 16);
-  if (block.place_.x < call.tiles) Run::run(call, block);
+  Run::run(call, block);
 }
 
 }  // namespace polyphase

@@ -9,8 +9,8 @@
 
 namespace polyphase {
 
-// Blocks are numbered along rows (x), down a plane (y), and from plane to plane (z). There are enough of them along x;
-// along the others a block may have to do what more would do.
+// Blocks are numbered along rows (x), down a plane (y), and from plane to plane (z). There are enough of them along x, but for
+// those that take tiles (`Way.tiled`); along the others a block may have to do what more would do.
 struct Triple {
   int x, y, z;
 };

@@ -37,6 +37,26 @@ inline uint32_t four_of(uint32_t low, uint32_t high) {
 #endif
 }
 
+// Four pixels, into the bytes of each channel.
+inline void apart(const uint32_t* pixels, uint32_t (&four)[1]) { four[0] = pixels[0]; }
+inline void apart(const uint32_t* pixels, uint32_t (&four)[2]) {
+  four[0] = four_of<0, 2, 4, 6>(pixels[0], pixels[1]);
+  four[1] = four_of<1, 3, 5, 7>(pixels[0], pixels[1]);
+}
+inline void apart(const uint32_t* pixels, uint32_t (&four)[3]) {
+  four[0] = four_of<0, 1, 2, 5>(four_of<0, 3, 6, 6>(pixels[0], pixels[1]), pixels[2]);
+  four[1] = four_of<0, 1, 2, 6>(four_of<1, 4, 7, 7>(pixels[0], pixels[1]), pixels[2]);
+  four[2] = four_of<0, 1, 4, 7>(four_of<2, 5, 5, 5>(pixels[0], pixels[1]), pixels[2]);
+}
+inline void apart(const uint32_t* pixels, uint32_t (&four)[4]) {
+  const uint32_t low[] = {four_of<0, 4, 1, 5>(pixels[0], pixels[1]), four_of<0, 4, 1, 5>(pixels[2], pixels[3])};
+  const uint32_t high[] = {four_of<2, 6, 3, 7>(pixels[0], pixels[1]), four_of<2, 6, 3, 7>(pixels[2], pixels[3])};
+  four[0] = four_of<0, 1, 4, 5>(low[0], low[1]);
+  four[1] = four_of<2, 3, 6, 7>(low[0], low[1]);
+  four[2] = four_of<0, 1, 4, 5>(high[0], high[1]);
+  four[3] = four_of<2, 3, 6, 7>(high[0], high[1]);
+}
+
 inline uint32_t pair_of(int32_t low, int32_t high) {
   return (static_cast<uint32_t>(low) & 0xffff) | static_cast<uint32_t>(high) << 16;
 }
@@ -91,11 +111,13 @@ struct ByteOutputs {
   static constexpr int kValues = 256;
   static constexpr int kSize = kLookedUp ? kChannels * kValues : 0;
 
-  static void fill(const MapsCall& call, const Place& plane, To* outputs, int thread, int threads) {
-    if constexpr (kLookedUp) {
-      for (int i = thread; i < kChannels * kValues; i += threads) {
-        outputs[i] = byte_output<Store, false>(call, plane, {0, i / kValues}, 0, i % kValues);
-      }
+  template <int kThreads>
+  static void fill(const MapsCall& call, const Place& plane, To* outputs, int thread) {
+    static_assert(kSize % kThreads == 0, "as many for every thread");
+#pragma unroll
+    for (int i = 0; i < kSize; i += kThreads) {
+      const int at = i + thread;
+      outputs[at] = byte_output<Store, false>(call, plane, {0, at / kValues}, 0, at % kValues);
     }
   }
 

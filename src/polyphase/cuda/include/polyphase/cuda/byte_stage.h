@@ -44,7 +44,7 @@ struct ByteStage {
       States<Columns, kThreads> columns;
       block.each_thread([&](int thread) {
         stage_rows<kY, kBordered, kThreads, int32_t>(call, rows, y, count, thread, Columns::Kept::weigh);
-        Outputs::fill(call, place, outputs, thread, kThreads);
+        Outputs::template fill<kThreads>(call, place, outputs, thread);
         columns.of(thread).begin(call, place, tile.x + thread * kPixels, tile.pixels - thread * kPixels, top, tile.begin);
         if (!tile.is_near()) return;
 #pragma unroll

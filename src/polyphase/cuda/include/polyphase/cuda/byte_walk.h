@@ -29,7 +29,7 @@ struct ByteWalk {
       const Place place = row_place(call, plane_place(call, plane), y);
       block.each_thread([&](int thread) {
         stage_rows<kY, kBordered, kThreads, int32_t>(call, staged, y, rows, thread, Columns::Kept::weigh);
-        Columns::Outputs::fill(call, place, outputs, thread, kThreads);
+        Columns::Outputs::template fill<kThreads>(call, place, outputs, thread);
       });
       block.each_thread([&](int thread) {
         const int32_t pixel = (block.place().x * kThreads + thread) * kPixels;

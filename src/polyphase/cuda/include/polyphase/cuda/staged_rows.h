@@ -16,6 +16,10 @@ struct Piece {
     const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
   }
+  static void copy_eight(const void* from, void* to) {
+    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at), "l"(from) : "memory");
+  }
   // What was asked for so far is a group. All but the latest kLater groups have arrived.
   static void end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
   template <int kLater>
@@ -29,6 +33,7 @@ struct Piece {
     };
     *reinterpret_cast<Words*>(to) = *reinterpret_cast<const Words*>(from);
   }
+  static void copy_eight(const void* from, void* to) { *static_cast<uint64_t*>(to) = *static_cast<const uint64_t*>(from); }
   static void end_group() {}
   template <int kLater>
   static void arrived() {}

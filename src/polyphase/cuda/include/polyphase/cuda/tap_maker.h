@@ -7,9 +7,14 @@
 #include "polyphase/core/standard.h"
 #include "polyphase/cuda/block.h"
 #include "polyphase/cuda/call.h"
+#include "polyphase/cuda/weight_matrices.h"
 #include "polyphase/taps/filters.h"
 
 namespace polyphase {
+
+// How a table lies in memory: windows of as many taps each, which for byte_ring.h begin at multiples of 4 and have weights of
+// 16 bits; or matrices (weight_matrices.h).
+enum TableForm { kWindows, kInFours, kMatricesAlongX, kMatricesAlongY };
 
 // As `tables.MadeTable` packs it.
 struct TapRecipe {
@@ -22,10 +27,10 @@ struct TapRecipe {
   int64_t begin;          // output i is row begin + step * i of the resize
   int64_t step;
   int64_t out_size;
-  int64_t taps;           // of a window, at least as many as the filter reaches
+  int64_t taps;           // of a window, at least as many as the filter reaches; or matrices of a group of outputs
   int64_t quantised;      // weights are integers over 2^precision, which stands before the firsts; else floats
-  int64_t in_fours;       // windows begin at multiples of 4, and weights have 16 bits: for byte_ring.h
-  int32_t* first;
+  int64_t form;           // `TableForm`
+  int32_t* first;         // or, of matrices, the ranges of groups
   void* weight;
 };
 
@@ -101,6 +106,7 @@ struct TapMaker {
       }
       while (precision < kMostPrecision && 0.5 + peaks[0] * static_cast<double>(int64_t{2} << precision) < 32768) ++precision;
     }
+    if (recipe.form == kMatricesAlongX || recipe.form == kMatricesAlongY) return make_matrices(recipe, filter, precision, block);
     block.each_thread([&](int thread) {
       if (thread == 0 && recipe.quantised != 0) recipe.first[-kBeforeTable] = precision;
       for (int64_t i = thread; i < recipe.out_size; i += kThreads) {
@@ -112,8 +118,8 @@ struct TapMaker {
   template <class Filter>
   static void store(const TapRecipe& recipe, const Window<Filter>& window, int precision, int64_t i) {
     const bool forwards = recipe.direction > 0;
-    const int64_t lowest = recipe.crop_first + (forwards ? window.start : 1 - window.stop);
-    const int64_t first = recipe.in_fours != 0 ? lowest / 4 * 4 : min(lowest, recipe.whole - recipe.taps);
+    const int64_t lowest = lowest_of(recipe, window);
+    const int64_t first = recipe.form == kInFours ? lowest / 4 * 4 : min(lowest, recipe.whole - recipe.taps);
     recipe.first[i] = static_cast<int32_t>(first);
     for (int64_t k = 0; k < recipe.taps; ++k) {
       const int64_t place = first + k - lowest;  // among the taps of the window
@@ -124,13 +130,67 @@ struct TapMaker {
         static_cast<float*>(recipe.weight)[at] = static_cast<float>(weight);
         continue;
       }
-      const double scaled = weight * static_cast<double>(int64_t{1} << precision);
-      const auto whole = static_cast<int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
-      if (recipe.in_fours != 0) {
+      const int32_t whole = quantised(weight, precision);
+      if (recipe.form == kInFours) {
         static_cast<int16_t*>(recipe.weight)[at] = static_cast<int16_t>(whole);
       } else {
         static_cast<int32_t*>(recipe.weight)[at] = whole;
       }
+    }
+  }
+
+  // The first pixel of the axis that a window reads.
+  template <class Filter>
+  static int64_t lowest_of(const TapRecipe& recipe, const Window<Filter>& window) {
+    return recipe.crop_first + (recipe.direction > 0 ? window.start : 1 - window.stop);
+  }
+
+  static int32_t quantised(double weight, int precision) {
+    const double scaled = weight * static_cast<double>(int64_t{1} << precision);
+    return static_cast<int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+  }
+
+  // Of weights that are not negative, of a precision of 16 bits at most.
+  template <class Filter>
+  static void make_matrices(const TapRecipe& recipe, const Filter& filter, int precision, const Block& block) {
+    auto* const ranges = reinterpret_cast<GroupRange*>(recipe.first);
+    auto* const matrices = static_cast<uint8_t*>(recipe.weight);
+    const int64_t groups = (recipe.out_size + kGroup - 1) / kGroup, bytes = recipe.taps * WeightMatrix::kBytes;
+    const auto window_of = [&](int64_t i) { return Window<Filter>(recipe, filter, recipe.begin + recipe.step * i); };
+    block.each_thread([&](int thread) {
+      for (int64_t i = thread; i < groups * bytes / 8; i += kThreads) reinterpret_cast<uint64_t*>(matrices)[i] = 0;
+      for (int64_t group = thread; group < groups; group += kThreads) {  // windows ascend or descend
+        const int64_t last = min(recipe.out_size, (group + 1) * kGroup) - 1;
+        const Window<Filter> one = window_of(group * kGroup), other = window_of(last);
+        const int64_t a = lowest_of(recipe, one), b = lowest_of(recipe, other);
+        ranges[group].begin = static_cast<int32_t>(min(a, b));
+        ranges[group].end = static_cast<int32_t>(max(a + (one.stop - one.start), b + (other.stop - other.start)));
+      }
+    });
+    block.each_thread([&](int thread) {
+      for (int64_t i = thread; i < recipe.out_size; i += kThreads) {
+        const int64_t group = i / kGroup, begin = ranges[group].begin;
+        store_row(recipe, window_of(i), precision, static_cast<int>(i % kGroup), begin, matrices + group * bytes);
+      }
+    });
+  }
+
+  // One output's weights, in the matrices of its group, for inputs from `begin` on.
+  template <class Filter>
+  static void store_row(const TapRecipe& recipe, const Window<Filter>& window, int precision, int output, int64_t begin,
+                        uint8_t* matrices) {
+    const bool along_x = recipe.form == kMatricesAlongX;
+    const int row = along_x ? WeightMatrix::row_along_x(output) : WeightMatrix::row_along_y(output);
+    const auto before = static_cast<int>(lowest_of(recipe, window) - begin);
+    const auto count = static_cast<int>(window.stop - window.start);
+    for (int k = 0; k < count; ++k) {
+      const int64_t pixel = recipe.direction > 0 ? window.start + k : window.stop - 1 - k;
+      const int32_t weight = min(quantised(window.weight(pixel), precision) << (16 - precision), 65535);
+      const int place = before + k, input = place % kInputs;
+      const int column = along_x ? WeightMatrix::column_along_x(input) : WeightMatrix::column_along_y(input);
+      uint8_t* const to = matrices + place / kInputs * WeightMatrix::kBytes + WeightMatrix::high(row, column);
+      to[0] = static_cast<uint8_t>(weight >> 8);
+      to[WeightMatrix::kLow] = static_cast<uint8_t>(weight);
     }
   }
 };

@@ -65,6 +65,19 @@ inline Vector<T, kCount> read(const T* from, int64_t count) {
   return values;
 }
 
+// Of what is not read again soon: it leaves the cache before what was read.
+template <class T, int kCount>
+inline void store_once(Vector<T, kCount>* to, const Vector<T, kCount>& values) {
+#ifdef __CUDACC__
+  using Few = typename Chosen<sizeof(T) * kCount == 8, uint2, uint32_t>::Type;
+  using Words = typename Chosen<sizeof(T) * kCount == 16, uint4, Few>::Type;
+  static_assert(sizeof(Words) == sizeof(Vector<T, kCount>), "4, 8 or 16 bytes");
+  __stcs(reinterpret_cast<Words*>(to), __builtin_bit_cast(Words, values));
+#else
+  *to = values;
+#endif
+}
+
 // Bytes of two words, low then high, from byte `shift` / 8 on; shift is a multiple of 8, and counts modulo 32.
 inline uint32_t from_byte(uint32_t low, uint32_t high, uint32_t shift) {
 #ifdef __CUDACC__
