@@ -52,15 +52,18 @@ struct RowPattern {
 struct TileCut {
   int64_t tiles, along, tile, strip, span, staged_rows;
 
-  // function(cost, number) of every tile, of an image of so many groups. Costs are `Listed.costs` of cuda/tiles.py.
+  // Of a whole tile: `Listed.costs` of cuda/tiles.py.
+  int64_t cost() const { return tile * strip * (staged_rows / strip); }
+
+  // function(cost, count, first) of tiles in a row that cost the same, by the number of the first, of an image of so many groups.
   template <class Function>
-  void each_tile(int64_t columns, int64_t units, const Function& function) const {
-    if (tiles == 0) return;
-    const int64_t of_group = staged_rows / strip;
-    int32_t number = 0;
-    for (int64_t unit = 0; unit < units; unit += strip) {
+  void each_run(int64_t columns, int64_t units, const Function& function) const {
+    const int64_t whole = columns / tile, rest = columns - whole * tile, of_group = staged_rows / strip;
+    int64_t number = 0;
+    for (int64_t unit = 0; unit < units; unit += strip, number += along) {
       const int64_t of_column = min(strip, units - unit) * of_group;
-      for (int64_t column = 0; column < columns; column += tile) function(min(tile, columns - column) * of_column, number++);
+      if (whole > 0) function(tile * of_column, whole, number);
+      if (rest > 0) function(rest * of_column, int64_t{1}, number + whole);
     }
   }
 };

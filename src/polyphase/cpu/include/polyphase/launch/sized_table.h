@@ -79,35 +79,43 @@ struct SizedTable {
     const Buffer<TileOfCall> by_cost = tiles_by_cost(columns, units);
     const int64_t count = by_cost.size(), blocks = min(most_blocks, count);
     if (count == 0) return;
-    tiles.resize(count);
+    tiles.resize_unset(count);
     const int64_t turns = count / blocks, left = count - turns * blocks;
-    for (int64_t block = 0; block < blocks; ++block) {
+    const TileOfCall* const from = by_cost.data();
+    for (int64_t block = 0, next = 0; block < blocks; ++block, ++next) {
       const int64_t own = turns + (block < left ? 1 : 0);
-      int64_t next = block % own;
-      for (int64_t turn = 0; turn < own; ++turn) {
-        const bool backwards = next % 2 == 1 && next < turns;
-        tiles[turn * blocks + block] = by_cost[next * blocks + (backwards ? blocks - 1 - block : block)];
-        next = next + 1 == own ? 0 : next + 1;
+      next = block == left ? block % own : next == own ? 0 : next;  // the block's number, over so many
+      TileOfCall* to = tiles.data() + block;
+      for (int64_t turn = 0, at = next; turn < own; ++turn, to += blocks) {
+        const bool backwards = at % 2 == 1 && at < turns;
+        *to = from[at * blocks + (backwards ? blocks - 1 - block : block)];
+        at = at + 1 == own ? 0 : at + 1;
       }
     }
   }
 
   // The dearest first.
   Buffer<TileOfCall> tiles_by_cost(int64_t columns, int64_t units) const {
-    const auto each = [&](const auto& function) {
-      for (int64_t i = 0; i < images.size(); ++i) {
-        images[i].cut.each_tile(columns, units, [&](int64_t cost, int32_t number) {
-          function(cost, TileOfCall{static_cast<int32_t>(i), number});
-        });
-      }
-    };
     int64_t count = 0, most = 0;
-    each([&](int64_t cost, TileOfCall) { ++count, most = max(most, cost); });
+    for (const SizedImage& image : images) {
+      count += image.cut.tiles;
+      if (image.cut.tiles > 0) most = max(most, image.cut.cost());
+    }
+    Buffer<TileOfCall> sorted;
+    if (count == 0) return sorted;
     Buffer<int64_t> places(most + 2);  // of the next one of a cost, from the greatest on
-    each([&](int64_t cost, TileOfCall) { ++places[most - cost + 1]; });
+    for (const SizedImage& image : images) {
+      image.cut.each_run(columns, units, [&](int64_t cost, int64_t many, int64_t) { places[most - cost + 1] += many; });
+    }
     for (int64_t i = 1; i < places.size(); ++i) places[i] += places[i - 1];
-    Buffer<TileOfCall> sorted(count);
-    each([&](int64_t cost, TileOfCall tile) { sorted[places[most - cost]++] = tile; });
+    sorted.resize_unset(count);
+    for (int64_t i = 0; i < images.size(); ++i) {
+      images[i].cut.each_run(columns, units, [&](int64_t cost, int64_t many, int64_t first) {
+        TileOfCall* const to = sorted.data() + places[most - cost];
+        for (int64_t k = 0; k < many; ++k) to[k] = {static_cast<int32_t>(i), static_cast<int32_t>(first + k)};
+        places[most - cost] += many;
+      });
+    }
     return sorted;
   }
 };
