@@ -17,7 +17,10 @@ inline T fetched(const T* from) {
   } else if constexpr (sizeof(T) == 8) {
     return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned long long*>(from)));
   } else if constexpr (sizeof(T) == 4) {
-    return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned int*>(from)));
+    // With all of its line, where that has to come from memory: neighbours are read next. Never before the kernel has waited.
+    unsigned int word;
+    asm volatile("ld.global.nc.L2::128B.u32 %0, [%1];" : "=r"(word) : "l"(from));
+    return __builtin_bit_cast(T, word);
   } else if constexpr (sizeof(T) == 2) {
     return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned short*>(from)));
   } else if constexpr (sizeof(T) == 1) {
