@@ -176,7 +176,7 @@ def test_blocks_have_as_much_to_do(blocks: int) -> None:
     """All tiles, of all costs together as much for each block, but for a turn; and few begin with their dearest."""
     draw = random.Random(blocks)
     shapes = [draw.choice(tiles.SHAPES) for _ in range(64)]
-    images = [tiles.Listed(0, 0, *one, 0, draw.randint(16, 60) * one[1], 14, 15) for one in shapes]
+    images = [tiles.Listed(*one, draw.randint(16, 60) * one[1], 14, 15) for one in shapes]
     costs = {(i, number): cost for i, one in enumerate(images) for number, cost in enumerate(one.costs())}
     dealt = tiles.dealt(images, blocks)
     assert sorted(dealt) == sorted(costs)

@@ -320,9 +320,9 @@ def _tiles(shape: CallShape, rows: Sequence[Row], blocks: int) -> bytes:
     images = []
     for row in rows:
         data = row.filled[1]
-        cut = _SIX.unpack_from(data, places["tiles"] - PAIR_BYTES)
+        _, _, tile, strip, _, staged_rows = _SIX.unpack_from(data, places["tiles"] - PAIR_BYTES)
         sizes = [_ONE.unpack_from(data, places[axis] + 8 - PAIR_BYTES)[0] for axis in "xy"]
-        images.append(Listed(*cut, *[-(-size // GROUP) for size in sizes]))
+        images.append(Listed(tile, strip, staged_rows, *[-(-size // GROUP) for size in sizes]))
     return b"".join(_TILE(*one) for one in dealt(images, blocks))
 
 

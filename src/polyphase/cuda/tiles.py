@@ -97,13 +97,11 @@ def cut(layout: Layout, x: Axis, y: Axis) -> TileCut | None:
 
 
 class Listed(NamedTuple):
-    """An image that is cut: of `TileCut`, and groups of outputs along x and down y."""
+    """An image that is cut: groups of outputs in a tile, along x and down y, rows of the image for them, and groups in
+    all."""
 
-    tiles: int
-    along: int
     tile: int
     strip: int
-    span: int
     staged_rows: int
     columns: int
     units: int
