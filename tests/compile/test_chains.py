@@ -52,7 +52,8 @@ def check_through_the_pass(chain: Chain, fusion: bool = True) -> int:
     (graph,) = graphs
     (traced,) = graph.meta["strides"]
     if torch.empty_like(chain(*tensors)).stride() == traced:  # views that are returned: test_bystanders.py
-        assert got.stride() == traced
+        apart = [(own, of_graph) for n, own, of_graph in zip(got.shape, got.stride(), traced, strict=True) if n != 1]
+        assert all(own == of_graph for own, of_graph in apart), f"{got.stride()} where the graph has {traced}"
     return programs_in(graphs)
 
 
