@@ -35,7 +35,7 @@ inline void settle(MapsCall& call) {
 }
 inline void settle(WarpCall&) {}
 
-// There are as many blocks for every call. Its call, a block has in shared memory: in registers it
+// There are as many blocks for every call as the largest one needs. Its call, a block has in shared memory: in registers it
 // would take too many.
 template <class Run, class Call>
 inline void run_one_of(const Batch<Call>& batch, Block block) {

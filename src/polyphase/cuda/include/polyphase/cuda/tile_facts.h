@@ -3,6 +3,7 @@
 // then what its groups of outputs read, and at last all of it together.
 #pragma once
 
+#include "polyphase/core/standard.h"
 #include "polyphase/cuda/batch.h"
 #include "polyphase/cuda/lanes.h"
 #include "polyphase/cuda/staged_rows.h"
@@ -18,12 +19,11 @@ struct Groups {
   static Groups of(const MapsCall& call, int number) {
     const int of_row = static_cast<int>(call.strips), down = number / of_row, across = number - down * of_row;
     const int column = across * static_cast<int>(call.tile), unit = down * static_cast<int>(call.strip);
-    return {column, unit, least(all_of(call.x) - column, static_cast<int>(call.tile)),
-            least(all_of(call.y) - unit, static_cast<int>(call.strip))};
+    return {column, unit, min(all_of(call.x) - column, static_cast<int>(call.tile)),
+            min(all_of(call.y) - unit, static_cast<int>(call.strip))};
   }
 
   static int all_of(const Axis& axis) { return (static_cast<int>(axis.out_size) + kGroup - 1) / kGroup; }
-  static int least(int a, int b) { return a < b ? a : b; }
 };
 
 // What they read; the last one stands for those that are not there.
@@ -34,7 +34,7 @@ struct GroupRanges {
   static GroupRange together(const GroupRange (&each)[kCount]) {
     GroupRange all = each[0];
 #pragma unroll
-    for (int i = 1; i < kCount; ++i) all = {Groups::least(all.begin, each[i].begin), greater(all.end, each[i].end)};
+    for (int i = 1; i < kCount; ++i) all = {min(all.begin, each[i].begin), max(all.end, each[i].end)};
     return all;
   }
 };
@@ -169,7 +169,7 @@ class TileFacts {
     const bool along = thread < kMostColumns;
     const int i = along ? thread : thread - kMostColumns, count = along ? of.columns : of.units;
     const auto* const first = reinterpret_cast<const GroupRange*>((along ? call(turn).x : call(turn).y).first.known());
-    Piece::copy_eight(first + (along ? of.column : of.unit) + Groups::least(i, count - 1),
+    Piece::copy_eight(first + (along ? of.column : of.unit) + min(i, count - 1),
                       facts_->ranges[turn % 2].columns + thread);
   }
 
