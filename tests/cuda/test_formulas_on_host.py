@@ -7,6 +7,7 @@ import itertools
 import pytest
 import torch
 
+from polyphase.cuda import warps
 from polyphase.kernels import plain_torch
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Program, warp_program
@@ -31,6 +32,12 @@ def test_forward(kind: str, dtype: torch.dtype, mode: str) -> None:
             assert (ours != twin).sum() <= 2 * ours.shape[1]
         else:
             assert torch.allclose(ours, twin, rtol=0, atol=NEAR[dtype])
+
+
+def test_aslant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a formula that reads no fields, as large images are made."""
+    monkeypatch.setattr(warps, "FEW_PIXELS", 0)
+    test_forward("homography", torch.float32, "bilinear")
 
 
 @pytest.mark.parametrize("deterministic", [True, False])

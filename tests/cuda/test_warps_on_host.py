@@ -3,6 +3,7 @@ what is expected of them."""
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import itertools
 import math
@@ -126,6 +127,66 @@ def test_boxes_are_as_by_the_rules(layout: str, padding: str) -> None:
         assert content(got) == content(host.run(program, picture, matrices, choose=by_rules))
     record = host.record_for(program, [case.picture(), matrices])
     assert launch.prepared(record, True, host.ARCHITECTURE).cut.shared_bytes > warps.TILE_BYTES, "there is a box"
+
+
+def turned(degrees: float, scale: float = 1.0) -> list[list[float]]:
+    cosine, sine = (scale * one(math.radians(degrees)) for one in (math.cos, math.sin))
+    return [[cosine, -sine, 0.1], [sine, cosine, -0.2]]
+
+
+@pytest.mark.parametrize("dtype", first_of(torch.float32, torch.uint8, torch.float64))
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_pixels_aslant(padding: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However an image is turned, they are all there once: right, and to the bit as by the rules. Of sizes that tiles
+    end with, and others."""
+    monkeypatch.setattr(warps, "FEW_PIXELS", 0)
+    nowhere = [[0.0, 0.0, 0.1], [0.0, 0.0, 0.2]], [[math.nan, 1.0, 0.0], [math.inf, 0.5, 0.0]]
+    angles = (0, 1, 20, 44.9, 45, 60, 90, 135, 180, 250, 315)
+    matrices = torch.tensor([*map(turned, angles), turned(70, 3.0), *nowhere])
+    matrices = matrices.double() if dtype == torch.float64 else matrices
+    for size in ((40, 70), (32, 64), (1, 1)):
+        sampler = Warp("affine", "bilinear", padding, size=size)
+        program = warp_program(dtype, sampler)
+        case = cpu.Case(dtype, (len(matrices), 3, 50, 60), "CF", size, sampler, "smooth", "CF", 5)
+        picture = case.picture()
+        record = host.record_for(program, [picture, matrices])
+        assert warps.prepared(record, True, host.ARCHITECTURE).way.constants[4] == warps.SLANTED.most_steps, "aslant"
+        got = run(program, picture, matrices)
+        assert content(got) == content(host.run(program, picture, matrices, choose=by_rules))
+        known = len(angles) + 2  # but for what is no number
+        cpu.assert_right(got[:known], picture[:known], matrices[:known], sampler)
+
+
+_WHOLE_TILE = """
+#define POLYPHASE_OUTER 1
+#define POLYPHASE_VECTORS 0
+#define POLYPHASE_TENSORS 0
+#define POLYPHASE_NUMBERS 0
+#include "polyphase/cuda/warp_slant.h"
+using namespace polyphase;
+template <class Tile>
+int seen_once(const Slant& slant) {
+  int seen[Tile::kPixels] = {}, places[Tile::kPixels] = {};
+  for (int i = 0; i < Tile::kPixels; ++i) {
+    const auto at = Tile::spot(slant, i / 32, i % 32);
+    if (at.row < 0 || at.row >= ROWS || at.column < 0 || at.column >= 32) return 1;
+    if (seen[at.row * 32 + at.column]++ != 0 || places[Tile::place(at)]++ != 0) return 2;
+  }
+  return 0;
+}
+extern "C" int run(float along_x, float along_y) {
+  const Slant slant = Slant::of(along_x, along_y);
+  return slant.is_steep ? seen_once<SlantedTile<ROWS, true>>(slant) : seen_once<SlantedTile<ROWS, false>>(slant);
+}
+"""
+
+
+def test_all_pixels_of_a_tile_aslant() -> None:
+    """Each is one thread's, and its output has a place of its own."""
+    run_tile = host.library(_WHOLE_TILE.replace("ROWS", str(warps.SLANTED_ROWS))).run
+    steps = (-math.inf, -3.0, -1.0, -0.7, -1e-9, 0.0, 0.3, 0.999, 1.0, 1e30, math.nan)
+    for along_x, along_y in itertools.product(steps, repeat=2):
+        assert run_tile(ctypes.c_float(along_x), ctypes.c_float(along_y)) == 0, (along_x, along_y)
 
 
 def by_rules(case: warps.Case) -> Way:

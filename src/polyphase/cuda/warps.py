@@ -24,8 +24,8 @@ from polyphase.sampling.warps import PADDINGS, Warp
 #: Blocks that keep a large GPU busy: channels are split among blocks until there are as many.
 MANY_BLOCKS = 2048
 MOST_BLOCKS = 65535  # down, and from plane to plane
-#: Of a `WarpTile` of doubles along three axes, and two addresses: `kTileBytes` of warp_taps.h.
-TILE_BYTES = 320
+#: Of a `WarpTile` of doubles along three axes, two addresses and a slant: `kTileBytes` of warp_taps.h.
+TILE_BYTES = 336
 #: Shorter rows of a grid are joined, where they follow each other: tiles would be mostly empty.
 LONG_ROW = 16
 #: Planes that extend over more elements are counted in 64 bits: 32 have room for the bytes of as many of the widest.
@@ -55,8 +55,11 @@ SHAPES = {
     "bilinear": Shape(2, 16, 2, 128, 1, 40),
     "bicubic": Shape(1, 16, 2, 128, 8, 64),
 }
+#: Bilinear, where a warp's pixels lie aslant: `kSlanted` of warp.h. All steps are taken.
+SLANTED = Shape(2, 32, 1, 128, 2, 48)
+SLANTED_ROWS = SLANTED.threads // SLANTED.wide * SLANTED.pixels * SLANTED.most_steps
 #: Bilinear, where coordinates are read for every pixel: they lie in rows, and mostly lead to rows.
-BY_ROWS = Shape(2, 32, 1, 128, 2, 40)
+BY_ROWS = Shape(2, 32, 1, 128, 1, 36)
 #: Bilinear, four channels at once; and of few pixels, for which there are threads enough to have one each.
 OF_FOUR = Shape(1, 16, 2, 128, 4, 56)
 OF_FEW_PIXELS = Shape(1, 16, 2, 128, 1, 32)
@@ -129,7 +132,8 @@ def choose(case: Case) -> Way:
     in_planes = record.image.strides[1] != 1
     most = {"nearest": 4, "bilinear": 4, "bicubic": 3 if in_planes else 2}[mode]
     together = divisor(case.channels, 4 if box.rows else most)
-    pixels, wide, across, threads, most_steps, registers = _shape(case, together, box)
+    found = _shape(case, together, box)
+    pixels, wide, across, threads, most_steps, registers = found
     image, out, coordinates = record.image, record.out, record.coordinates
     assert coordinates is not None, "axis maps have ways of their own"
     tensors = [(out.shape, one.strides) for one in record.operands.tensors]
@@ -138,9 +142,11 @@ def choose(case: Case) -> Way:
     layout = (_step(case), together, channels)
     pitch = box.width * (together if channels == IN_PIXELS else 1)
     fill = rule_number(case.sampler)
-    once = most_steps == 1 and case.channels == together and _few_tiles(case, threads // wide // across * pixels)
+    slanted = most_steps if found is SLANTED else 0
+    one_tile = slanted > 0 or (most_steps == 1 and _few_tiles(case, threads // wide // across * pixels))
+    once = one_tile and case.channels == together
     shape = (pixels, wide, across, pitch, box.rows, threads)
-    constants = (_is_affine(record.program), far, False, once, fill, *layout, *shape)
+    constants = (_is_affine(record.program), far, False, once, slanted, fill, *layout, *shape)
     resident = resident_blocks(case.plan, registers, threads)
     way = Way("warp", "Warp", constants, threads, resident, sums=False, moved_bytes=case.plan.element_bytes)
     # Blocks of the next kernel that wait beside boxes would be spread unevenly over multiprocessors.
@@ -157,8 +163,22 @@ def _shape(case: Case, together: int, box: Box) -> Shape:
         return OF_FOUR
     if out.shape[0] * math.prod(out.shape[2:]) < FEW_PIXELS:
         return OF_FEW_PIXELS
-    reads_coordinates = sampler.source == "grid" or (sampler.formula is not None and sampler.formula.fields > 0)
-    return BY_ROWS if reads_coordinates and case.plan.axes == 2 else SHAPES["bilinear"]
+    if _is_slanted(case, together):
+        return SLANTED
+    return BY_ROWS if _reads_coordinates(sampler) and case.plan.axes == 2 else SHAPES["bilinear"]
+
+
+def _reads_coordinates(sampler: Warp) -> bool:
+    """For every pixel."""
+    return sampler.source == "grid" or (sampler.formula is not None and sampler.formula.fields > 0)
+
+
+def _is_slanted(case: Case, together: int) -> bool:
+    """Images in planes, whose channels are made together. What is read for every output pixel lies in rows as the
+    output does: pixels aslant would read it from many lines."""
+    in_planes = case.record.image.strides[1] != 1 and together == case.channels
+    of_one_tile = case.plan.axes == 2 and _few_tiles(case, SLANTED_ROWS)
+    return in_planes and of_one_tile and not _reads_coordinates(case.sampler) and not case.record.operands.tensors
 
 
 def _box(case: Case) -> Box:
@@ -222,11 +242,13 @@ def prepared(record: CallRecord, aligned: bool, architecture: str, choose: Choos
     given = described(sampler, record.image, record.out, coordinates, tensors)
     case = Case(plan, record, aligned)
     way = choose(case)
-    *_, together, channels, pixels, wide, across, pitch, rows, threads = (int(one) for one in way.constants)
+    *_, slanted, _, _, together, channels, pixels, wide, across, pitch, rows, threads = map(int, way.constants)
     most_steps = _shape(case, together, Box(pitch, rows)).most_steps
-    tiles = Tiles(together, pixels, wide, across, threads, most_steps if rows else 1, most_steps)
+    tiles = Tiles(together, pixels, wide, across, threads, most_steps if rows or slanted else 1, most_steps)
     planes = together if channels == IN_PLANES else 1
     shared_bytes = TILE_BYTES + planes * rows * pitch * record.image.dtype.itemsize
+    if slanted:
+        shared_bytes += together * pixels * slanted * threads * record.out.dtype.itemsize
     fill = fill_of(sampler, record.program.sampled, record.image.dtype if record.program.moves_only else plan.work)
     return replace(cut_into_tiles(plan, way, given, tiles, shared_bytes=shared_bytes), fill=fill)
 

@@ -4,11 +4,12 @@
 // thread has another pixel, or a sum that is not finite, its pixels are made one by one, by the rules of padding.
 //
 // Where a matrix leads from a tile to a small part of the image, that part may be brought to shared memory first: there a
-// load takes no longer for taps that lie in many rows.
+// load takes no longer for taps that lie in many rows. Or a warp's pixels lie aslant.
 #pragma once
 
 #include "polyphase/cuda/vectors.h"
 #include "polyphase/cuda/warp_box.h"
+#include "polyphase/cuda/warp_slant.h"
 #include "polyphase/cuda/warp_taps.h"
 
 namespace polyphase {
@@ -17,13 +18,14 @@ namespace polyphase {
 enum Channels { kInPlanes, kInPixels, kInVectors };
 
 // kAffine: coordinates are matrices, else a grid. kFar: the elements of a plane are counted in 64 bits. kByRules: all pixels
-// are made one by one. kOnce: a block has one tile, which it makes in one step, and images have kTogether channels. kFill: a
-// FillRule. kStep: elements from a pixel to the next along x, 0 where the call says it. kTogether: channels that are fetched
-// together, of which every chunk has a multiple. kPixels: a thread's, one below the other, as many rows apart as a block has
-// threads. kPitch and kBoxRows: of an `ImageBox`, 0 where there is none.
+// are made one by one. kOnce: a block has one tile, and images have kTogether channels. kSlanted: then, in how many steps a
+// tile is made whose pixels lie aslant; 0 where they do not, and it is made in one. kFill: a FillRule. kStep: elements from a
+// pixel to the next along x, 0 where the call says it. kTogether: channels that are fetched together, of which every chunk has
+// a multiple. kPixels: a thread's, one below the other, as many rows apart as a block has threads. kPitch and kBoxRows: of an
+// `ImageBox`, 0 where there is none.
 template <class Load, class Store, class Filter, class G, class P, int kAxes, class Formula, bool kAffine, bool kFar,
-          bool kByRules, bool kOnce, int kFill, int kStep, int kTogether, int kChannels, int kPixels, int kWide, int kAcross,
-          int kPitch, int kBoxRows, int kThreads>
+          bool kByRules, bool kOnce, int kSlanted, int kFill, int kStep, int kTogether, int kChannels, int kPixels, int kWide,
+          int kAcross, int kPitch, int kBoxRows, int kThreads>
 struct Warp {
   using From = typename Load::From;
   using Offset = Conditional<kFar, int64_t, int32_t>;
@@ -40,6 +42,7 @@ struct Warp {
   struct Tile : WarpTile<P, kAxes> {
     const From* source;
     To* target;
+    Slant slant;
   };
 
   static void run(const WarpCall& call, const Block& block) {
@@ -61,7 +64,8 @@ struct Warp {
   static void make(const WarpCall& call, const Block& block, int64_t strip, int64_t n, int64_t first, int64_t end) {
     auto& tile = *reinterpret_cast<Tile*>(block.shared());
     const int32_t rows = Threads::kRows * kPixels * steps(call);
-    const Place place = {call, tile, n, first, static_cast<Row>(strip) * rows, block.place().x * Threads::kColumns};
+    const Place place = {call, tile, n, first, static_cast<Row>(strip) * rows, block.place().x * Threads::kColumns,
+                         reinterpret_cast<To*>(block.shared() + kTileBytes)};
     block.each_thread([&](int thread) {
       if (thread >= kAxes) return;
       tile.template enter<G, kAffine>(call, place.n, output_pixel<kAxes>(call, place.row, place.x), thread);
@@ -70,24 +74,31 @@ struct Warp {
         tile.target = static_cast<To*>(call.target) + image_offset(call.target_strides, place.n, first);
       }
       if (kBoxRows > 0) tile.template reach<Filter>(thread, Threads::kColumns, rows, pads_taps(call));
+      if constexpr (kSlanted > 0) {
+        if (thread == 1) tile.slant = slant_of(place);
+      }
     });
     if constexpr (kBoxRows > 0) {
       const Box box = {tile.reached[0], tile.reached[1], reinterpret_cast<From*>(block.shared() + kTileBytes)};
       for (int64_t c = first; c < end; c += kTogether) {
         if (box.fits()) box.fill(block, place.image(c), call.image_strides, tile.axes, call.padding);
-        each_row(block, place, c, c + kTogether, [&](const Part& own, Row row) {
+        each_row<false>(block, place, c, c + kTogether, [&](const Part<false>& own, Row row) {
           if (!kByRules && box.fits() && own.inner_outputs(FromBox<kTogether>{box}, row)) return;
           if (kByRules || !own.inner_outputs(FromImage<1>{place}, row)) own.outputs_by_rules(row);
         });
       }
     } else {
-      each_row(block, place, first, end, [&](const Part& own, Row row) {
-        if (kByRules || !own.inner_outputs(FromImage<kTogether>{place}, row)) own.outputs_by_rules(row);
-      });
+      if (kSlanted > 0 && tile.slant.is_steep) {
+        from_image<true>(block, place, first, end);
+      } else {
+        from_image<false>(block, place, first, end);
+      }
     }
   }
 
-  static int32_t steps(const WarpCall& call) { return kOnce ? 1 : static_cast<int32_t>(call.steps); }
+  static int32_t steps(const WarpCall& call) {
+    return kSlanted > 0 ? kSlanted : kOnce ? 1 : static_cast<int32_t>(call.steps);
+  }
 
   static_assert(sizeof(Tile) <= kTileBytes);
   static constexpr int kPlanes = kChannels == kInPlanes ? kTogether : 1;
@@ -106,10 +117,56 @@ struct Warp {
     int64_t n, first;
     Row row;
     int32_t x;
+    To* collected;  // in shared memory, where pixels lie aslant
 
     const From* image(int64_t channel) const { return tile.source + (channel - first) * call.image_strides.channel; }
     To* target(int64_t channel) const { return global(tile.target) + (channel - first) * call.target_strides.channel; }
   };
+
+  // ---- pixels aslant
+
+  static_assert(kSlanted == 0 || (kOnce && kAxes == 2 && kWide == 32 && kAcross == 1 && kPlanes == kTogether && kBoxRows == 0),
+                "a tile is a warp wide, and its outputs are all there is to be stored");
+  static constexpr int kPixelsAslant = kPixels * (kSlanted > 0 ? kSlanted : 1);  // a thread's
+  template <bool kSteep>
+  using Aslant = SlantedTile<(kSlanted > 0 ? Threads::kRows * kPixelsAslant : 1), kSteep>;
+
+  // As the tile's first pixel has it.
+  static Slant slant_of(const Place& place) {
+    static_assert(kAffine || Formula::kExists, "a grid would have to be read");
+    if constexpr (kAffine) {
+      return Slant::of(place.tile.step[1][0], place.tile.step[1][1]);
+    } else {
+      const Positions positions(place.call, place.tile, place.n);
+      const auto y_of = [&](int32_t x, int32_t y) {
+        P at[kAxes];
+        Formula::coordinates(positions.read({0, y, x}), at);
+        return at[1];
+      };
+      const P first = y_of(place.x, place.row);
+      return Slant::of(y_of(place.x + 1, place.row) - first, y_of(place.x, place.row + 1) - first);
+    }
+  }
+
+  template <bool kSteep>
+  static void store_collected(const Block& block, const Place& place) {
+    block.template each_thread<true>([&](int thread) {
+      const int column = Threads::column(thread);
+      const int32_t x = place.x + column;
+      if (x >= static_cast<int32_t>(place.call.out_size[2])) return;
+      const ImageStrides& strides = place.call.target_strides;
+      const OutputPixel first = output_pixel<kAxes>(place.call, place.row + Threads::row(thread), x);
+      To* of_row = element(place.target(place.first), offset_in<kAxes, Offset>(strides, first));
+#pragma unroll
+      for (int p = 0; p < kPixelsAslant; ++p, of_row += Threads::kRows * strides.y) {
+        const int row = Threads::row(thread) + p * Threads::kRows;
+        if (place.row + row >= row_count<kAxes>(place.call)) return;
+        const To* const from = place.collected + Aslant<kSteep>::place({column, row});
+#pragma unroll
+        for (int c = 0; c < kTogether; ++c) of_row[c * strides.channel] = from[c * Aslant<kSteep>::kPixels];
+      }
+    });
+  }
 
   // Taps from the image itself, of kGroup channels at a time.
   template <int kGroup>
@@ -198,12 +255,21 @@ struct Warp {
     }
   };
 
+  // kSteep: as the tile's slant is.
+  template <bool kSteep>
+  static void from_image(const Block& block, const Place& place, int64_t first, int64_t end) {
+    each_row<kSteep>(block, place, first, end, [&](const Part<kSteep>& own, Row row) {
+      if (kByRules || !own.inner_outputs(FromImage<kTogether>{place}, row)) own.outputs_by_rules(row);
+    });
+    if constexpr (kSlanted > 0) store_collected<kSteep>(block, place);
+  }
+
   // function(own, row) for the rows of a block's tile, every thread with its own part of the channels from `first` up to `end`.
-  template <class Function>
+  template <bool kSteep, class Function>
   static void each_row(const Block& block, const Place& place, int64_t first, int64_t end, const Function& function) {
-    block.template each_thread<kOnce>([&](int thread) {
-      const Part own(place, first, end, place.x + Threads::column(thread));
-      if (own.x >= static_cast<int32_t>(place.call.out_size[2])) return;
+    block.template each_thread<kOnce && kSlanted == 0>([&](int thread) {
+      const Part<kSteep> own(place, first, end, place.x + Threads::column(thread));
+      if (kSlanted == 0 && own.x >= static_cast<int32_t>(place.call.out_size[2])) return;
 #pragma unroll 1
       for (int32_t s = 0; s < steps(place.call); ++s) {
         read_again();
@@ -212,7 +278,13 @@ struct Warp {
     });
   }
 
-  // What is a thread's: pixels of column x.
+  // A pixel, and where its output is collected.
+  struct Own : OutputPixel {
+    int collected;
+  };
+
+  // What is a thread's: pixels of column x, if they do not lie aslant.
+  template <bool kSteep>
   struct Part {
     const Place& place;
     const WarpCall& call;
@@ -224,18 +296,31 @@ struct Warp {
     Part(const Place& of, int64_t from, int64_t to, int32_t column)
         : place(of), call(of.call), tile(of.tile), n(of.n), first(from), end(to), x(column), positions(call, tile, n) {}
 
+    // Pixel p from `row` on. One that is not there is as the last one of its row or column; aslant, it is made, and not stored.
+    Own own(Row row, int p) const {
+      const Row last = row_count<kAxes>(call) - 1;
+      if constexpr (kSlanted > 0) {
+        const auto at = Aslant<kSteep>::spot(tile.slant, static_cast<int>(row - place.row) + p * Threads::kRows, x - place.x);
+        const OutputPixel pixel = {0, min(place.row + at.row, last),
+                                   min(place.x + at.column, static_cast<int32_t>(call.out_size[2]) - 1)};
+        return {pixel, Aslant<kSteep>::place(at)};
+      } else {
+        return {output_pixel<kAxes>(call, min<Row>(row + p * Threads::kRows, last), x), 0};
+      }
+    }
+
     // The pixels from `row` on; whether all could be made.
     template <class Source>
     bool inner_outputs(const Source& source, Row row) const {
       constexpr int kGroup = Source::kChannelsAtOnce;
       const Row rows = row_count<kAxes>(call);
-      OutputPixel pixels[kPixels];
+      Own pixels[kPixels];
       P at[kPixels][kAxes];
-      const bool all_exist = row + (kPixels - 1) * Threads::kRows < rows;
+      const bool all_exist = kSlanted > 0 || row + (kPixels - 1) * Threads::kRows < rows;
       bool inside = all_exist;
 #pragma unroll
       for (int p = 0; p < kPixels; ++p) {
-        pixels[p] = output_pixel<kAxes>(call, min<Row>(row + p * Threads::kRows, rows - 1), x);
+        pixels[p] = own(row, p);
         positions.find(pixels[p], at[p]);
         inside = inside & source.has(at[p]);
       }
@@ -276,7 +361,7 @@ struct Warp {
       return spoilt == 0;
     }
 
-    void output_outside(const OutputPixel& pixel) const {
+    void output_outside(const Own& pixel) const {
       Target target(place, first, pixel);
 #pragma unroll 1
       for (int64_t c = first; c < end; ++c, target.next(call)) target.store(call, c, outer_filled(Value{}, P(0), c));
@@ -287,8 +372,7 @@ struct Warp {
       read_again();
 #pragma unroll 1
       for (int p = 0; p < kPixels; ++p) {
-        const Row own = row + p * Threads::kRows;
-        if (own < row_count<kAxes>(call)) output_by_rules(output_pixel<kAxes>(call, own, x));
+        if (kSlanted > 0 || row + p * Threads::kRows < row_count<kAxes>(call)) output_by_rules(own(row, p));
       }
     }
 
@@ -296,7 +380,7 @@ struct Warp {
     static constexpr int kRuled = kTogether * kCount <= 16 ? kTogether : 1;
 
     // Taps of weight 0 are not read by the map: their values need not be finite.
-    void output_by_rules(const OutputPixel& pixel) const {
+    void output_by_rules(const Own& pixel) const {
       Target target(place, first, pixel);
       Taps taps;
       taps.make(positions, pixel, call.image_strides);
@@ -378,8 +462,9 @@ struct Warp {
     To* at;
     int64_t tensors[at_least_one(kTensors)];
 
-    Target(const Place& place, int64_t c, const OutputPixel& pixel)
-        : at(element(place.target(c), offset_in<kAxes, Offset>(place.call.target_strides, pixel))) {
+    Target(const Place& place, int64_t c, const Own& pixel)
+        : at(kSlanted > 0 ? place.collected + (static_cast<int>(c - place.first) * Aslant<false>::kPixels + pixel.collected)
+                      : element(place.target(c), offset_in<kAxes, Offset>(place.call.target_strides, pixel))) {
       for (int t = 0; t < kTensors; ++t) {
         const ImageStrides& s = place.call.tensor_strides[t];
         tensors[t] = image_offset(s, place.n, c) + offset_in<kAxes, Offset>(s, pixel);
@@ -387,7 +472,7 @@ struct Warp {
     }
     void store(const WarpCall& call, int64_t c, const Value& value) { *at = Store::apply(value, call, c, tensors); }
     void next(const WarpCall& call) {
-      at += call.target_strides.channel;
+      at += kSlanted > 0 ? Aslant<false>::kPixels : call.target_strides.channel;
       for (int t = 0; t < kTensors; ++t) tensors[t] += call.tensor_strides[t].channel;
     }
   };
