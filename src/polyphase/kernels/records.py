@@ -229,11 +229,13 @@ NO_FILL = Borders()
 
 def fill_of(sampler: Warp, sampled: torch.dtype, work: torch.dtype) -> Borders:
     """What lies outside a warped image, as constant borders are told: one number for all channels from place 0 on
-    (`stride` 0), or one for each. `sampled`: the dtype of pixels, `work`: that they are in while they are sampled."""
+    (`stride` 0), or one for each where they differ. `sampled`: the dtype of pixels, `work`: that they are in while they
+    are sampled."""
     if sampler.mode == "nearest":
         values = [_bytes(one, sampled, work) for one in fill_values(sampler.fill, sampled)]
     else:
         values = [_bytes(one, work) for one in sampler.fill]
+    values = values[:1] if len(set(values)) == 1 else values
     data = b"".join(values)
     return Borders(data.ljust(8 * math.ceil(len(data) / 8), b"\0"), stride=work.itemsize if len(values) > 1 else 0)
 
@@ -314,6 +316,7 @@ def _of_tensors(image: Facts, out: Facts, patchwork: Patchwork | None = None) ->
 
 def _of_coordinates(coordinates: Facts, image_gradient: Sizes = ()) -> bytes:
     batch, *along, last = coordinates.strides
+    batch = 0 if 0 in coordinates.shape else batch  # of a formula without entries
     # Of matrices (batch, row, column) rows stand for y and columns for x; an image's grid has no z.
     by_axis = [0, *along, last, 0] if len(along) == 1 else [*[0] * (3 - len(along)), *along, last]
     return _packed(_COORDINATES, coordinate_stride=[batch, *by_axis], image_gradient_stride=image_gradient)

@@ -12,7 +12,7 @@ import sympy
 import torch
 from torch.fx import Graph, Node
 
-from polyphase.compile.coordinates.algebra import Extent, Known, Part, Read, Refused, Value, known
+from polyphase.compile.coordinates.algebra import Extent, Known, Part, Read, Refused, Value, known, reads_of
 from polyphase.compile.coordinates.cutout import example
 from polyphase.compile.coordinates.found import Found, Tensors
 from polyphase.compile.reasons import Why
@@ -77,11 +77,13 @@ class Emitter:
         """Of shape (N, count): a view of a leaf, where they lie there as they are to lie."""
         leaf, first = self._run_of(values)
         if leaf is None:
-            return self._call(torch.stack, [self._per_image(one) for one in values], 1)
-        images, *rest = example(leaf).shape
-        flat = self._call(torch.reshape, leaf, (self.size(images), math.prod(map(int, rest))))
-        run = self._call(torch.narrow, flat, 1, first, len(values))
-        return self._call(torch.broadcast_to, run, (self.size(self._batch()), len(values)))
+            images: Size = self._batch() if any(map(_is_per_image, values)) else 1
+            made = self._call(torch.stack, [self._per_image(one, images) for one in values], 1)
+        else:
+            images, *rest = example(leaf).shape
+            flat = self._call(torch.reshape, leaf, (self.size(images), math.prod(map(int, rest))))
+            made = self._call(torch.narrow, flat, 1, first, len(values))
+        return self._call(torch.broadcast_to, made, (self.size(self._batch()), len(values)))
 
     def _run_of(self, values: Sequence[Value]) -> tuple[Node | None, int]:
         """The leaf that has them one after the other, and where they begin in what it has of an image."""
@@ -92,12 +94,12 @@ class Emitter:
         leaf = self._leaves[values[0].leaf]
         return (leaf, first) if example(leaf).dtype == self._dtype else (None, 0)
 
-    def _per_image(self, value: Value) -> Node:
-        """Of shape (N,)."""
+    def _per_image(self, value: Value, images: Size) -> Node:
+        """Of shape (images,)."""
         made = self._computed(value)
         if not isinstance(made, Node) or isinstance(value, Known):
             made = self._call(torch.scalar_tensor, made, dtype=self._dtype, device=self._device)
-        return self._call(torch.broadcast_to, made, (self.size(self._batch()),))
+        return self._call(torch.broadcast_to, made, (self.size(images),))
 
     def _computed(self, value: Value) -> Any:
         match value:
@@ -186,6 +188,11 @@ class Emitter:
         """The graph as it was."""
         for node in reversed(self.made):
             self._graph.erase_node(node)
+
+
+def _is_per_image(value: Value) -> bool:
+    """Whether it may be another for another image of the batch."""
+    return any(part.digit is not None for read in reads_of(value) for index in read.index for part in index)
 
 
 #: What torch's symbolic sizes are made by, besides sums and products.

@@ -224,6 +224,19 @@ inline bool are_one_row(const int64_t* size, int64_t z_stride, int64_t y_stride,
   return (size[1] == 1 || y_stride == size[2] * x_stride) && (size[0] == 1 || z_stride == size[1] * size[2] * x_stride);
 }
 
+// Images of a batch that are warped alike, and follow each other as their channels do, are one image of more channels: its
+// positions are found once. But not where channels differ in more than their values. Threads share what is then fewer rows.
+inline void join_images(WarpCall& call) {
+  const auto follow_each_other = [&](const ImageStrides& s) { return s.batch == call.channels * s.channel; };
+  if (call.coordinate_strides.batch != 0 || call.vector_count > 0 || call.fill_stride != 0) return;
+  if (!follow_each_other(call.image_strides) || !follow_each_other(call.target_strides)) return;
+  for (int64_t t = 0; t < call.tensor_count; ++t) {
+    if (call.tensors[t].outer_strides[0] != 0 || call.tensors[t].channel_stride != 0) return;
+  }
+  call.channels *= call.batch;
+  call.batch = 1;
+}
+
 inline void bind_warp(const Request& request, const Tail& tail, Bound& bound) {
   WarpCall& call = bound.call.warp;
   const int64_t rank = request.rank;
@@ -269,6 +282,7 @@ inline void bind_warp(const Request& request, const Tail& tail, Bound& bound) {
   const bool gradients = request.kind == Request::kWarpGradients;
   bound.buffer_count = gradients ? 5 : 3;
   bound.most_threads = call.batch * call.channels * pixels / kWarpedElementsPerThread;
+  if (!gradients && call.out_size[0] * call.out_size[1] >= bound.most_threads) join_images(call);
   // Of a small image, one row by a grid is a few whole tiles, short rows are many that are mostly empty.
   const ImageStrides& target = call.target_strides;
   const CoordinateStrides& grid = call.coordinate_strides;
