@@ -55,11 +55,14 @@ SHAPES = {
     "bilinear": Shape(2, 16, 2, 128, 1, 40),
     "bicubic": Shape(1, 16, 2, 128, 8, 64),
 }
-#: Bilinear, where a warp's pixels lie aslant: `kSlanted` of warp.h. All steps are taken.
+#: Bilinear, where a warp's pixels lie aslant: `kSlanted` of warp.h. All steps are taken; of bytes and halves, and by a
+#: formula, there is one.
 SLANTED = Shape(2, 32, 1, 128, 2, 48)
-SLANTED_ROWS = SLANTED.threads // SLANTED.wide * SLANTED.pixels * SLANTED.most_steps
-#: Bilinear, where coordinates are read for every pixel: they lie in rows, and mostly lead to rows.
-BY_ROWS = Shape(2, 32, 1, 128, 1, 36)
+SLANTED_AT_ONCE = Shape(4, 32, 1, 128, 1, 56)
+SLANTED_ROWS = 16
+#: Bilinear, where coordinates are read for every pixel, or fields: they lie in rows, and mostly lead to rows.
+BY_ROWS = Shape(2, 32, 1, 128, 2, 40)
+BY_FIELDS = Shape(2, 32, 1, 128, 1, 36)
 #: Bilinear, four channels at once; and of few pixels, for which there are threads enough to have one each.
 OF_FOUR = Shape(1, 16, 2, 128, 4, 56)
 OF_FEW_PIXELS = Shape(1, 16, 2, 128, 1, 32)
@@ -142,7 +145,7 @@ def choose(case: Case) -> Way:
     layout = (_step(case), together, channels)
     pitch = box.width * (together if channels == IN_PIXELS else 1)
     fill = rule_number(case.sampler)
-    slanted = most_steps if found is SLANTED else 0
+    slanted = most_steps if found in (SLANTED, SLANTED_AT_ONCE) else 0
     one_tile = slanted > 0 or (most_steps == 1 and _few_tiles(case, threads // wide // across * pixels))
     once = one_tile and case.channels == together
     shape = (pixels, wide, across, pitch, box.rows, threads)
@@ -164,8 +167,10 @@ def _shape(case: Case, together: int, box: Box) -> Shape:
     if out.shape[0] * math.prod(out.shape[2:]) < FEW_PIXELS:
         return OF_FEW_PIXELS
     if _is_slanted(case, together):
-        return SLANTED
-    return BY_ROWS if _reads_coordinates(sampler) and case.plan.axes == 2 else SHAPES["bilinear"]
+        return SLANTED if sampler.formula is None and case.record.image.dtype.itemsize >= 4 else SLANTED_AT_ONCE
+    if case.plan.axes == 2 and _reads_coordinates(sampler):
+        return BY_ROWS if sampler.source == "grid" else BY_FIELDS
+    return SHAPES["bilinear"]
 
 
 def _reads_coordinates(sampler: Warp) -> bool:

@@ -66,18 +66,7 @@ struct Warp {
     const int32_t rows = Threads::kRows * kPixels * steps(call);
     const Place place = {call, tile, n, first, static_cast<Row>(strip) * rows, block.place().x * Threads::kColumns,
                          reinterpret_cast<To*>(block.shared() + kTileBytes)};
-    block.each_thread([&](int thread) {
-      if (thread >= kAxes) return;
-      tile.template enter<G, kAffine>(call, place.n, output_pixel<kAxes>(call, place.row, place.x), thread);
-      if (thread == 0) {
-        tile.source = static_cast<const From*>(call.source) + image_offset(call.image_strides, place.n, first);
-        tile.target = static_cast<To*>(call.target) + image_offset(call.target_strides, place.n, first);
-      }
-      if (kBoxRows > 0) tile.template reach<Filter>(thread, Threads::kColumns, rows, pads_taps(call));
-      if constexpr (kSlanted > 0) {
-        if (thread == 1) tile.slant = slant_of(place);
-      }
-    });
+    block.each_thread([&](int thread) { enter(place, tile, rows, thread); });
     if constexpr (kBoxRows > 0) {
       const Box box = {tile.reached[0], tile.reached[1], reinterpret_cast<From*>(block.shared() + kTileBytes)};
       for (int64_t c = first; c < end; c += kTogether) {
@@ -123,10 +112,30 @@ struct Warp {
     To* target(int64_t channel) const { return global(tile.target) + (channel - first) * call.target_strides.channel; }
   };
 
+  // What threads know of their tile. Where pixels lie aslant, parts of it are found by different warps: one alone would take
+  // as long as for a good part of the pixels, and all others wait.
+  static void enter(const Place& place, Tile& tile, int32_t rows, int thread) {
+    const WarpCall& call = place.call;
+    const int axis = thread % 32, warp = thread / 32;
+    const auto finds = [&](int part) { return warp == (kSlanted > 0 ? part : 0); };
+    if (axis >= kAxes) return;
+    if (kAffine && finds(0)) tile.template enter_matrix<G>(call, place.n, output_pixel<kAxes>(call, place.row, place.x), axis);
+    if (finds(1)) tile.template enter_axis<G>(call, axis);
+    if (finds(2) && axis == 0) {
+      tile.source = static_cast<const From*>(call.source) + image_offset(call.image_strides, place.n, place.first);
+      tile.target = static_cast<To*>(call.target) + image_offset(call.target_strides, place.n, place.first);
+    }
+    if (kBoxRows > 0 && finds(0)) tile.template reach<Filter>(axis, Threads::kColumns, rows, pads_taps(call));
+    if constexpr (kSlanted > 0) {
+      if (finds(3) && axis == 0) tile.slant = slant_of(place);
+    }
+  }
+
   // ---- pixels aslant
 
   static_assert(kSlanted == 0 || (kOnce && kAxes == 2 && kWide == 32 && kAcross == 1 && kPlanes == kTogether && kBoxRows == 0),
                 "a tile is a warp wide, and its outputs are all there is to be stored");
+  static_assert(kSlanted == 0 || kThreads >= 128, "four warps find what is known of a tile");
   static constexpr int kPixelsAslant = kPixels * (kSlanted > 0 ? kSlanted : 1);  // a thread's
   template <bool kSteep>
   using Aslant = SlantedTile<(kSlanted > 0 ? Threads::kRows * kPixelsAslant : 1), kSteep>;
@@ -135,7 +144,10 @@ struct Warp {
   static Slant slant_of(const Place& place) {
     static_assert(kAffine || Formula::kExists, "a grid would have to be read");
     if constexpr (kAffine) {
-      return Slant::of(place.tile.step[1][0], place.tile.step[1][1]);
+      const CoordinateStrides& s = place.call.coordinate_strides;
+      const G* row = static_cast<const G*>(place.call.coordinates) + place.n * s.batch + s.y;
+      return Slant::of(static_cast<P>(row[0]) * static_cast<P>(place.call.base_step[2]),
+                       static_cast<P>(row[s.x]) * static_cast<P>(place.call.base_step[1]));
     } else {
       const Positions positions(place.call, place.tile, place.n);
       const auto y_of = [&](int32_t x, int32_t y) {
@@ -168,6 +180,18 @@ struct Warp {
     });
   }
 
+  // The pixels of a warp lead to a row of the image and to the one below it, some to this and the next: its taps lie in three
+  // rows. If one load is of even rows, and another of odd ones, one of the two is of a single row. For bytes, which are in few
+  // lines as it is, choosing takes longer.
+  static constexpr bool kByTurns = kSlanted > 0 && Filter::kTaps == 2 && sizeof(From) >= 4;
+
+  // Where a pixel's taps begin, and what leads from a row of them to the next. `turned`: the second row comes first.
+  template <class Places>
+  struct Start {
+    Places first, down;
+    bool turned;
+  };
+
   // Taps from the image itself, of kGroup channels at a time.
   template <int kGroup>
   struct FromImage {
@@ -192,19 +216,22 @@ struct Warp {
       return outside & finite;
     }
 
-    Offset start(const InnerTaps<Filter, P> (&taps)[kAxes]) const {
+    Start<Offset> start(const InnerTaps<Filter, P> (&taps)[kAxes]) const {
       const ImageStrides& s = place.call.image_strides;
-      const Offset plane = taps[0].first * step() + taps[1].first * static_cast<Offset>(s.y);
-      return kAxes == 3 ? taps[kAxes - 1].first * static_cast<Offset>(s.z) + plane : plane;
+      const auto down = static_cast<Offset>(s.y);
+      Offset first = taps[0].first * step() + taps[1].first * down;
+      if (kAxes == 3) first += taps[kAxes - 1].first * static_cast<Offset>(s.z);
+      const bool turned = kByTurns && taps[1].first % 2 != 0;
+      return {turned ? first + down : first, turned ? -down : down, turned};
     }
 
     // Of a pixel's taps in the channels from c on.
-    void fetch(int64_t c, Offset start, From (&read)[kGroup][kCount]) const {
+    void fetch(int64_t c, const Start<Offset>& start, From (&read)[kGroup][kCount]) const {
       const ImageStrides& s = place.call.image_strides;
       const From* from = place.image(c);
 #pragma unroll
       for (int line = 0; line < kDeep * kTaps; ++line) {
-        Offset offset = start + line % kTaps * static_cast<Offset>(s.y);
+        Offset offset = start.first + line % kTaps * start.down;
         if (kAxes == 3) offset += line / kTaps * static_cast<Offset>(s.z);
 #pragma unroll
         for (int x = 0; x < kTaps; ++x) {
@@ -244,13 +271,15 @@ struct Warp {
 
     bool misses(const P (&)[kAxes]) const { return false; }  // a box has what lies outside too
 
-    int32_t start(const InnerTaps<Filter, P> (&taps)[kAxes]) const { return box.place(taps[0].first, taps[1].first); }
+    Start<int32_t> start(const InnerTaps<Filter, P> (&taps)[kAxes]) const {
+      return {box.place(taps[0].first, taps[1].first), 0, false};
+    }
 
-    void fetch(int64_t, int32_t start, From (&read)[kGroup][kCount]) const {
+    void fetch(int64_t, const Start<int32_t>& start, From (&read)[kGroup][kCount]) const {
 #pragma unroll
       for (int k = 0; k < kCount; ++k) {
 #pragma unroll
-        for (int t = 0; t < kGroup; ++t) read[t][k] = box.data[start + Box::offset(k % kTaps, k / kTaps, t)];
+        for (int t = 0; t < kGroup; ++t) read[t][k] = box.data[start.first + Box::offset(k % kTaps, k / kTaps, t)];
       }
     }
   };
@@ -351,7 +380,7 @@ struct Warp {
           Target target(place, c, pixels[p]);
 #pragma unroll
           for (int t = 0; t < kGroup; ++t) {
-            const Value value = sum(taps[p], [&](int k) { return Load::apply(read[p][t][k], call, c + t); });
+            const Value value = sum(taps[p], start[p].turned, [&](int k) { return Load::apply(read[p][t][k], call, c + t); });
             if constexpr (kWeighted) spoilt = multiply_add(value, P(0), spoilt);
             target.store(call, c + t, inner_filled(value, c + t));
             target.next(call);
@@ -399,7 +428,7 @@ struct Warp {
 #pragma unroll
         for (int t = 0; t < kRuled; ++t) {
           const auto value_of = [&](int k) { return taps.weight(k) != 0 ? Load::apply(read[t][k], call, c + t) : Value{}; };
-          target.store(call, c + t, outer_filled(sum(taps.axes, value_of), share, c + t));
+          target.store(call, c + t, outer_filled(sum(taps.axes, false, value_of), share, c + t));
           target.next(call);
         }
       }
@@ -434,23 +463,26 @@ struct Warp {
     }
   };
 
-  // Along x, then y, then z. value(k): of tap k.
+  // Along x, then y, then z. value(k): of tap k; where rows are `turned`, of the first two the second comes first.
   template <class AxisTaps, class Read>
-  static Value sum(const AxisTaps (&taps)[kAxes], const Read& value) {
+  static Value sum(const AxisTaps (&taps)[kAxes], bool turned, const Read& value) {
     if constexpr (!kWeighted) {
       return value(0);
     } else {
       Value result = 0;
 #pragma unroll
       for (int z = 0; z < kDeep; ++z) {
-        Value of_plane = 0;
+        Value of_row[kTaps] = {}, of_plane = 0;
 #pragma unroll
         for (int y = 0; y < kTaps; ++y) {
-          Value of_row = 0;
 #pragma unroll
-          for (int x = 0; x < kTaps; ++x) of_row = multiply_add(taps[0].weight[x], value((z * kTaps + y) * kTaps + x), of_row);
-          of_plane = multiply_add(taps[1].weight[y], of_row, of_plane);
+          for (int x = 0; x < kTaps; ++x) {
+            of_row[y] = multiply_add(taps[0].weight[x], value((z * kTaps + y) * kTaps + x), of_row[y]);
+          }
         }
+        if (kByTurns && turned) swap(of_row[0], of_row[1]);
+#pragma unroll
+        for (int y = 0; y < kTaps; ++y) of_plane = multiply_add(taps[1].weight[y], of_row[y], of_plane);
         result = kAxes == 3 ? multiply_add(taps[kAxes - 1].weight[z], of_plane, result) : of_plane;
       }
       return result;

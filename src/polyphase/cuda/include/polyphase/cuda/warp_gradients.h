@@ -39,7 +39,9 @@ struct WarpGradients {
       const Row row = static_cast<Row>(strip) * Threads::kRows;
       const int32_t x = block.place().x * Threads::kColumns;
       block.each_thread([&](int thread) {
-        if (thread < kAxes) tile.template enter<G, kAffine>(call, n, output_pixel<kAxes>(call, row, x), thread);
+        if (thread >= kAxes) return;
+        tile.template enter_axis<G>(call, thread);
+        if (kAffine) tile.template enter_matrix<G>(call, n, output_pixel<kAxes>(call, row, x), thread);
       });
       block.each_thread([&](int thread) {
         const int32_t column = x + Threads::column(thread);

@@ -109,12 +109,16 @@ struct WarpTile {
   P step[kAxes][kAxes];  // step[a][b]: along image axis a, for an output pixel along b
   PixelRange reached[kAxes];
 
-  // kAffine: coordinates are matrices of G, else a grid.
-  template <class G, bool kAffine>
-  void enter(const WarpCall& call, int64_t n, const OutputPixel& pixel, int a) {
+  // G: of the coordinates.
+  template <class G>
+  void enter_axis(const WarpCall& call, int a) {
     axes[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0, sizeof(G) < 8);
+  }
+
+  // Where coordinates are matrices. `pixel`: the tile's first.
+  template <class G>
+  void enter_matrix(const WarpCall& call, int64_t n, const OutputPixel& pixel, int a) {
     if (a == 0) first = pixel;
-    if (!kAffine) return;
     const CoordinateStrides& s = call.coordinate_strides;
     const G* matrix = static_cast<const G*>(call.coordinates) + n * s.batch + a * s.y;
     const double half = PixelAxis<double>(call.in_size[2 - a], call.align_corners != 0).half;
