@@ -22,7 +22,7 @@ from polyphase.sampling.pointwise import (
 
 _FORMULA = """
 struct Formula {{
-  static constexpr bool kExists = true;
+  static constexpr bool kExists = true, kReadsBase = {reads_base};
   static constexpr int kEntries = {entries}, kNumbers = {numbers}, kFields = {fields}, kFirstField = {first_field};
 
   template <class Pixel, class P>
@@ -69,6 +69,7 @@ def formula_type(axes: tuple[Expression, ...], first_field: int, *, gradients: b
     entries, numbers, fields = formula_reads(axes)
     return _FORMULA.format(
         axes=len(axes),
+        reads_base=str(any(isinstance(leaf, Base) for leaf in _leaves(axes))).lower(),
         entries=entries,
         numbers=numbers,
         fields=fields,

@@ -3,7 +3,7 @@
 namespace polyphase {
 
 struct Formula {
-  static constexpr bool kExists = true;
+  static constexpr bool kExists = true, kReadsBase = true;
   static constexpr int kEntries = 9, kNumbers = 0, kFields = 0, kFirstField = 0;
 
   template <class Pixel, class P>

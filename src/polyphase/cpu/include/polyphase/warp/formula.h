@@ -12,7 +12,7 @@ namespace polyphase {
 
 // Coordinates that no formula computes.
 struct NoFormula {
-  static constexpr bool kExists = false;
+  static constexpr bool kExists = false, kReadsBase = false;
   static constexpr int kNumbers = 0, kEntries = 0, kFields = 0, kFirstField = 0;
 };
 

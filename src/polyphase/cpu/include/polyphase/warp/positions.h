@@ -44,11 +44,12 @@ struct FormulaTile {
     P entries[at_least_one_of(Formula::kEntries)];
     P numbers[at_least_one_of(Formula::kNumbers)];
     P place[2], base[2];  // along axes before the last
+    const P* fields[at_least_one_of(Formula::kFields)];  // of the tile
   };
 
   Shared shared;
   TileOf<P> row_place, row_base;
-  TileOf<P> fields[at_least_one_of(Formula::kFields)];
+  TileOf<P> copied[at_least_one_of(Formula::kFields)];  // of fields that do not lie as they are read
 
   struct Pixel {
     const Shared& shared;
@@ -76,7 +77,7 @@ struct FormulaTile {
       }
     }
     template <int f>
-    POLYPHASE_BLOCK P field() const { return tile.fields[f].at[i]; }
+    POLYPHASE_BLOCK P field() const { return shared.fields[f][i]; }
   };
 
   // function(i, pixel) for every pixel of the tile: a loop that the compiler vectorises, if the function is inlined and has no
@@ -326,23 +327,28 @@ class Positions {
     const int64_t before[2] = {kAxes == 3 ? z : y, y};
     for (int a = 0; a < kAxes - 1; ++a) {
       at_.shared.place[a] = static_cast<P>(before[a]);
-      at_.shared.base[a] = static_cast<P>(base_coordinate(before[a], 3 - kAxes + a));
+      if (Formula::kReadsBase) at_.shared.base[a] = static_cast<P>(base_coordinate(before[a], 3 - kAxes + a));
     }
     if (x != row_at_) {  // tiles go down before they go right
       row_at_ = x;
       for (int i = 0; i < kTile; ++i) at_.row_place.at[i] = static_cast<P>(x) + ramp_.at[i];
-      for (int i = 0; i < kTile; ++i) at_.row_base.at[i] = static_cast<P>(base_coordinate(x + i, 2));
+      for (int i = 0; Formula::kReadsBase && i < kTile; ++i) at_.row_base.at[i] = static_cast<P>(base_coordinate(x + i, 2));
     }
     for (int f = 0; f < Formula::kFields; ++f) {
       const Operand& field = call_.tensors[Formula::kFirstField + f];
       const G* from = static_cast<const G*>(field.data) + n_ * field.outer_strides[0] + z * field.z_stride +
                       y * field.y_stride + x * field.x_stride;
-      P* const to = at_.fields[f].at;
       if (field.x_stride <= kAxes) prefetch_right(from, field.x_stride);
+      if constexpr (__is_same(G, P)) {
+        at_.shared.fields[f] = from;
+        if (field.x_stride == 1 && count == kTile) continue;
+      }
+      P* const to = at_.copied[f].at;
+      at_.shared.fields[f] = to;
       // Strides that the compiler knows: of a plane, and of one component of a grid's.
       if (count < kTile) {
         for (int i = 0; i < kTile; ++i) to[i] = i < count ? static_cast<P>(from[i * field.x_stride]) : P(0);
-      } else if (field.x_stride == 1) {
+      } else if (!__is_same(G, P) && field.x_stride == 1) {
         for (int i = 0; i < kTile; ++i) to[i] = static_cast<P>(from[i]);
       } else if (field.x_stride == kAxes) {
         for (int i = 0; i < kTile; ++i) to[i] = static_cast<P>(from[i * kAxes]);
