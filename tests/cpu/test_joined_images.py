@@ -84,8 +84,19 @@ def test_images_that_lie_otherwise(way: Way) -> None:
     some_channels = pictures(torch.float32, 7)[:, 2:5]
     every_other = pictures(torch.float32)[::2]
     repeated = pictures(torch.float32)[:1].expand(4, -1, -1, -1)
-    for images in (pixels, some_channels, every_other, repeated):
-        assert_as_alone(way, images, "bilinear")
+    gray = pictures(torch.float32, 1)
+    gray_pixels = gray.permute(1, 2, 3, 0).contiguous().permute(3, 0, 1, 2)
+    for images in (
+        pixels,
+        some_channels,
+        every_other,
+        repeated,
+        gray[::2],
+        gray[:1].expand(4, -1, -1, -1),
+        gray_pixels,
+    ):
+        for mode in MODES:
+            assert_as_alone(way, images, mode)
 
 
 def test_matrices_that_differ() -> None:

@@ -227,11 +227,17 @@ inline bool are_one_row(const int64_t* size, int64_t z_stride, int64_t y_stride,
 // Images of a batch that are warped alike, and follow each other as their channels do, are one image of more channels: its
 // positions are found once. But not where channels differ in more than their values. Threads share what is then fewer rows.
 inline void join_images(WarpCall& call) {
-  const auto follow_each_other = [&](const ImageStrides& s) { return s.batch == call.channels * s.channel; };
-  if (call.coordinate_strides.batch != 0 || call.vector_count > 0 || call.fill_stride != 0) return;
+  const auto follow_each_other = [&](const ImageStrides& s) {
+    return call.channels == 1 || s.batch == call.channels * s.channel;
+  };
+  if (call.batch == 1 || call.coordinate_strides.batch != 0 || call.vector_count > 0 || call.fill_stride != 0) return;
   if (!follow_each_other(call.image_strides) || !follow_each_other(call.target_strides)) return;
   for (int64_t t = 0; t < call.tensor_count; ++t) {
     if (call.tensors[t].outer_strides[0] != 0 || call.tensors[t].channel_stride != 0) return;
+  }
+  if (call.channels == 1) {
+    call.image_strides.channel = call.image_strides.batch;
+    call.target_strides.channel = call.target_strides.batch;
   }
   call.channels *= call.batch;
   call.batch = 1;
