@@ -13,7 +13,8 @@ from torch import Tensor
 
 import polyphase.functional as P
 
-SIZE = (40, 67)
+#: So large that a row of it is not joined with the next, alone or in a batch: tiles begin at the same pixels.
+SIZE = (170, 199)
 MODES = ("nearest", "bilinear", "bicubic")
 WIDE = {torch.float64: torch.float64}  # coordinates of others are in float32
 
@@ -21,8 +22,8 @@ Fill: TypeAlias = "Sequence[float] | None"
 Way: TypeAlias = Callable[[Tensor, str, Fill], Tensor]
 
 
-def pictures(dtype: torch.dtype, channels: int = 3) -> Tensor:
-    values = torch.rand(5, channels, 50, 61, generator=torch.Generator().manual_seed(3))
+def pictures(dtype: torch.dtype, channels: int = 3, count: int = 5) -> Tensor:
+    values = torch.rand(count, channels, 50, 61, generator=torch.Generator().manual_seed(3))
     return (values * 255).to(dtype) if dtype == torch.uint8 else values.to(dtype)
 
 
@@ -53,10 +54,8 @@ def by_field(images: Tensor, mode: str, fill: Fill) -> Tensor:
 WAYS = (by_grid, by_matrix, by_field)
 
 
-def assert_as_alone(way: Way, images: Tensor, mode: str, fill: Fill = None) -> None:
-    """But for rounding: tiles of a small image alone may lie otherwise."""
+def assert_as_alone(way: Way, images: Tensor, mode: str, fill: Fill = None, nearly: float = 0) -> None:
     got = way(images, mode, fill)
-    nearly = 1e-6 if images.dtype == torch.float32 else 0
     for image, ours in zip(images.split(1), got.split(1), strict=True):
         torch.testing.assert_close(ours, way(image, mode, fill), rtol=0, atol=nearly)
 
@@ -70,6 +69,14 @@ def test_as_alone(way: Way, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_some_of_a_batch(way: Way) -> None:
+    """Of many images, no more are joined than a processor follows the channels of."""
+    for count, channels in ((6, 3), (8, 3), (24, 1), (4, 5), (3, 20)):
+        assert_as_alone(way, pictures(torch.float32, channels, count), "bilinear")
+        assert_as_alone(way, pictures(torch.float32, channels, 2 * count)[::2], "bilinear")
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_fills(way: Way) -> None:
     """One for all channels, said once or for each, and another for each: of the image's three, not of all joined."""
     images = pictures(torch.float32)
@@ -80,6 +87,7 @@ def test_fills(way: Way) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_images_that_lie_otherwise(way: Way) -> None:
+    """One alone may be read in another way, and rounded otherwise."""
     pixels = pictures(torch.float32).contiguous(memory_format=torch.channels_last)
     some_channels = pictures(torch.float32, 7)[:, 2:5]
     every_other = pictures(torch.float32)[::2]
@@ -96,7 +104,7 @@ def test_images_that_lie_otherwise(way: Way) -> None:
         gray_pixels,
     ):
         for mode in MODES:
-            assert_as_alone(way, images, mode)
+            assert_as_alone(way, images, mode, nearly=1e-6)
 
 
 def test_matrices_that_differ() -> None:

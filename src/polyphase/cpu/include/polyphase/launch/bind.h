@@ -7,6 +7,7 @@
 
 #include "polyphase/core/abi.h"
 #include "polyphase/core/buffer.h"
+#include "polyphase/core/cache.h"
 #include "polyphase/core/standard.h"
 #include "polyphase/launch/geometry.h"
 #include "polyphase/launch/request.h"
@@ -224,6 +225,15 @@ inline bool are_one_row(const int64_t* size, int64_t z_stride, int64_t y_stride,
   return (size[1] == 1 || y_stride == size[2] * x_stride) && (size[0] == 1 || z_stride == size[1] * size[2] * x_stride);
 }
 
+// How many images become one: as many as leave pages to be followed for several rows of a band (`warp/bands.h`), each channel
+// where it is read and where it is written; all of them where no such number divides the batch.
+inline int64_t images_to_join(int64_t batch, int64_t channels) {
+  for (int64_t n = min(batch, kFollowedPages / 4 / channels); n > 1; --n) {
+    if (batch % n == 0) return n;
+  }
+  return batch;
+}
+
 // Images of a batch that are warped alike, and follow each other as their channels do, are one image of more channels: its
 // positions are found once. But not where channels differ in more than their values. Threads share what is then fewer rows.
 inline void join_images(WarpCall& call) {
@@ -239,8 +249,11 @@ inline void join_images(WarpCall& call) {
     call.image_strides.channel = call.image_strides.batch;
     call.target_strides.channel = call.target_strides.batch;
   }
-  call.channels *= call.batch;
-  call.batch = 1;
+  const int64_t joined = images_to_join(call.batch, call.channels);
+  call.channels *= joined;
+  call.batch /= joined;
+  call.image_strides.batch *= joined;
+  call.target_strides.batch *= joined;
 }
 
 inline void bind_warp(const Request& request, const Tail& tail, Bound& bound) {

@@ -7,6 +7,7 @@
 
 #include "polyphase/core/cache.h"
 #include "polyphase/core/standard.h"
+#include "polyphase/warp/bands.h"
 #include "polyphase/warp/cubic.h"
 #include "polyphase/warp/fill.h"
 #include "polyphase/warp/inside.h"
@@ -31,11 +32,11 @@ class WarpWorker {
         count_(static_cast<int>(min<int64_t>(kTile, call.out_size[2]))),
         in_place_(Epilogue::kIdentity && call.target_strides.x == 1 && count_ == kTile),
         in_registers_(kInner && count_ == kTile && inner_.can()),
+        followed_rows_(followed_rows(call, sizeof(typename Prologue::From), sizeof(G), sizeof(O))),
         filled_(call.fill_rule != kFillNone),
         fill_(call) {}
 
-  // Output rows begin to end, counted over (batch, z, y). Tiles go down a band of rows before they go right: of an image
-  // that is turned, neighbours in a row are far from each other, and the next row's are near.
+  // Output rows begin to end, counted over (batch, z, y). Tiles go down a band of rows before they go right.
   void run(int64_t begin, int64_t end) {
     const int64_t rows = call_.out_size[1];
     for (int64_t r = begin; r < end;) {
@@ -46,7 +47,7 @@ class WarpWorker {
       sampler_.enter_image(n_);
       const ImageStrides& s = call_.target_strides;
       O* target = static_cast<O*>(call_.target) + n_ * s.batch + z_ * s.z + y * s.y;
-      const int64_t stop = min(min(end - plane * rows, rows), y + kBand);
+      const int64_t stop = min(min(end - plane * rows, rows), y + band(y));
       for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
         // The last tile begins within the one before: whole ones are faster.
         const int64_t from = min(x, call_.out_size[2] - count_);
@@ -58,9 +59,18 @@ class WarpWorker {
   }
 
  private:
-  static constexpr int64_t kBand = 16;
   static constexpr int kRows = 4;  // at hand where channels are not made in the target
   static constexpr bool kTargetIsPrefetched = kFetchesToWrite && (Sampler::kWeighted || kNearestIsPrefetched);
+
+  // Rows of the band that begins at y. How the image is turned, a tile in the middle says.
+  int64_t band(int64_t y) {
+    if (followed_rows_ == kMostRowsOfBand) return kMostRowsOfBand;
+    TileOf<P> positions[kAxes];
+    positions_.tile(z_, y, (call_.out_size[2] - count_) / 2, count_, positions);
+    double turned = 0;
+    for (int a = 1; a < kAxes; ++a) turned += abs(static_cast<double>(positions[a].at[count_ - 1] - positions[a].at[0]));
+    return rows_of_band(followed_rows_, turned);
+  }
 
   POLYPHASE_BLOCK void tile(int64_t y, int64_t x, O* target) {
     y_ = y;
@@ -246,6 +256,7 @@ class WarpWorker {
   const int count_;                        // pixels of a tile
   const bool in_place_;                    // channels are made in the target
   const bool in_registers_;                // tiles need no arrays, or most do not
+  const int64_t followed_rows_;            // of a band
   const bool filled_;                      // what lies outside has a colour
   int64_t n_ = 0, z_ = 0, y_ = 0, x_ = 0;  // where the tile begins
   O* target_ = nullptr;                    // its first channel
