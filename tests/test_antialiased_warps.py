@@ -149,3 +149,13 @@ def test_a_fill() -> None:
     found = P.affine_sample(picture, far, (1, 3, 8, 8), fill=(2.0, 3.0, 4.0), antialias=True)
     assert found[0, :, 0, 0].tolist() == [2.0, 3.0, 4.0]
     assert torch.allclose(found[0, :, 3:5, 3:5], torch.ones(3, 2, 2))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_matrix_of_no_numbers(value: float) -> None:
+    """It shrinks nothing, or everything; what is sampled by it is what eager samples."""
+    picture = torch.rand(1, 3, 8, 9)
+    theta = torch.full((1, 2, 3), value)
+    wanted = F.grid_sample(picture, F.affine_grid(theta, [1, 3, 5, 6], align_corners=False), align_corners=False)
+    got = P.affine_sample(picture, theta, (1, 3, 5, 6), antialias=True)
+    torch.testing.assert_close(got, wanted, equal_nan=True)

@@ -17,6 +17,8 @@ from polyphase.short_way import ShortWay, _cannot_change
 X = torch.rand(2, 3, 8, 8)
 GRID = torch.rand(2, 4, 4, 2)
 THETA = torch.eye(2, 3).repeat(2, 1, 1)
+MATRIX = torch.eye(3).repeat(2, 1, 1)
+FIELD = torch.rand(2, 4, 5, 2)
 
 CALLS: dict[str, Callable[[], Tensor]] = {
     "interpolate": lambda: P.interpolate(X, (4, 4), mode="bilinear"),
@@ -26,6 +28,8 @@ CALLS: dict[str, Callable[[], Tensor]] = {
     "pad": lambda: P.pad(X, (1, 1), value=0.5),
     "grid_sample": lambda: P.grid_sample(X, GRID),
     "affine_sample": lambda: P.affine_sample(X, THETA, (2, 3, 4, 4)),
+    "perspective_sample": lambda: P.perspective_sample(X, MATRIX, (2, 3, 4, 4)),
+    "displacement_sample": lambda: P.displacement_sample(X, FIELD, fill=[0.1, 0.2, 0.3]),
 }
 
 
@@ -107,6 +111,34 @@ def test_tensors_that_take_turns() -> None:
                 ours = P.interpolate(image, (5, 6), mode="bilinear")
                 torch.testing.assert_close(ours, F.interpolate(image, (5, 6), mode="bilinear"))
                 assert ours.requires_grad == image.requires_grad
+
+
+def test_parts_of_tensors_that_take_turns() -> None:
+    """A kernel that is given views of a field, or a matrix in another dtype, is given those of this call's."""
+    rows, columns = torch.meshgrid(torch.arange(4), torch.arange(5), indexing="ij")
+
+    def eager(image: Tensor, field: Tensor) -> Tensor:
+        wide = torch.float64 if field.dtype == torch.float64 else torch.float32
+        places = torch.stack((columns, rows), dim=-1) + field.to(wide)
+        return F.grid_sample(image.to(wide), (2 * places + 1) / 8 - 1, align_corners=False).to(image.dtype)
+
+    fields = [
+        FIELD,
+        FIELD.clone().requires_grad_(),
+        FIELD.movedim(-1, 1).contiguous().movedim(1, -1),
+        FIELD[:1].expand(2, -1, -1, -1),
+        FIELD.double(),
+        FIELD.half(),
+    ]
+    for _ in range(3):
+        for field in fields:
+            for given in (FIELD, field):
+                image = X.to(given.dtype)
+                ours = P.displacement_sample(image, given)
+                torch.testing.assert_close(ours, eager(image, given))
+                assert ours.requires_grad == given.requires_grad
+                matrix = MATRIX.to(given.dtype)
+                torch.testing.assert_close(P.perspective_sample(image, matrix, X.shape), image, atol=1e-3, rtol=0)
 
 
 def test_the_very_objects_of_the_call_before() -> None:

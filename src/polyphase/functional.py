@@ -78,13 +78,34 @@ def _sampled_by(image: Facts, theta: Facts, size: Any, *given: Any) -> Program:
     return warp_program(image.dtype, arguments.filled(sampler, image.shape, fill, fill_rule))
 
 
+def _sampled_by_homography(image: Facts, matrix: Facts, size: Any, *given: Any) -> Program:
+    *rules, fill, fill_rule = given
+    options = arguments.warp_options(*rules)
+    size = arguments.affine_size(size)
+    sampler = arguments.perspective_warp(image.shape, image.dtype, matrix.shape, matrix.dtype, size, *options)
+    return warp_program(image.dtype, arguments.filled(sampler, image.shape, fill, fill_rule))
+
+
+def _displaced(image: Facts, field: Facts, *given: Any) -> Program:
+    *rules, fill, fill_rule = given
+    options = arguments.warp_options(*rules)
+    sampler = arguments.displacement_warp(image.shape, image.dtype, field.shape, field.dtype, *options)
+    return warp_program(image.dtype, arguments.filled(sampler, image.shape, fill, fill_rule))
+
+
 def _always(given: tuple[Any, ...]) -> bool:
     return True
+
+
+def _never(given: tuple[Any, ...]) -> bool:
+    return False
 
 
 _INTERPOLATE = ShortWay(_resized, any_size=lambda given: given[0] is not None)  # a factor's program has its result
 _FLIP, _PAD = ShortWay(_flipped, _always), ShortWay(_padded, _always)
 _GRID_SAMPLE, _AFFINE_SAMPLE = ShortWay(_sampled_at, _always), ShortWay(_sampled_by, _always)
+_PERSPECTIVE_SAMPLE = ShortWay(_sampled_by_homography, _never, whole_calls.parts_of_matrix)
+_DISPLACEMENT_SAMPLE = ShortWay(_displaced, _never, whole_calls.parts_of_field)
 
 
 def interpolate(
@@ -299,8 +320,16 @@ def perspective_sample(
     rows: (x, y, 1) leads to (u, v, w), and there (u / w, v / w) is sampled. `pixel_matrix` makes it of OpenCV's and
     kornia's. `size` and the rest are as `affine_sample` has them.
     """
-    given = (size, mode, padding_mode, align_corners, arguments.fill_numbers(fill), fill_rule)
-    return _through_operators("perspective_sample", (input, matrix), given)
+    if not is_dynamo_compiling():
+        result: Tensor | None = _PERSPECTIVE_SAMPLE.again(
+            input, matrix, size, mode, padding_mode, align_corners, fill, fill_rule
+        )
+        if result is not None:
+            return result
+    else:
+        fill = arguments.fill_numbers(fill)
+    given = (size, mode, padding_mode, align_corners, fill, fill_rule)
+    return _called("perspective_sample", _PERSPECTIVE_SAMPLE, (input, matrix), given)
 
 
 def displacement_sample(
@@ -319,8 +348,16 @@ def displacement_sample(
     are read as they are. The output is as large as the field. `align_corners` says where `reflection` folds: at the
     outer pixels' centres, or at their edges. `fill` and `fill_rule` are as `grid_sample` has them.
     """
-    given = (mode, padding_mode, align_corners, arguments.fill_numbers(fill), fill_rule)
-    return _through_operators("displacement_sample", (input, field), given)
+    if not is_dynamo_compiling():
+        result: Tensor | None = _DISPLACEMENT_SAMPLE.again(
+            input, field, mode, padding_mode, align_corners, fill, fill_rule
+        )
+        if result is not None:
+            return result
+    else:
+        fill = arguments.fill_numbers(fill)
+    given = (mode, padding_mode, align_corners, fill, fill_rule)
+    return _called("displacement_sample", _DISPLACEMENT_SAMPLE, (input, field), given)
 
 
 def pixel_matrix(

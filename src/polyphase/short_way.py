@@ -36,11 +36,17 @@ _MOST_CALLS = 256
 
 class ShortWay(Latest):
     """Of one function: its latest call, and those before it. `any_size`: whether arguments ask for one program,
-    whatever the sizes of the tensors are."""
+    whatever the sizes of the tensors are. `parts`: what the kernel is given instead of the tensors themselves; what
+    needs gradients then goes through the operators."""
 
-    def __init__(self, program_of: ProgramOf, any_size: Callable[[tuple[Any, ...]], bool]) -> None:
+    def __init__(
+        self,
+        program_of: ProgramOf,
+        any_size: Callable[[tuple[Any, ...]], bool],
+        parts: Callable[..., tuple[Tensor, ...]] | None = None,
+    ) -> None:
         super().__init__()
-        self._program_of, self._any_size = program_of, any_size
+        self._program_of, self._any_size, self._parts = program_of, any_size, parts
         self._calls: dict[tuple[Any, ...], Callable[..., Tensor]] = {}
 
     def find(self, given: tuple[Any, ...], tensors: tuple[Any, ...]) -> Callable[..., Tensor] | None:
@@ -49,7 +55,7 @@ class ShortWay(Latest):
         By their bytes arguments are found again: they need not be hashable, and 1, 1.0 and True are equal, as are 0.0
         and -0.0, but they do not ask for the same.
         """
-        if not _are_plain(tensors):
+        if not _are_plain(tensors) or (self._parts is not None and _need_gradients(tensors)):
             return None
         try:
             key = dumps(given, _FORMAT)
@@ -111,6 +117,8 @@ class ShortWay(Latest):
         program = self._program_of(*inputs, *given)
         if program is None:
             return torch.clone
+        if self._parts is not None:
+            return _of_parts(bind(program, tuple(map(facts, self._parts(*tensors)))).fresh, self._parts)
         call = bind(program, inputs).fresh
         return recorded(program, inputs[0], call) if _need_gradients(tensors) else call
 
@@ -124,6 +132,10 @@ class ShortWay(Latest):
 
     def _once(self, given: tuple[Any, ...], *tensors: Tensor) -> Tensor:
         return self._bound(bound, given, tensors)(*tensors)
+
+
+def _of_parts(call: Callable[..., Tensor], parts: Callable[..., tuple[Tensor, ...]]) -> Callable[..., Tensor]:
+    return lambda *tensors: call(*parts(*tensors))
 
 
 @contextmanager

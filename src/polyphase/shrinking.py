@@ -45,7 +45,7 @@ def affine_sample(
     scales = [said] if said else _scales(theta, before, after, aligned)
 
     def sampled(image: Tensor, matrix: Tensor, by: Sequence[float]) -> Tensor:
-        smaller = [n if one <= LEFT else max(1, math.ceil(n * LEFT / one)) for n, one in zip(before, by, strict=True)]
+        smaller = [_left_of(n, one) for n, one in zip(before, by, strict=True)]
         to = (image.shape[0], *size[1:])
         if list(before) == smaller:
             return sample(image, matrix, to, mode, padding, aligned, *fill)
@@ -57,6 +57,12 @@ def affine_sample(
     if all(one == scales[0] for one in scales):
         return sampled(input, theta, scales[0])
     return torch.cat([sampled(input[n : n + 1], theta[n : n + 1], one) for n, one in enumerate(scales)])
+
+
+def _left_of(n: int, scale: float) -> int:
+    """So many pixels of n are left. A matrix of what is no number shrinks nothing; and how a scale was rounded does not
+    show."""
+    return max(1, math.ceil(n * LEFT / scale * (1 - 1e-9))) if scale > LEFT else n
 
 
 def _scales(theta: Tensor, before: Sequence[int], after: Sequence[int], aligned: bool) -> list[tuple[float, ...]]:
@@ -71,9 +77,11 @@ def _scales(theta: Tensor, before: Sequence[int], after: Sequence[int], aligned:
         )
     axes = len(before)
     own, others = ([max(n - 1, 1) if aligned else n for n in reversed(one)] for one in (before, after))
-    wide = theta.detach().double()
-    steps = wide[..., :axes] * wide.new_tensor(own)[:, None] / wide.new_tensor(others)
-    return [tuple(reversed(one)) for one in steps.square().sum(-1).sqrt().tolist()]
+
+    def along(axis: int, row: list[float]) -> float:
+        return math.hypot(*[entry * own[axis] / n for entry, n in zip(row[:axes], others, strict=True)])
+
+    return [tuple([along(axis, rows[axis]) for axis in reversed(range(axes))]) for rows in theta.detach().tolist()]
 
 
 def _not_aligned(theta: Tensor, before: Sequence[int], after: Sequence[int]) -> Tensor:

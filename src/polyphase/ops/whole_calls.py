@@ -140,7 +140,7 @@ def perspective_sample(
     image, matrix = _as_warped_under_autocast(image, matrix)
     size = arguments.affine_size(size)
     sampler = arguments.perspective_warp(image.shape, image.dtype, matrix.shape, matrix.dtype, size, *given)
-    return _by_formula(image, matrix.flatten(1), [], arguments.filled(sampler, image.shape, fill, fill_rule))
+    return _by_formula(arguments.filled(sampler, image.shape, fill, fill_rule), *parts_of_matrix(image, matrix))
 
 
 def displacement_sample(
@@ -156,12 +156,23 @@ def displacement_sample(
     image, field = _as_warped_under_autocast(image, field)
     sampler = arguments.displacement_warp(image.shape, image.dtype, field.shape, field.dtype, *given)
     sampler = arguments.filled(sampler, image.shape, fill, fill_rule)
-    return _by_formula(image, field.new_empty((image.shape[0], 0)), field.unsqueeze(1).unbind(-1), sampler)
+    return _by_formula(sampler, *parts_of_field(image, field))
 
 
-def _by_formula(image: Tensor, entries: Tensor, fields: Sequence[Tensor], sampler: Warp) -> Tensor:
-    """Half precision is computed with in float32."""
-    entries, *fields = (one.float() if one.dtype in HALF else one for one in (entries, *fields))
+# What a formula's kernel is given: the image, entries (N, count) and fields (N, 1, out...). Half precision is computed
+# with in float32.
+
+
+def parts_of_matrix(image: Tensor, matrix: Tensor) -> tuple[Tensor, ...]:
+    return image, (matrix.float() if matrix.dtype in HALF else matrix).flatten(1)
+
+
+def parts_of_field(image: Tensor, field: Tensor) -> tuple[Tensor, ...]:
+    field = field.float() if field.dtype in HALF else field
+    return image, field.new_empty((image.shape[0], 0)), *field.unsqueeze(1).unbind(-1)
+
+
+def _by_formula(sampler: Warp, image: Tensor, entries: Tensor, *fields: Tensor) -> Tensor:
     if _all_have_kernels(image, entries, *fields):
         return formulas.sample(image, entries, fields, sampler)
     return plain_torch.warp(image, entries, sampler, *fields)

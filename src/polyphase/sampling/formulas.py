@@ -47,7 +47,8 @@ class Formula:
     numbers: tuple[float | Size, ...] = ()
 
     def __post_init__(self) -> None:
-        for node in self._nodes():
+        nodes = list(self._nodes())
+        for node in nodes:
             if isinstance(node, Unary | Binary):
                 known = node.op in OPERATIONS
             else:
@@ -57,8 +58,8 @@ class Formula:
                     f"{node} in the coordinates of a warp; they are made of places, entries, fields and numbers by "
                     f"{', '.join(OPERATIONS)}"
                 )
-        slots = {node.slot for node in self._nodes() if isinstance(node, Constant)}
-        axes = {node.axis for node in self._nodes() if isinstance(node, Place | Base)}
+        slots = {node.slot for node in nodes if isinstance(node, Constant)}
+        axes = {node.axis for node in nodes if isinstance(node, Place | Base)}
         if slots - set(range(len(self.numbers))) or axes - set(range(len(self.axes))) or len(self.axes) not in (2, 3):
             raise InvalidProgramError(
                 f"a formula of {len(self.axes)} axes and {len(self.numbers)} numbers reads numbers {sorted(slots)} and "
@@ -258,7 +259,11 @@ def homography() -> Formula:
 
 def displacement(image_size: Sequence[Size], align_corners: bool) -> Formula:
     """Each pixel, moved by a field for each axis (x first) that counts the image's pixels."""
-    dims = len(image_size)
+    return Formula(_displaced_axes(len(image_size), align_corners), tuple(reversed(image_size)))
+
+
+@cache
+def _displaced_axes(dims: int, align_corners: bool) -> tuple[Expression, ...]:
     axes = []
     for number in range(dims):
         axis = dims - 1 - number
@@ -270,4 +275,4 @@ def displacement(image_size: Sequence[Size], align_corners: bool) -> Formula:
         else:
             doubled = Binary("sub", Binary("add", Binary("mul", Number(2.0), pixel), ONE), size)
             axes.append(Binary("div", doubled, size))
-    return Formula(tuple(axes), tuple(reversed(image_size)))
+    return tuple(axes)
