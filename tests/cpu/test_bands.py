@@ -29,6 +29,10 @@ def turned_by(degrees: float, shape: tuple[int, ...]) -> Tensor:
     return matrix.repeat(batch, 1, 1)
 
 
+#: Results of 8 MB and more, in rows of whole lines, which go past the caches where the image is turned.
+LARGE = ((1, 3, 700, 1024), (3, 1, 700, 1040), (2, 9, 260, 480))
+
+
 def exact(image: Tensor, theta: Tensor) -> Tensor:
     grid = F.affine_grid(theta.double(), list(image.shape), align_corners=False)
     return F.grid_sample(image.double(), grid, align_corners=False)
@@ -56,6 +60,29 @@ def test_by_a_grid_and_a_field(shape: tuple[int, ...]) -> None:
         torch.testing.assert_close(got.double(), exact(image, theta), rtol=0, atol=PLACES)
 
 
+@pytest.mark.parametrize("shape", LARGE, ids=str)
+def test_large_results(shape: tuple[int, ...]) -> None:
+    image = image_of(shape)
+    for degrees in (0, 3, 50, 180):
+        theta = turned_by(degrees, shape)
+        wanted = exact(image, theta)
+        for given in (image, image.contiguous(memory_format=torch.channels_last)):
+            got = P.affine_sample(given, theta, shape)
+            torch.testing.assert_close(got.double(), wanted, rtol=0, atol=PLACES)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_large_results_of_other_kinds(mode: str) -> None:
+    """Dtypes whose tiles are one line, two and four; and a fill. A channel alone is no large result."""
+    for dtype, rows in ((torch.float16, 1400), (torch.float32, 700), (torch.float64, 350)):
+        shape = (1, 3, rows, 1024)
+        image, theta = image_of(shape).to(dtype), turned_by(20, shape).to(dtype)
+        for fill in (None, 0.5):
+            got = P.affine_sample(image, theta, shape, mode, fill=fill)
+            alone = [P.affine_sample(one, theta, one.shape, mode, fill=fill) for one in image.split(1, dim=1)]
+            assert torch.equal(got, torch.cat(alone, dim=1)), f"{dtype}, fill {fill}"
+
+
 def test_where_the_middle_is_no_number() -> None:
     """How the image is turned is not known there."""
     shape = SHAPES[0]
@@ -69,14 +96,16 @@ def test_where_the_middle_is_no_number() -> None:
 
 
 @pytest.mark.parametrize("threads", [2, 5])
-def test_threads(threads: int) -> None:
+@pytest.mark.parametrize("shape", [(1, 3, 203, 1500), (1, 3, 703, 1024)], ids=str)
+def test_threads(shape: tuple[int, ...], threads: int) -> None:
     """They begin in the middle of a band."""
-    shape = (1, 3, 203, 1500)
-    image, theta = image_of(shape), turned_by(1, shape)
+    image = image_of(shape)
     before = torch.get_num_threads()
-    alone = P.affine_sample(image, theta, shape)
-    try:
-        torch.set_num_threads(threads)
-        assert torch.equal(P.affine_sample(image, theta, shape), alone)
-    finally:
-        torch.set_num_threads(before)
+    for degrees in (1, 20):
+        theta = turned_by(degrees, shape)
+        alone = P.affine_sample(image, theta, shape)
+        try:
+            torch.set_num_threads(threads)
+            assert torch.equal(P.affine_sample(image, theta, shape), alone)
+        finally:
+            torch.set_num_threads(before)

@@ -2,7 +2,8 @@
 //
 // Many where an image is turned: neighbours in a row lie far from each other, and the next row's are near. Where it is not, what
 // is read and written goes on place after place, and a processor that notices fetches it ahead; but in so many pages at a time
-// at most. So a band has no more rows than that.
+// at most. So a band has no more rows than that. What is not fetched ahead is waited for; so a large result of a turned image goes
+// past the caches (`simd/streamed.h`), where nothing has to be fetched.
 #pragma once
 
 #include "polyphase/core/cache.h"
@@ -37,8 +38,8 @@ inline int64_t followed_rows(const WarpCall& call, int64_t of_image, int64_t of_
 
 // `turned`: by so many of the image's rows a tile goes up or down; NaN where that is not known. By few, a band of few rows reads
 // little that the band before has read.
-inline int64_t rows_of_band(int64_t followed, double turned) {
-  return 2 * turned <= static_cast<double>(followed) ? followed : kMostRowsOfBand;
+inline bool lies_upright(int64_t followed, bool can_stream, double turned) {
+  return turned <= (can_stream ? 1.0 : static_cast<double>(followed) / 2);
 }
 
 }  // namespace polyphase

@@ -7,6 +7,7 @@
 
 #include "polyphase/core/cache.h"
 #include "polyphase/core/standard.h"
+#include "polyphase/simd/streamed.h"
 #include "polyphase/warp/bands.h"
 #include "polyphase/warp/cubic.h"
 #include "polyphase/warp/fill.h"
@@ -30,7 +31,8 @@ class WarpWorker {
         sampler_(call),
         inner_(call, positions_.axis(0), positions_.axis(1)),
         count_(static_cast<int>(min<int64_t>(kTile, call.out_size[2]))),
-        in_place_(Epilogue::kIdentity && call.target_strides.x == 1 && count_ == kTile),
+        can_stream_(can_stream(call)),
+        can_be_in_place_(Epilogue::kIdentity && call.target_strides.x == 1 && count_ == kTile),
         in_registers_(kInner && count_ == kTile && inner_.can()),
         followed_rows_(followed_rows(call, sizeof(typename Prologue::From), sizeof(G), sizeof(O))),
         filled_(call.fill_rule != kFillNone),
@@ -47,7 +49,7 @@ class WarpWorker {
       sampler_.enter_image(n_);
       const ImageStrides& s = call_.target_strides;
       O* target = static_cast<O*>(call_.target) + n_ * s.batch + z_ * s.z + y * s.y;
-      const int64_t stop = min(min(end - plane * rows, rows), y + band(y));
+      const int64_t stop = min(min(end - plane * rows, rows), y + enter_band(y));
       for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
         // The last tile begins within the one before: whole ones are faster.
         const int64_t from = min(x, call_.out_size[2] - count_);
@@ -56,27 +58,44 @@ class WarpWorker {
       }
       r = plane * rows + stop;
     }
+    if (can_stream_) finish_streaming();
   }
 
  private:
-  static constexpr int kRows = 4;  // at hand where channels are not made in the target
+  static constexpr int kRows = 8;  // at hand where channels are not made in the target
+  static constexpr int64_t kLine = kCacheLine / static_cast<int64_t>(sizeof(O));
   static constexpr bool kTargetIsPrefetched = kFetchesToWrite && (Sampler::kWeighted || kNearestIsPrefetched);
 
-  // Rows of the band that begins at y. How the image is turned, a tile in the middle says.
-  int64_t band(int64_t y) {
-    if (followed_rows_ == kMostRowsOfBand) return kMostRowsOfBand;
-    TileOf<P> positions[kAxes];
-    positions_.tile(z_, y, (call_.out_size[2] - count_) / 2, count_, positions);
-    double turned = 0;
-    for (int a = 1; a < kAxes; ++a) turned += abs(static_cast<double>(positions[a].at[count_ - 1] - positions[a].at[0]));
-    return rows_of_band(followed_rows_, turned);
+  // Whether the target may go past the caches: a large one, whose tiles are whole lines.
+  static bool can_stream(const WarpCall& call) {
+    if (!kCanStream || kTile % kLine != 0 || call.out_size[2] < kTile) return false;
+    const ImageStrides& s = call.target_strides;
+    const int64_t pixels = call.out_size[0] * call.out_size[1] * call.out_size[2];
+    return s.x == 1 && (s.batch | s.channel | s.z | s.y | call.out_size[2]) % kLine == 0 &&
+           reinterpret_cast<uintptr_t>(call.target) % kCacheLine == 0 &&
+           call.batch * call.channels * pixels * static_cast<int64_t>(sizeof(O)) >= kStreamedBytes;
+  }
+
+  // How many rows the band has that begins at y; and how it is stored. How the image is turned, a tile in the middle says.
+  int64_t enter_band(int64_t y) {
+    bool upright = true;
+    if (followed_rows_ < kMostRowsOfBand || can_stream_) {
+      TileOf<P> positions[kAxes];
+      positions_.tile(z_, y, (call_.out_size[2] - count_) / 2, count_, positions);
+      double turned = 0;
+      for (int a = 1; a < kAxes; ++a) turned += abs(static_cast<double>(positions[a].at[count_ - 1] - positions[a].at[0]));
+      upright = lies_upright(followed_rows_, can_stream_, turned);
+    }
+    streams_ = can_stream_ && !upright;
+    in_place_ = can_be_in_place_ && !streams_;
+    return upright ? followed_rows_ : kMostRowsOfBand;
   }
 
   POLYPHASE_BLOCK void tile(int64_t y, int64_t x, O* target) {
     y_ = y;
     x_ = x;
     target_ = target;
-    if (kTargetIsPrefetched && count_ == kTile) prefetch_target();
+    if (kTargetIsPrefetched && count_ == kTile && !streams_) prefetch_target();
     if constexpr (kInner) {
       if (in_registers_ && tile_in_registers(y, x)) return;
     }
@@ -89,7 +108,6 @@ class WarpWorker {
 
   // What the tile to the right will overwrite, which comes a band of tiles later: time for it to arrive.
   POLYPHASE_BLOCK void prefetch_target() const {
-    constexpr int64_t kLine = kCacheLine / static_cast<int64_t>(sizeof(O));
     const ImageStrides& s = call_.target_strides;
     const bool pixels = s.channel == 1 && s.x == call_.channels;
     const int64_t parts = s.x == 1 ? call_.channels : pixels ? 1 : 0;
@@ -215,13 +233,19 @@ class WarpWorker {
     O* to = target_ + c * call_.target_strides.channel;
     const int64_t stride = call_.target_strides.x;
     if constexpr (Epilogue::kIdentity) {
+      if (streams_) return stream(row, to);
       for (int i = 0; i < count_; ++i) to[i * stride] = row[i];
-    } else if (stride == 1) {
+    } else if (stride == 1 && !streams_) {
       Epilogue::row(row, to, count_, operands(c));
     } else {
       Epilogue::row(row, stored_, count_, operands(c));
+      if (streams_) return stream(stored_, to);
       for (int i = 0; i < count_; ++i) to[i * stride] = stored_[i];
     }
+  }
+
+  POLYPHASE_BLOCK static void stream(const O* row, O* to) {
+    for (int64_t i = 0; i < kTile; i += kLine) stream_line(row + i, to + i);
   }
 
   RowOperands operands(int64_t c) {
@@ -254,7 +278,9 @@ class WarpWorker {
   Sampler sampler_;
   Conditional<kInner, Inner, Unused> inner_;
   const int count_;                        // pixels of a tile
-  const bool in_place_;                    // channels are made in the target
+  const bool can_stream_, can_be_in_place_;
+  bool streams_ = false;                   // the band's target goes past the caches
+  bool in_place_ = false;                  // its channels are made in the target
   const bool in_registers_;                // tiles need no arrays, or most do not
   const int64_t followed_rows_;            // of a band
   const bool filled_;                      // what lies outside has a colour
