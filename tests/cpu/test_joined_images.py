@@ -60,7 +60,15 @@ def assert_as_alone(way: Way, images: Tensor, mode: str, fill: Fill = None, near
         torch.testing.assert_close(ours, way(image, mode, fill), rtol=0, atol=nearly)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.float16, torch.float64])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float32,
+        torch.uint8,
+        pytest.param(torch.float16, marks=pytest.mark.full),
+        pytest.param(torch.float64, marks=pytest.mark.full),
+    ],
+)
 @pytest.mark.parametrize("way", WAYS)
 def test_as_alone(way: Way, dtype: torch.dtype) -> None:
     for mode in MODES:
