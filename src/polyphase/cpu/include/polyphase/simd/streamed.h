@@ -3,7 +3,9 @@
 #pragma once
 
 #include "polyphase/core/cache.h"
+#if defined(__AVX2__)
 #include "polyphase/simd/intrinsics.h"
+#endif
 
 namespace polyphase {
 
