@@ -157,6 +157,25 @@ def test_pixels_aslant(padding: str, dtype: torch.dtype, monkeypatch: pytest.Mon
         cpu.assert_right(got[:known], picture[:known], matrices[:known], sampler)
 
 
+@pytest.mark.parametrize("dtype", first_of(torch.float32, torch.uint8, torch.float64))
+@pytest.mark.parametrize("fill", [(), (7.0, 8.0, 9.0)])
+def test_tiles_outside(fill: tuple[float, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are filled at once. Several in a row, and single ones; before the image, behind it, above and below, and
+    where there is none of it; and of rows that begin anywhere in a sector, so that tiles meet in other columns."""
+    monkeypatch.setattr(warps, "FEW_PIXELS", 0)
+    places = [(x, y) for x in (-4.0, -1.7, 0.0, 1.7, 4.0) for y in (-4.0, 0.0, 1.7)] + [(1e30, 0.0), (-math.inf, 0.0)]
+    small = [[[2.6, -0.5, x], [0.5, 3.0, y]] for x, y in places]
+    matrices = torch.tensor(small).to(torch.float64 if dtype == torch.float64 else torch.float32)
+    for size in ((40, 203), (17, 97), (16, 160), (3, 31)):
+        sampler = Warp("affine", "bilinear", "zeros", size=size, fill=fill)
+        program = warp_program(dtype, sampler)
+        picture = cpu.Case(dtype, (len(matrices), 3, 50, 60), "CF", size, sampler, "smooth", "CF", 5).picture()
+        record = host.record_for(program, [picture, matrices])
+        assert warps.prepared(record, True, host.ARCHITECTURE).way.constants[4] > 0, "aslant"
+        got = run(program, picture, matrices)
+        assert content(got) == content(host.run(program, picture, matrices, choose=by_rules))
+
+
 _WHOLE_TILE = """
 #define POLYPHASE_OUTER 1
 #define POLYPHASE_VECTORS 0

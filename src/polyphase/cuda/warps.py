@@ -24,7 +24,7 @@ from polyphase.sampling.warps import PADDINGS, Warp
 #: Blocks that keep a large GPU busy: channels are split among blocks until there are as many.
 MANY_BLOCKS = 2048
 MOST_BLOCKS = 65535  # down, and from plane to plane
-#: Of a `WarpTile` of doubles along three axes, two addresses and a slant: `kTileBytes` of warp_taps.h.
+#: Of a `WarpTile` of doubles along three axes, two addresses, a slant and flags: `kTileBytes` of warp_taps.h.
 TILE_BYTES = 336
 #: Shorter rows of a grid are joined, where they follow each other: tiles would be mostly empty.
 LONG_ROW = 16

@@ -9,6 +9,7 @@
 
 #include "polyphase/cuda/vectors.h"
 #include "polyphase/cuda/warp_box.h"
+#include "polyphase/cuda/warp_outside.h"
 #include "polyphase/cuda/warp_slant.h"
 #include "polyphase/cuda/warp_taps.h"
 
@@ -43,6 +44,7 @@ struct Warp {
     const From* source;
     To* target;
     Slant slant;
+    bool is_outside[kNeighbourhood];  // where pixels lie aslant, by a matrix
   };
 
   static void run(const WarpCall& call, const Block& block) {
@@ -77,7 +79,9 @@ struct Warp {
         });
       }
     } else {
-      if (kSlanted > 0 && tile.slant.is_steep) {
+      if (kFindsOutside && tile.is_outside[kTileItself]) {
+        fill_outside(block, place);
+      } else if (kSlanted > 0 && tile.slant.is_steep) {
         from_image<true>(block, place, first, end);
       } else {
         from_image<false>(block, place, first, end);
@@ -118,6 +122,9 @@ struct Warp {
     const WarpCall& call = place.call;
     const int axis = thread % 32, warp = thread / 32;
     const auto finds = [&](int part) { return warp == (kSlanted > 0 ? part : 0); };
+    if constexpr (kFindsOutside) {
+      if (finds(2) && axis < kNeighbourhood) tile.is_outside[axis] = is_outside(place, rows, axis);
+    }
     if (axis >= kAxes) return;
     if (kAffine && finds(0)) tile.template enter_matrix<G>(call, place.n, output_pixel<kAxes>(call, place.row, place.x), axis);
     if (finds(1)) tile.template enter_axis<G>(call, axis);
@@ -158,6 +165,36 @@ struct Warp {
       const P first = y_of(place.x, place.row);
       return Slant::of(y_of(place.x + 1, place.row) - first, y_of(place.x, place.row + 1) - first);
     }
+  }
+
+  // Where no pixel has to be looked at to know that it has no taps.
+  static constexpr bool kFindsOutside = kSlanted > 0 && kAffine && !kByRules;
+
+  static bool is_outside(const Place& place, int32_t rows, int which) {
+    const WarpCall& call = place.call;
+    if (call.padding != kZeros || call.target_strides.x != 1 || (which == kTileBefore && place.x == 0)) return false;
+    const int32_t x = place.x + (which == kTileBefore ? -Threads::kColumns : which == kTileBehind ? Threads::kColumns : 0);
+    return misses_image<Filter, G, P>(call, place.n, output_pixel<kAxes>(call, place.row, x), Threads::kColumns, rows);
+  }
+
+  static void fill_outside(const Block& block, const Place& place) {
+    using OfRow = OutsideRow<To, Threads::kColumns>;
+    constexpr int kRows = Threads::kRows * kPixelsAslant, kAtOnce = kThreads / OfRow::kThreadsOfRow;
+    const WarpCall& call = place.call;
+    block.template each_thread<true>([&](int thread) {
+      const bool before = place.tile.is_outside[kTileBefore], behind = place.tile.is_outside[kTileBehind];
+      const Part<false> own(place, place.first, place.first + kTogether, place.x);
+#pragma unroll 1
+      for (int i = thread / OfRow::kThreadsOfRow; i < kTogether * kRows; i += kAtOnce) {
+        const Row row = place.row + i % kRows;
+        if (row >= row_count<kAxes>(call)) continue;
+        const int64_t c = place.first + i / kRows;
+        const Offset offset = offset_in<kAxes, Offset>(call.target_strides, output_pixel<kAxes>(call, row, place.x));
+        const OfRow filled = {element(place.target(c), offset), static_cast<int32_t>(call.out_size[2]) - place.x};
+        const To value = Store::apply(own.outer_filled(Value{}, P(0), c), call, c, nullptr);
+        filled.fill(thread % OfRow::kThreadsOfRow, before, behind, value);
+      }
+    });
   }
 
   template <bool kSteep>

@@ -95,7 +95,7 @@ struct PixelRange {
   int32_t count() const { return last - first + 1; }
 };
 
-constexpr int kTileBytes = 336;  // of shared memory, for a `WarpTile`, two addresses and a slant
+constexpr int kTileBytes = 336;  // of shared memory, for a `WarpTile`, two addresses, a slant and flags
 
 // What all threads of a tile know, in shared memory: one thread for each axis finds it. 0 is x.
 //
