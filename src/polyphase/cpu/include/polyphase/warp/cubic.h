@@ -214,7 +214,7 @@ class CubicTiles {
     if (!here) return false;
     if (!touch) return store_zeros(channels, out, stride);
     if (pixels_) {
-      prefetch_right(image, taps_.first, 2);
+      prefetch_right<2>(image, taps_.first);
       return fours_.sum(taps_, image, y_stride_, out, stride);
     }
     prefetch_planes_right(image, channel_stride_, channels, taps_.first);

@@ -198,7 +198,7 @@ class InsideTiles {
       if (kPlanesArePrefetched) prefetch_planes_right(image, channel_stride_, channels, taps.first);
       return sum_plane_squares(taps, image, y_stride_, channel_stride_, channels, out, stride);
     }
-    prefetch_right(image, taps.first, kBytes ? 4 : kPrefetchedPixel);
+    prefetch_right<(kBytes ? 4 : kPrefetchedPixel)>(image, taps.first);
     if constexpr (!kBytes) {
       return sum_pixel_squares(taps, image, y_stride_, channels_, out, stride);
     } else {

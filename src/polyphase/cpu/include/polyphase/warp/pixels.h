@@ -1,6 +1,7 @@
 // The taps of a tile in an image of pixels of up to four interleaved channels: a pixel is a Quad.
 #pragma once
 
+#include "polyphase/core/unroll.h"
 #include "polyphase/simd/quad.h"
 #include "polyphase/simd/vector.h"
 #include "polyphase/warp/taps.h"
@@ -74,15 +75,16 @@ inline bool store_zeros(int64_t channels, float* out, int64_t stride) {
 // Prefetches what the tile to the right will read, which comes a band of tiles later: its taps lie about as far from this
 // tile's last ones as this tile's from its first. Every so many pixels are enough: the tiles of other rows prefetch what lies
 // between.
-template <class S>
-POLYPHASE_BLOCK void prefetch_right(const S* image, const int32_t (&first)[kTile], int every) {
+template <int kEvery, class S>
+POLYPHASE_BLOCK void prefetch_right(const S* image, const int32_t (&first)[kTile]) {
   const S* last = image + (first[kTile - 1] - first[0]);
-  for (int i = 0; i < kTile; i += every) __builtin_prefetch(last + first[i]);
+  asm("" : "+r"(last));  // GCC would add what leads there to each of the offsets
+  repeat<kTile / kEvery>([&](auto i) __attribute__((always_inline)) { __builtin_prefetch(last + first[i * kEvery]); });
 }
 template <class S>
 POLYPHASE_BLOCK void prefetch_planes_right(const S* image, int64_t channel_stride, int64_t channels,
                                            const int32_t (&first)[kTile]) {
-  for (int64_t c = 0; c < channels; ++c) prefetch_right(image + c * channel_stride, first, 4);
+  for (int64_t c = 0; c < channels; ++c) prefetch_right<4>(image + c * channel_stride, first);
 }
 
 #endif

@@ -327,7 +327,7 @@ class Positions {
     const int64_t before[2] = {kAxes == 3 ? z : y, y};
     for (int a = 0; a < kAxes - 1; ++a) {
       at_.shared.place[a] = static_cast<P>(before[a]);
-      if (Formula::kReadsBase) at_.shared.base[a] = static_cast<P>(base_coordinate(before[a], 3 - kAxes + a));
+      if (Formula::kReadsBase) at_.shared.base[a] = kept_base(before[a], a);
     }
     if (x != row_at_) {  // tiles go down before they go right
       row_at_ = x;
@@ -358,6 +358,14 @@ class Positions {
     }
   }
 
+  // The coordinate along an axis before the last: every row of a band has it again with each tile to the right, and divisions
+  // would be waited for.
+  P kept_base(int64_t i, int a) {
+    Kept& kept = kept_[a][i % kKept];
+    if (kept.place != i) kept = {i, static_cast<P>(base_coordinate(i, 3 - kAxes + a))};
+    return kept.base;
+  }
+
   void read_grid(const G* grid, int count, TileOf<P> (&out)[kAxes]) const {
     const CoordinateStrides& s = call_.coordinate_strides;
     if constexpr (kAxes == 2 && __is_same(G, float) && __is_same(P, float)) {
@@ -385,6 +393,11 @@ class Positions {
   TileOf<P> tile_[kAxes];  // positions of one whose grid is not dense; of one by a formula, its coordinates
   int64_t n_ = 0;
   int64_t row_at_ = -1;  // where the places in `at_` begin
+  static constexpr int kKept = 16;
+  struct Kept {
+    int64_t place = -1;
+    P base = 0;
+  } kept_[2][Formula::kReadsBase ? kKept : 1];
   FormulaTile<P, Formula, kAxes> at_;
 };
 

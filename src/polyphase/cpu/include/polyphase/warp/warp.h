@@ -109,10 +109,13 @@ class WarpWorker {
   // What the tile to the right will overwrite, which comes a band of tiles later: time for it to arrive.
   POLYPHASE_BLOCK void prefetch_target() const {
     const ImageStrides& s = call_.target_strides;
-    const bool pixels = s.channel == 1 && s.x == call_.channels;
-    const int64_t parts = s.x == 1 ? call_.channels : pixels ? 1 : 0;
     const O* to = target_ + kTile * s.x;
-    for (int64_t c = 0; c < parts; ++c, to += s.channel) {
+    if (s.x == 1) {
+      constexpr int kLines = kTile / kLine > 0 ? static_cast<int>(kTile / kLine) : 1;
+      for (int64_t c = 0; c < call_.channels; ++c, to += s.channel) {
+        repeat<kLines>([&](auto i) __attribute__((always_inline)) { fetch_to_write(to + i * kLine); });
+      }
+    } else if (s.channel == 1 && s.x == call_.channels) {
       for (int64_t i = 0; i < kTile * s.x; i += kLine) fetch_to_write(to + i);
     }
   }
