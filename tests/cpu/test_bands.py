@@ -29,7 +29,7 @@ def turned_by(degrees: float, shape: tuple[int, ...]) -> Tensor:
     return matrix.repeat(batch, 1, 1)
 
 
-#: Results of 8 MB and more, in rows of whole lines, which go past the caches where the image is turned.
+#: Results of 8 MB and more, in rows of whole lines, which go past the caches.
 LARGE = ((1, 3, 700, 1024), (3, 1, 700, 1040), (2, 9, 260, 480))
 
 

@@ -31,10 +31,10 @@ class WarpWorker {
         sampler_(call),
         inner_(call, positions_.axis(0), positions_.axis(1)),
         count_(static_cast<int>(min<int64_t>(kTile, call.out_size[2]))),
-        can_stream_(can_stream(call)),
-        can_be_in_place_(Epilogue::kIdentity && call.target_strides.x == 1 && count_ == kTile),
+        streams_(can_stream(call)),
+        in_place_(Epilogue::kIdentity && call.target_strides.x == 1 && count_ == kTile && !streams_),
         in_registers_(kInner && count_ == kTile && inner_.can()),
-        followed_rows_(followed_rows(call, sizeof(typename Prologue::From), sizeof(G), sizeof(O))),
+        followed_rows_(followed_rows(call, sizeof(typename Prologue::From), sizeof(G), sizeof(O), streams_)),
         filled_(call.fill_rule != kFillNone),
         fill_(call) {}
 
@@ -49,7 +49,7 @@ class WarpWorker {
       sampler_.enter_image(n_);
       const ImageStrides& s = call_.target_strides;
       O* target = static_cast<O*>(call_.target) + n_ * s.batch + z_ * s.z + y * s.y;
-      const int64_t stop = min(min(end - plane * rows, rows), y + enter_band(y));
+      const int64_t stop = min(min(end - plane * rows, rows), y + rows_of_band(y));
       for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
         // The last tile begins within the one before: whole ones are faster.
         const int64_t from = min(x, call_.out_size[2] - count_);
@@ -58,7 +58,7 @@ class WarpWorker {
       }
       r = plane * rows + stop;
     }
-    if (can_stream_) finish_streaming();
+    if (streams_) finish_streaming();
   }
 
  private:
@@ -76,19 +76,14 @@ class WarpWorker {
            call.batch * call.channels * pixels * static_cast<int64_t>(sizeof(O)) >= kStreamedBytes;
   }
 
-  // How many rows the band has that begins at y; and how it is stored. How the image is turned, a tile in the middle says.
-  int64_t enter_band(int64_t y) {
-    bool upright = true;
-    if (followed_rows_ < kMostRowsOfBand || can_stream_) {
-      TileOf<P> positions[kAxes];
-      positions_.tile(z_, y, (call_.out_size[2] - count_) / 2, count_, positions);
-      double turned = 0;
-      for (int a = 1; a < kAxes; ++a) turned += abs(static_cast<double>(positions[a].at[count_ - 1] - positions[a].at[0]));
-      upright = lies_upright(followed_rows_, can_stream_, turned);
-    }
-    streams_ = can_stream_ && !upright;
-    in_place_ = can_be_in_place_ && !streams_;
-    return upright ? followed_rows_ : kMostRowsOfBand;
+  // Of the band that begins at y. How the image is turned, a tile in the middle says.
+  int64_t rows_of_band(int64_t y) {
+    if (followed_rows_ == kMostRowsOfBand) return kMostRowsOfBand;
+    TileOf<P> positions[kAxes];
+    positions_.tile(z_, y, (call_.out_size[2] - count_) / 2, count_, positions);
+    double turned = 0;
+    for (int a = 1; a < kAxes; ++a) turned += abs(static_cast<double>(positions[a].at[count_ - 1] - positions[a].at[0]));
+    return lies_upright(followed_rows_, turned) ? followed_rows_ : kMostRowsOfBand;
   }
 
   POLYPHASE_BLOCK void tile(int64_t y, int64_t x, O* target) {
@@ -281,9 +276,8 @@ class WarpWorker {
   Sampler sampler_;
   Conditional<kInner, Inner, Unused> inner_;
   const int count_;                        // pixels of a tile
-  const bool can_stream_, can_be_in_place_;
-  bool streams_ = false;                   // the band's target goes past the caches
-  bool in_place_ = false;                  // its channels are made in the target
+  const bool streams_;                     // the target goes past the caches
+  const bool in_place_;                    // channels are made in the target
   const bool in_registers_;                // tiles need no arrays, or most do not
   const int64_t followed_rows_;            // of a band
   const bool filled_;                      // what lies outside has a colour
