@@ -20,7 +20,10 @@ struct Quads {
     const __m256i low = _mm256_castsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(first)));
     return {_mm256_castsi256_ps(_mm256_inserti128_si256(low, _mm_loadu_si128(static_cast<const __m128i*>(second)), 1))};
   }
+  // Four floats from each of the places first[0] and first[4].
+  static Quads load_pixels(const float* from, const int32_t* first) { return load(from + first[0], from + first[4]); }
   void store(float* p) const { _mm256_storeu_ps(p, v); }
+  bool has_nan() const { return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0; }
   // Of each four: element j four times, and elements a, b, c and d.
   template <int j>
   Quads all() const {
@@ -42,6 +45,47 @@ inline void transpose(Quads& p, Quads& q, Quads& r, Quads& s) {
   r.v = _mm256_shuffle_ps(b, d, 0x44);
   s.v = _mm256_shuffle_ps(b, d, 0xee);
 }
+
+#if defined(__AVX512F__)
+
+// As `Quads`, of four pixels: every fourth of sixteen.
+struct WideQuads {
+  static constexpr int kPixels = 16;
+  __m512 v;
+
+  static WideQuads zero() { return {_mm512_setzero_ps()}; }
+  static WideQuads load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  POLYPHASE_BLOCK static WideQuads load_pixels(const float* from, const int32_t* first) {
+    __m512 all = _mm512_castps128_ps512(_mm_loadu_ps(from + first[0]));
+    all = _mm512_insertf32x4(all, _mm_loadu_ps(from + first[4]), 1);
+    all = _mm512_insertf32x4(all, _mm_loadu_ps(from + first[8]), 2);
+    return {_mm512_insertf32x4(all, _mm_loadu_ps(from + first[12]), 3)};
+  }
+  void store(float* p) const { _mm512_storeu_ps(p, v); }
+  bool has_nan() const { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
+  template <int j>
+  WideQuads all() const {
+    return {_mm512_permute_ps(v, j | j << 2 | j << 4 | j << 6)};
+  }
+};
+inline WideQuads multiply_add(WideQuads a, WideQuads b, WideQuads c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+
+inline void transpose(WideQuads& p, WideQuads& q, WideQuads& r, WideQuads& s) {
+  const __m512 a = _mm512_unpacklo_ps(p.v, q.v), b = _mm512_unpackhi_ps(p.v, q.v);
+  const __m512 c = _mm512_unpacklo_ps(r.v, s.v), d = _mm512_unpackhi_ps(r.v, s.v);
+  p.v = _mm512_shuffle_ps(a, c, 0x44);
+  q.v = _mm512_shuffle_ps(a, c, 0xee);
+  r.v = _mm512_shuffle_ps(b, d, 0x44);
+  s.v = _mm512_shuffle_ps(b, d, 0xee);
+}
+
+using WidestQuads = WideQuads;
+
+#else
+
+using WidestQuads = Quads;
+
+#endif
 
 // Eight pixels: p has pixels 0 and 4, q 1 and 5, and so on; once transposed, p has the first element of each, in their order.
 struct EightQuads {

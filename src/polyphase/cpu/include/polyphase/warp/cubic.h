@@ -137,7 +137,7 @@ class PixelFours {
         total.v += sums[c].v;
       });
     }
-    return are_numbers(total);
+    return !total.has_nan();
   }
 
   // The channels of eight pixels from pixel i on.

@@ -1,5 +1,6 @@
 // 2 x 2 taps of a tile's pixels, and nearest pixels, eight at a time, by plain loads of 16 bytes and registers of 32: for AVX2,
-// and for AVX-512 too, as loads take the time, and there are as many of them whatever a vector's length.
+// and for AVX-512 too, as loads take the time, and there are as many of them whatever a vector's length. Floats of pixels need no
+// sorting, and are in registers of 64 there.
 //
 // Sums return false where a value came out NaN.
 #pragma once
@@ -37,23 +38,22 @@ struct EightWeights {
   }
 };
 
-inline bool are_numbers(Quads sums) { return _mm256_movemask_ps(_mm256_cmp_ps(sums.v, sums.v, _CMP_UNORD_Q)) == 0; }
-
-// Pixels of two to four floats.
+// Pixels of two to four floats, eight at a time or sixteen.
 POLYPHASE_ROW_LOOP inline bool sum_pixel_squares(const SquareTaps& taps, const float* image, int64_t y_stride, int channels,
                                                  float* out, int64_t stride) {
+  using Quads = WidestQuads;
   float* const rows[4] = {out, out + stride, out + 2 * stride, out + 3 * stride};
   const float *const right = image + channels, *const below = image + y_stride, *const below_right = below + channels;
   Quads total = Quads::zero();  // NaN where a value is
-  for (int i = 0; i < kTile; i += 8) {
-    const EightPlaces places(taps.first + i);
-    const EightWeights weights(taps, i);
+  for (int i = 0; i < kTile; i += Quads::kPixels) {
+    const Quads a = Quads::load(taps.weight[0] + i), b = Quads::load(taps.weight[1] + i);
+    const Quads c = Quads::load(taps.weight[2] + i), d = Quads::load(taps.weight[3] + i);
     const auto pixel = [&](auto j) __attribute__((always_inline)) {
-      const int64_t first = places.at[j], second = places.at[j + 4];
-      Quads upper = {Quads::load(image + first, image + second).v * weights.a.template all<j>().v};
-      Quads lower = {Quads::load(below + first, below + second).v * weights.c.template all<j>().v};
-      upper = multiply_add(Quads::load(right + first, right + second), weights.b.template all<j>(), upper);
-      lower = multiply_add(Quads::load(below_right + first, below_right + second), weights.d.template all<j>(), lower);
+      const int32_t* const first = taps.first + i + j;
+      Quads upper = {Quads::load_pixels(image, first).v * a.template all<j>().v};
+      Quads lower = {Quads::load_pixels(below, first).v * c.template all<j>().v};
+      upper = multiply_add(Quads::load_pixels(right, first), b.template all<j>(), upper);
+      lower = multiply_add(Quads::load_pixels(below_right, first), d.template all<j>(), lower);
       return Quads{upper.v + lower.v};
     };
     Quads p = pixel(Constant<0>()), q = pixel(Constant<1>()), r = pixel(Constant<2>()), s = pixel(Constant<3>());
@@ -64,7 +64,7 @@ POLYPHASE_ROW_LOOP inline bool sum_pixel_squares(const SquareTaps& taps, const f
     if (channels > 2) r.store(rows[2] + i), total.v += r.v;
     if (channels > 3) s.store(rows[3] + i), total.v += s.v;
   }
-  return are_numbers(total);
+  return !total.has_nan();
 }
 
 #if !defined(__AVX512VBMI__)
@@ -122,7 +122,7 @@ POLYPHASE_ROW_LOOP bool sum_plane_squares(const SquareTaps& taps, const S* image
       sum.store(to);
     }
   }
-  return sizeof(S) == 1 || are_numbers(total);
+  return sizeof(S) == 1 || !total.has_nan();
 }
 
 // Pixels of kChannels bytes, at most four: eight bytes from the left tap on are both taps of a row.
