@@ -5,6 +5,7 @@
 
 #include "polyphase/core/abi.h"
 #include "polyphase/simd/intrinsics.h"
+#include "polyphase/simd/vector.h"
 
 namespace polyphase {
 
@@ -71,12 +72,9 @@ struct WideQuads {
 inline WideQuads multiply_add(WideQuads a, WideQuads b, WideQuads c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 
 inline void transpose(WideQuads& p, WideQuads& q, WideQuads& r, WideQuads& s) {
-  const __m512 a = _mm512_unpacklo_ps(p.v, q.v), b = _mm512_unpackhi_ps(p.v, q.v);
-  const __m512 c = _mm512_unpacklo_ps(r.v, s.v), d = _mm512_unpackhi_ps(r.v, s.v);
-  p.v = _mm512_shuffle_ps(a, c, 0x44);
-  q.v = _mm512_shuffle_ps(a, c, 0xee);
-  r.v = _mm512_shuffle_ps(b, d, 0x44);
-  s.v = _mm512_shuffle_ps(b, d, 0xee);
+  Vec<float> a = {p.v}, b = {q.v}, c = {r.v}, d = {s.v};
+  transpose_fours(a, b, c, d);
+  p.v = a.v, q.v = b.v, r.v = c.v, s.v = d.v;
 }
 
 using WidestQuads = WideQuads;
