@@ -47,7 +47,8 @@ pytestmark = pytest.mark.usefixtures("fresh_outputs")
 
 class Case(NamedTuple):
     """A warp of some image. `spread`: one of SPREADS; or "smooth", an affine grid; or "innermost", where no tap lies
-    outside and many taps are the first or last pixels."""
+    outside and many taps are the first or last pixels; or "upright", where rows of the output lie along rows of the
+    image, up to its last pixels."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -75,6 +76,8 @@ class Case(NamedTuple):
             return grid_like(grid, self.grid_layout)
         if self.spread == "innermost":
             return self._innermost()
+        if self.spread == "upright":
+            return self._upright()
         low, high = SPREADS[self.spread]
         values = image((batch, axes, *self.out), self.coordinate_dtype, seed=self.seed + 1, low=low, high=high)
         return grid_like(values.movedim(1, -1).contiguous(), self.grid_layout)
@@ -91,6 +94,23 @@ class Case(NamedTuple):
             components.append((2 * pixels + (not aligned)) / (size - aligned) - 1)
         return torch.stack(components, -1).to(self.coordinate_dtype)
 
+    def _upright(self) -> Tensor:
+        """Of some, every row goes over to the next row of the image here or there, or has a few pixels from another
+        row; and some end before the image does."""
+        rows, columns = self.shape[2:]
+        chance = random.Random(self.seed)
+        last = columns - 1 - chance.choice((0.3, 2.7, 4.6, 6.4))
+        step = min(chance.choice((0.5, 0.7, 0.8, 0.9, 1, 1.03)), last / self.out[1])
+        slope = chance.choice((0, 0, 0.004, -0.03))
+        along = torch.arange(self.out[1], dtype=torch.float64)
+        x = last - step * along.flip(0)
+        y = torch.linspace(0.2, rows - 1.2, self.out[0], dtype=torch.float64)[:, None] + slope * along
+        if chance.random() < 0.2:
+            y[:, 7::16] = chance.uniform(0, rows - 1)
+        pixels = torch.stack([x.expand(self.out), y.clamp(0, rows - 1)], -1)
+        grid = (2 * pixels + 1) / torch.tensor([columns, rows]) - 1
+        return grid.expand(self.shape[0], *grid.shape).to(self.coordinate_dtype).contiguous()
+
     def gradient(self) -> Tensor:
         """Of the output."""
         shape = (*self.shape[:2], *self.out)
@@ -101,12 +121,18 @@ class Case(NamedTuple):
 
 
 def laid_out(shape: tuple[int, ...], dtype: torch.dtype, layout: str, seed: int, low: float = 0.0) -> Tensor:
-    """`one channel`: repeated, with a stride of 0. `among others`: interleaved with channels that are not its own."""
+    """`one channel`: repeated, with a stride of 0. `among others`: interleaved with channels that are not its own.
+    `padded`: pixels, in rows with an element more, as some files have them."""
     batch, channels, *spatial = shape
     if layout == "one channel":
         return image((batch, 1, *spatial), dtype, seed=seed, low=low).expand(shape)
     if layout == "among others":
         return image((batch, channels + 2, *spatial), dtype, "CL", seed, low)[:, 1 : channels + 1]
+    if layout == "padded":
+        *before, height, width = spatial
+        rows = image((batch, *before, height, width * channels + 1), dtype, seed=seed, low=low)
+        pixels: Tensor = rows[..., :-1].unflatten(-1, (width, channels))
+        return pixels.movedim(-1, 1)
     return image(shape, dtype, layout, seed, low)
 
 
@@ -166,6 +192,15 @@ def inner_cases(dtype: torch.dtype, mode: str, axes: int) -> Iterator[Case]:
         size = [(4, 8, 16, 32)[(number + axis) % 4] + aligned for axis in range(axes)]
         sampler = Warp("grid", mode, PADDINGS[number % 3], aligned)
         yield Case(dtype, (1, channels, *size), layout, (*(1,) * (axes - 1), out), sampler, "innermost", "CF", number)
+
+
+def upright_cases(dtype: torch.dtype, mode: str) -> Iterator[Case]:
+    """Images that are neither turned nor shrunk, some enlarged: whole tiles."""
+    for number, (channels, layout, size) in enumerate(
+        itertools.product((1, 2, 3, 4, 5), ("CF", "CL", "padded", "sliced"), ((2, 75), (3, 75), (4, 75), (4, 9)) * 3)
+    ):
+        sampler = Warp("grid", mode, PADDINGS[number % 3], False)
+        yield Case(dtype, (2, channels, *size), layout, (3, 64), sampler, "upright", "CF", number)
 
 
 # ---- what is expected
@@ -279,6 +314,29 @@ def test_tiles_inside(instruction_set: str, mode: str, dtype: torch.dtype, part:
     """With no tap outside, in small images and large."""
     for case in dealt(inner_cases(dtype, mode, 2), part, PIXELS.index(dtype)):
         assert_case_right(case)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_upright(instruction_set: str, dtype: torch.dtype) -> None:
+    """Taps that are picked out of a row's window are the same as those read one by one, as they are backwards: the same
+    tiles are then mirrored, and the bits are the same."""
+    for case in upright_cases(dtype, "bilinear"):
+        assert_case_right(case)
+        picture, grid = case.picture(), case.coordinates()
+        ours, backwards = (binding.warp(picture, one, case.sampler) for one in (grid, grid.flip(2)))
+        assert torch.equal(ours, backwards.flip(3)), case
+
+
+@pytest.mark.parametrize("layout", ["CF", "CL"])
+def test_upright_beside_what_is_no_number(instruction_set: str, layout: str) -> None:
+    """Taps of weight 0 change nothing, whatever they are."""
+    picture = image((1, 3, 5, 40), torch.float32, layout)
+    picture[..., 2, 20], picture[..., 3, 21] = math.nan, math.inf
+    sampler = Warp("grid", "bilinear", "zeros", False)
+    for x, y in itertools.product((0, 0.5), repeat=2):
+        pixels = torch.stack(torch.meshgrid(torch.arange(32.0) + x, torch.arange(4.0) + y, indexing="xy"), -1)
+        grid = ((2 * pixels + 1) / torch.tensor([40.0, 5.0]) - 1)[None]
+        assert_right(binding.warp(picture, grid, sampler), picture, grid, sampler)
 
 
 @pytest.mark.parametrize("layout", ["CF", "CL"])

@@ -25,7 +25,7 @@ from tests.cpu.test_fill_kernels import filled_cases
 from tests.cpu.test_kernels import dealt, parts
 from tests.cpu.test_launch import content
 from tests.cpu.test_memory_safety import Arena, protect
-from tests.cpu.test_warp_kernels import Case, cases, grid_of, inner_cases, matrices, special
+from tests.cpu.test_warp_kernels import Case, cases, grid_of, inner_cases, matrices, special, upright_cases
 from tests.support.samples import GRID_MODES, image
 
 KINDS = [(axes, mode) for axes in (2, 3) for mode in GRID_MODES[axes]]
@@ -40,6 +40,8 @@ def warp_cases(dtype: torch.dtype, mode: str, axes: int, step: int = 1) -> Itera
     yield from corner_cases(dtype, mode, axes)
     yield from shallow_cases(dtype, mode, axes)
     yield from inner_cases(dtype, mode, axes)
+    if axes == 2 and mode == "bilinear":
+        yield from upright_cases(dtype, mode)
 
 
 def corner_cases(dtype: torch.dtype, mode: str, axes: int) -> Iterator[Case]:

@@ -14,6 +14,7 @@
 #include "polyphase/warp/positions.h"
 #include "polyphase/warp/sample.h"
 #include "polyphase/warp/sixteens.h"
+#include "polyphase/warp/windows.h"
 
 namespace polyphase {
 
@@ -179,6 +180,7 @@ class InsideTiles {
         channels_(static_cast<int>(call.channels)),
         y_stride_(call.image_strides.y),
         channel_stride_(call.image_strides.channel),
+        windows_(call, way_ != kPixels, [&](int64_t read) { return last_of(call, way_, read); }),
         finder_(call, x, y, last_first(call, way_)) {
     if (!SquareFinder::can(call) || last_first(call, way_) < 0) way_ = kNone;
   }
@@ -194,11 +196,16 @@ class InsideTiles {
     const auto found = finder_.find(each_block, taps);
     if (found == SquareFinder::kNothing) return store_zeros(channels, out, stride);
     if (found == SquareFinder::kNotHere) return false;
+    const S* const further = image + further_row(taps.first[0]);
+    if (windows_.hold(taps.first)) {
+      windows_.prefetch(further, channels, taps.first);
+      return windows_.sum(taps, image, channels, out, stride);
+    }
     if (way_ == kPlanes) {
-      if (kPlanesArePrefetched) prefetch_planes_right(image, channel_stride_, channels, taps.first);
+      if (kPlanesArePrefetched) prefetch_planes_right(further, channel_stride_, channels, taps.first);
       return sum_plane_squares(taps, image, y_stride_, channel_stride_, channels, out, stride);
     }
-    prefetch_right<(kBytes ? 4 : kPrefetchedPixel)>(image, taps.first);
+    prefetch_right<(kBytes ? 4 : kPrefetchedPixel)>(further, taps.first);
     if constexpr (!kBytes) {
       return sum_pixel_squares(taps, image, y_stride_, channels_, out, stride);
     } else {
@@ -220,16 +227,29 @@ class InsideTiles {
 
   // From the first tap to the last element that is read, which is beyond the taps: that must be the image's too.
   static int64_t last_first(const WarpCall& call, Way way) {
+    return last_of(call, way, way == kPlanes ? kReadOfPlane<S> : kBytes ? kReadOfBytes : call.channels + 4);
+  }
+
+  // The last offset from which so many elements of both rows can be read.
+  static int64_t last_of(const WarpCall& call, Way way, int64_t read) {
     const int64_t below = call.image_strides.y;
-    const int64_t read = way == kPlanes ? kReadOfPlane<S> : kBytes ? kReadOfBytes : call.channels + 4;
     const int64_t size = (call.in_size[1] - 1) * below + (call.in_size[2] - 1) * call.image_strides.x +
                          (way == kPixels ? call.channels : 1);
     return size - (below + read);
   }
 
+  // The offset of that row of taps which tiles before have not read: rows of a band lead down the image, or up.
+  POLYPHASE_BLOCK int64_t further_row(int32_t first) {
+    const bool down = first >= latest_;
+    latest_ = first;
+    return down ? y_stride_ : 0;
+  }
+
   Way way_;
   int channels_;
   int64_t y_stride_, channel_stride_;
+  int32_t latest_ = 0;  // the first tap of the tile before
+  WindowTiles<S> windows_;
   SquareFinder finder_;
 };
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "polyphase/core/unroll.h"
-#include "polyphase/warp/pixels.h"
+#include "polyphase/warp/windows.h"
 
 namespace polyphase {
 
@@ -15,28 +15,13 @@ template <class S>
 constexpr int64_t kReadOfPlane = sizeof(S) == 1 ? 4 : 2;
 constexpr int64_t kReadOfBytes = 8;
 
-// The weights of sixteen pixels' taps, row by row.
-struct SixteenWeights {
-  Vec<float> a, b, c, d;
-  SixteenWeights(const SquareTaps& taps, int i)
-      : a(Vec<float>::load(taps.weight[0] + i)),
-        b(Vec<float>::load(taps.weight[1] + i)),
-        c(Vec<float>::load(taps.weight[2] + i)),
-        d(Vec<float>::load(taps.weight[3] + i)) {}
-
-  POLYPHASE_BLOCK Vec<float> sum(Vec<float> left, Vec<float> right, Vec<float> lower_left, Vec<float> lower_right) const {
-    const Vec<float> upper = multiply_add(right, b, {left.v * a.v}), lower = multiply_add(lower_right, d, {lower_left.v * c.v});
-    return upper.plus(lower);
-  }
-};
-
 // Two taps of a row of a plane.
 POLYPHASE_BLOCK Vec<float>::Pair gather_taps(const float* plane, Vec<float>::Index first) {
   return Vec<float>::gather_pairs(plane, first);
 }
 POLYPHASE_BLOCK Vec<float>::Pair gather_taps(const uint8_t* plane, Vec<float>::Index first) {
   const auto bytes = Vec<float>::gather_bytes(plane, first);
-  return {Vec<float>::byte(bytes, 0), Vec<float>::byte(bytes, 1)};
+  return {byte_of_lanes<0>(bytes), byte_of_lanes<1>(bytes)};
 }
 
 template <class S>
@@ -70,7 +55,7 @@ POLYPHASE_ROW_LOOP void sum_byte_squares(const SquareTaps& taps, const uint8_t* 
     const Lanes::Index a = Lanes::gather_bytes(image, first), b = Lanes::gather_bytes(right, first);
     const Lanes::Index c = Lanes::gather_bytes(below, first), d = Lanes::gather_bytes(below_right, first);
     repeat<kChannels>([&](auto k) __attribute__((always_inline)) {
-      const Lanes sum = weights.sum(Lanes::byte(a, k), Lanes::byte(b, k), Lanes::byte(c, k), Lanes::byte(d, k));
+      const Lanes sum = weights.sum(byte_of_lanes<k>(a), byte_of_lanes<k>(b), byte_of_lanes<k>(c), byte_of_lanes<k>(d));
       sum.store(out + k * stride + i);
     });
   }
