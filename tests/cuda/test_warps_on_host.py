@@ -17,10 +17,12 @@ from polyphase.cuda.cases import Way
 from polyphase.kernels import binding, plain_torch
 from polyphase.kernels.binding import Gradients, Needed
 from polyphase.kernels.operands import ordered
+from polyphase.sampling import formulas
 from polyphase.sampling.programs import Program, warp_program
 from polyphase.sampling.warps import PADDINGS, Warp
 from tests.cpu import test_warp_kernels as cpu
 from tests.cpu.test_launch import content
+from tests.cpu.test_warp_kernels import laid_out
 from tests.cuda import host
 from tests.support.samples import GRID_MODES, LAYOUTS
 
@@ -127,6 +129,38 @@ def test_boxes_are_as_by_the_rules(layout: str, padding: str) -> None:
         assert content(got) == content(host.run(program, picture, matrices, choose=by_rules))
     record = host.record_for(program, [case.picture(), matrices])
     assert launch.prepared(record, True, host.ARCHITECTURE).cut.shared_bytes > warps.TILE_BYTES, "there is a box"
+
+
+@pytest.mark.parametrize("channels", [3, 8])
+@pytest.mark.parametrize("read", ["grid", "fields"])
+def test_images_that_read_the_same_coordinates(read: str, channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many strips are made of all images before those further down, each is made once: the same bits, as if
+    every image had coordinates of its own."""
+    batch, size = 3, (70, 40)
+    picture = laid_out((batch, channels, 30, 33), torch.float32, "CF", 1)
+    if read == "grid":
+        sampler = Warp("grid", "bilinear", "border")
+        shared = [torch.rand(1, *size, 2, generator=torch.Generator().manual_seed(2)) * 2 - 1]
+    else:
+        sampler = Warp("formula", "bilinear", "border", size=size, formula=formulas.displacement((30, 33), False))
+        shared = [laid_out((1, 1, *size), torch.float32, "CF", seed, low=-3.0) for seed in (2, 3)]
+    program = warp_program(torch.float32, sampler)
+
+    def given(fields: list[Tensor]) -> list[Tensor]:
+        return [picture, *([] if read == "grid" else [torch.empty(batch, 0)]), *fields]
+
+    for few_pixels in (warps.FEW_PIXELS, 0):
+        monkeypatch.setattr(warps, "FEW_PIXELS", few_pixels)
+        expected = host.run(program, *given([one.repeat(batch, *[1] * (one.dim() - 1)) for one in shared]))
+        inputs, groups = given([one.expand(batch, *one.shape[1:]) for one in shared]), set()
+        for megabytes in (0, 0.03, 0.06, 0.1, 12):
+            monkeypatch.setattr(warps, "BETWEEN_IMAGES", int(megabytes * 2**20))
+            call = warps.prepared(host.record_for(program, inputs), True, host.ARCHITECTURE)
+            groups.add(call.given["group"][0] / call.given["strips"][0])
+            assert content(host.run(program, *inputs)) == content(expected)
+        assert min(groups) < 0.3
+        assert max(groups) == 1
+        assert len(groups) > 2
 
 
 def turned(degrees: float, scale: float = 1.0) -> list[list[float]]:

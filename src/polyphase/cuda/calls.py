@@ -109,7 +109,7 @@ class WarpShape(CallShape):
             **dict.fromkeys(("image_strides", "target_strides", "coordinate_strides"), 5),
             **dict.fromkeys(("base_first", "base_step"), 3),
             **dict.fromkeys(("padding", "align_corners", "fill", "fill_step"), 1),
-            **dict.fromkeys(("tiles", "strips", "chunks", "chunk", "steps", "sum_bits"), 1),
+            **dict.fromkeys(("tiles", "strips", "chunks", "chunk", "steps", "group", "sum_bits"), 1),
             "tensor_strides": 5 * max(self.tensors, 1),
             "numbers": max(self.numbers, 1),
         }

@@ -34,6 +34,8 @@ REGISTERS = 65536
 IN_PLANES, IN_PIXELS, IN_VECTORS = range(3)
 #: Images of up to four channels, channels last, have kernels of their own.
 MOST_KNOWN_STEP = 4
+#: What may pass through L2 before the next image reads the same coordinates, in bytes: a good part of what L2 holds.
+BETWEEN_IMAGES = 12 << 20
 #: Blocks that are left, where blocks go down their tile in several steps.
 BLOCKS_FOR_STEPS = 8192
 
@@ -255,7 +257,23 @@ def prepared(record: CallRecord, aligned: bool, architecture: str, choose: Choos
     if slanted:
         shared_bytes += together * pixels * slanted * threads * record.out.dtype.itemsize
     fill = fill_of(sampler, record.program.sampled, record.image.dtype if record.program.moves_only else plan.work)
-    return replace(cut_into_tiles(plan, way, given, tiles, shared_bytes=shared_bytes), fill=fill)
+    return replace(cut_into_tiles(plan, way, given, tiles, False, shared_bytes, _bytes_of_row(record)), fill=fill)
+
+
+def _bytes_of_row(record: CallRecord) -> int:
+    """What an image's row takes, read, written, and with its coordinates, where all images read the same; else 0."""
+    sampler, image, out, coordinates = record.program.sampler, record.image, record.out, record.coordinates
+    assert isinstance(sampler, Warp), "axis maps have no coordinates"
+    assert coordinates is not None, "axis maps have no coordinates"
+    if image.shape[0] == 1 or not _reads_coordinates(sampler):
+        return 0
+    fields = sampler.formula.fields if sampler.formula else 0
+    strides = [one.strides for one in record.operands.tensors[-fields:]] if fields else [coordinates.strides]
+    if any(one[0] != 0 for one in strides):
+        return 0
+    numbers = fields or coordinates.shape[-1]
+    moved = image.shape[1] * (image.dtype.itemsize + out.dtype.itemsize)
+    return out.shape[-1] * (numbers * coordinates.dtype.itemsize + moved)
 
 
 def described(sampler: Warp, image: Facts, out: Facts, coordinates: Facts, tensors: Sequence[Sizes]) -> Given:
@@ -295,9 +313,16 @@ class Tiles(NamedTuple):
 
 
 def cut_into_tiles(
-    plan: WarpPlan, way: Way, given: Given, by: Tiles, whole: bool = False, shared_bytes: int = TILE_BYTES
+    plan: WarpPlan,
+    way: Way,
+    given: Given,
+    by: Tiles,
+    whole: bool = False,
+    shared_bytes: int = TILE_BYTES,
+    alike: int = 0,
 ) -> PreparedWarp:
-    """whole: a block makes all channels of its pixels."""
+    """whole: a block makes all channels of its pixels. alike: bytes that a row takes of images with the same
+    coordinates."""
     batch, channels, (depth, height, width) = int(given["batch"][0]), int(given["channels"][0]), given["out_size"]
     rows = by.threads // by.wide // by.across * by.pixels
     tiles = math.ceil(width / (by.wide * by.across))
@@ -310,8 +335,9 @@ def cut_into_tiles(
     chunk = by.together * math.ceil(channels / by.together / chunks)
     chunks = math.ceil(channels / chunk)
     cut = Cut((tiles, min(strips, MOST_BLOCKS), min(batch * chunks, MOST_BLOCKS)), shared_bytes, tiles, strips)
-    given = {**given, "tiles": [tiles], "strips": [strips], "chunks": [chunks], "chunk": [chunk], "steps": [steps]}
-    return PreparedWarp(plan, way, cut, given)
+    group = max(1, min(strips, BETWEEN_IMAGES // (alike * rows * steps))) if alike else strips
+    cuts = {"tiles": tiles, "strips": strips, "chunks": chunks, "chunk": chunk, "steps": steps, "group": group}
+    return PreparedWarp(plan, way, cut, {**given, **{name: [number] for name, number in cuts.items()}})
 
 
 def _spatial(shape: Sizes) -> Sizes:

@@ -112,4 +112,20 @@ inline void each_part(const Block& block, int64_t down, int64_t planes, const Fu
   }
 }
 
+// What a block makes: part y of a plane.
+template <class Number>
+struct Turn {
+  Number y, plane;
+};
+
+// Planes one after the other, each of so many parts; as turns where `group` parts of all planes are made before those further
+// down. Number: has room for all parts of all planes.
+template <class Number>
+inline Turn<Number> in_groups(const Turn<Number>& at, Number down, Number planes, Number group) {
+  if (group >= down) return at;
+  const Number number = at.y + down * at.plane, first = number / (group * planes) * group;
+  const Number rest = number - first * planes, count = group < down - first ? group : down - first;
+  return {first + rest % count, rest / count};
+}
+
 }  // namespace polyphase

@@ -38,6 +38,7 @@ struct Warp {
   static constexpr int kTaps = Taps::kPerAxis, kDeep = Taps::kDeep, kCount = Taps::kCount;
   static constexpr bool kWeighted = Filter::kTaps > 1;
   using Positions = PixelPositions<G, P, kAxes, Offset, kAffine, kWeighted, Formula>;
+  static constexpr bool kReadsCoordinates = Formula::kExists ? Formula::kFields > 0 : !kAffine;  // for every pixel
 
   // And where its image and its target begin, of the block's first channel: products of 64 bits, which no thread makes again.
   struct Tile : WarpTile<P, kAxes> {
@@ -51,17 +52,26 @@ struct Warp {
     if constexpr (kOnce) {
       const Triple at = block.place();
       if (kBatched && (at.y >= call.strips || at.z >= call.batch)) return;  // there are blocks for the largest of calls
-      make(call, block, static_cast<uint32_t>(at.y), static_cast<uint32_t>(at.z), 0, kTogether);
+      const auto turn = turn_of<uint32_t>(call, {uint32_t(at.y), uint32_t(at.z)}, call.batch);
+      make(call, block, turn.y, turn.plane, 0, kTogether);
     } else {
-      each_part(block, call.strips, call.batch * call.chunks, [&](int64_t strip, int64_t part) {
-        const Divided at = call.chunks == 1 ? Divided{part, 0} : divided(part, call.chunks);
+      const int64_t parts = call.batch * call.chunks;
+      each_part(block, call.strips, parts, [&](int64_t strip, int64_t part) {
+        const auto turn = turn_of<int64_t>(call, {strip, part}, parts);
+        const Divided at = call.chunks == 1 ? Divided{turn.plane, 0} : divided(turn.plane, call.chunks);
         const int64_t first = at.remainder * call.chunk;
-        make(call, block, strip, at.quotient, first, min(first + call.chunk, call.channels));
+        make(call, block, turn.y, at.quotient, first, min(first + call.chunk, call.channels));
       });
     }
   }
 
  private:
+  // Of all images and chunks of channels.
+  template <class Number>
+  static Turn<Number> turn_of(const WarpCall& call, const Turn<Number>& at, Number parts) {
+    return kReadsCoordinates ? in_groups<Number>(at, call.strips, parts, call.group) : at;
+  }
+
   // A tile of image n, of the channels from `first` up to `end`.
   static void make(const WarpCall& call, const Block& block, int64_t strip, int64_t n, int64_t first, int64_t end) {
     auto& tile = *reinterpret_cast<Tile*>(block.shared());

@@ -37,6 +37,7 @@ struct WarpCall {
   int64_t chunks;  // of channels
   int64_t chunk;
   int64_t steps;   // of a block down its tile
+  int64_t group;   // strips that are made of all images before those further down; all there are: image after image
 
   int64_t sum_bits;  // of gradients: 2^sum_bits is no less than the output's pixels in a plane
 
