@@ -17,6 +17,7 @@ from torch import Tensor
 
 from polyphase.cpu import isa
 from polyphase.kernels import binding, devices
+from polyphase.kernels.facts import facts
 from polyphase.kernels.layout import keeps_strides
 from polyphase.sampling import reference
 from polyphase.sampling.apply import apply_taps
@@ -33,7 +34,7 @@ from polyphase.sampling.pointwise import (
     normalise,
     operands_of,
 )
-from polyphase.sampling.programs import Axes, Border, Program
+from polyphase.sampling.programs import Axes, Border, Program, maps_program
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step
 from polyphase.sampling.windows import backward_arithmetic, eager_arithmetic
 from tests.sampling.strategies import DTYPES, FLOATS, axis_maps, quick, sizes
@@ -366,6 +367,22 @@ def test_layouts(instruction_set: str, dtype: torch.dtype, layout: str, part: in
         for after in dealt(((7, 9), (30, 40), (7, 40), (40, 7)), part, turn):
             maps = maps_of(*map(resize, after))
             assert_right(binding.resample(picture, maps), picture, maps)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_targets_in_any_order(instruction_set: str, dtype: torch.dtype) -> None:
+    """However a target lies, as the layout of a graph asks for: bytes, which are rounded between two axes, are still
+    summed along the last one first."""
+    for channels, layout, after in itertools.product((1, 3), ("CF", "CL"), ((7, 40), (30, 9))):
+        pictures = image((2, channels, 19, 23), dtype, layout), image((2, channels, 4, 6, 23), dtype, layout)
+        for picture, wanted in zip(pictures, (after, (3, *after)), strict=True):
+            maps = maps_of(*(Resize(n, "bicubic", antialias=True) for n in wanted))
+            program, shape = maps_program(dtype, maps), (2, channels, *wanted)
+            for order in itertools.permutations(range(len(shape))):
+                if len(shape) == 4 or order[0] == 0:
+                    out = torch.empty_permuted(shape, order, dtype=dtype)
+                    binding.bind(program, [facts(picture)], facts(out)).into(out, picture)
+                    assert_right(out, picture, maps)
 
 
 @parts

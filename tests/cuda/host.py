@@ -54,8 +54,9 @@ def on_cuda(one: Facts) -> Facts:
     return one._replace(device=CUDA)
 
 
-def record_for(program: Program, inputs: Sequence[Tensor]) -> CallRecord:
-    return checking.record_of(program, [on_cuda(facts(one)) for one in inputs])
+def record_for(program: Program, inputs: Sequence[Tensor], out: Tensor | None = None) -> CallRecord:
+    target = None if out is None else on_cuda(facts(out))
+    return checking.record_of(program, [on_cuda(facts(one)) for one in inputs], target)
 
 
 def run(
@@ -65,10 +66,11 @@ def run(
     aligned: bool = True,
     varies: bool = False,
     choose: launch.Choose = None,
+    like: Tensor | None = None,
 ) -> Tensor:
     """As a launch does, block after block; `aligned` where the image is. The output's memory begins as a pattern that
-    shows what was not written."""
-    record = record_for(program, inputs)._replace(varies=varies)
+    shows what was not written. `like`: what the output lies like."""
+    record = record_for(program, inputs, like)._replace(varies=varies)
     aligned = aligned and inputs[0].data_ptr() % ALIGNMENT == 0
     call = launch.prepared(record, aligned, ARCHITECTURE, choose)
     out = empty(record.out.shape, record.out.strides, record.out.dtype)

@@ -127,6 +127,20 @@ def test_bytes(channels: int, few: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert check(resized(apart, (6, 19), **AA), apart) == "Ring"
 
 
+@pytest.mark.parametrize("ways_of", ["small", "large"])
+def test_bytes_in_any_order(ways_of: str, request: pytest.FixtureRequest) -> None:
+    """However a target lies, as the layout of a graph asks for, they are summed along the last axis first."""
+    if ways_of == "large":
+        request.getfixturevalue("large")
+    for channels, last, size in itertools.product((1, 3), (False, True), ((7, 40), (30, 9))):
+        x = image(torch.uint8, 2, channels, 19, 23, last=last)
+        program = resized(x, size, **CUBIC_AA)
+        expected = binding.bind(program, (facts(x),)).fresh(x)
+        for order in itertools.permutations(range(4)):
+            out = torch.empty_permuted(expected.shape, order, dtype=x.dtype)
+            assert torch.equal(host.run(program, x, like=out), expected)
+
+
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("channels", [1, 3])
 def test_bytes_that_are_staged(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:

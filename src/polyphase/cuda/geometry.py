@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from polyphase.cuda.calls import MOST_OUTER
 from polyphase.errors import NoKernelError
 from polyphase.kernels.records import CallRecord
@@ -54,7 +56,11 @@ class Geometry:
 def arrange(record: CallRecord) -> Geometry:
     tensors = len(record.operands.tensors)
     none = Dimension(tensors=(0,) * tensors)
-    rest = _tidy(_dimensions(record))
+    dimensions = _dimensions(record)
+    rest = _tidy(dimensions)
+    if record.program.sampled == torch.uint8:  # rounded between two axes: sums along the last one come first
+        in_order = iter([one for one in dimensions if one.summed])
+        rest = [next(in_order) if one.summed else one for one in rest]
     pixel = replace(none, in_stride=1, out_stride=1)
     last_mapped = _last(rest, lambda one: one.map is not None)
     sums = sum(one.summed for one in rest)

@@ -68,7 +68,8 @@ class MapsBinder {
     read_borders();
     if (request_.moved_bytes > 0) elements_as_bytes();
     Geometry geometry;
-    if (!arrange(dimensions_, max<int64_t>(request_.moved_bytes, 1), call_.tensor_count, &geometry)) {
+    const bool any_order = call_.sampler == nullptr || call_.sampler->any_order;
+    if (!arrange(dimensions_, max<int64_t>(request_.moved_bytes, 1), call_.tensor_count, any_order, &geometry)) {
       throw TooManyDimensions();
     }
     fill_call(geometry);

@@ -101,6 +101,16 @@ inline Dimensions tidy(Dimensions dimensions, int64_t tensors) {
   return tidied;
 }
 
+// Weighted dimensions, in their places, as they follow each other in the tensor, whatever lies next to what in the target.
+inline void keep_order_of_sums(const Dimensions& tensor, Dimensions& tidied) {
+  int64_t next = 0;
+  for (int64_t i = 0; i < tidied.size(); ++i) {
+    if (!tidied[i].weighted) continue;
+    while (!tensor[next].weighted) ++next;
+    tidied[i] = tensor[next++];
+  }
+}
+
 // The last place that `wanted` holds for, or -1.
 template <class Wanted>
 int64_t last_place(const Dimensions& dimensions, Wanted wanted) {
@@ -161,9 +171,11 @@ inline Dimension take_planes(Dimensions& rest) {
   return pixel;
 }
 
-// False where more axes are weighted than a kernel has passes, or the tensor has too many dimensions.
-inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t tensors, Geometry* geometry) {
+// any_order: sums along one axis need not be made before those along another; where they are rounded in between, those along
+// the last one come first. False where more axes are weighted than a kernel has passes, or the tensor has too many dimensions.
+inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t tensors, bool any_order, Geometry* geometry) {
   Dimensions rest = tidy(dimensions, tensors);
+  if (!any_order) keep_order_of_sums(dimensions, rest);
   const auto is_axis = [](const Dimension& d) { return d.is_axis(); };
   const auto weighted = [](const Dimension& d) { return d.weighted; };
   int64_t last_mapped = last_place(rest, is_axis);
