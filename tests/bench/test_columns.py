@@ -8,8 +8,8 @@ import types
 import pytest
 import torch
 
-from polyphase.bench import columns, measure
-from polyphase.bench.columns import COLUMNS, compiled, peers
+from polyphase.bench import columns, libraries, measure
+from polyphase.bench.columns import COLUMNS, compiled
 from polyphase.bench.columns.base import Options
 from polyphase.bench.columns.peers import OpenCV, Pillow, PillowSimd, Torchvision
 from polyphase.bench.columns.uncompiled import Eager, Polyphase
@@ -24,7 +24,7 @@ RESIZE = Case("aa", Resize((20, 31), "bilinear", antialias=True), ((1, 3, 40, 50
 
 @pytest.fixture(autouse=True)
 def _forget_imports() -> None:
-    peers._import.cache_clear()
+    libraries.imported.cache_clear()
     compiled.backend_missing.cache_clear()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -11,13 +12,15 @@ from torch import Tensor
 
 from polyphase.bench import measure, workloads
 from polyphase.bench.columns.base import Column, Options
-from polyphase.bench.columns.compiled import Compiled, Decomposition, Inductor
+from polyphase.bench.columns.compiled import Compiled, Decomposition, Inductor, PolyphaseCompiled
 from polyphase.bench.columns.uncompiled import Eager, MemoryFloor, Polyphase
+from polyphase.bench.library_warps import KorniaWarp, TorchvisionWarp
 from polyphase.bench.measure import Effort
 from polyphase.bench.operations import PYTORCH, AffineWarp, Flip, Function, Resize
 from polyphase.bench.results import Cell, Row
 from polyphase.bench.work import Call, Work, call_of, prepare
 from polyphase.bench.workloads import Case, Wanted
+from tests.support.vision import torchvision
 
 BRIEF = Effort(passes=2, rounds=2, block_seconds=0.0005)
 
@@ -207,13 +210,36 @@ def test_bytes_that_eager_does_not_warp_are_checked_against_doubles() -> None:
     assert "not implemented" in (only(row, Eager).problem or "")
 
 
-@pytest.mark.parametrize("suite", workloads.SUITES)
+@pytest.mark.parametrize("suite", [suite for suite in workloads.SUITES if suite not in workloads.OF_LIBRARIES])
 def test_every_suite_is_right_in_our_columns(suite: str) -> None:
     cases = workloads.chosen(Wanted(suite, quick=True))
     columns: dict[str, Column] = {"eager": Eager(Options()), "polyphase": Polyphase(Options())}
     with measure.settings(1, None):
         rows, _ = measure.measure(cases, columns, Effort(passes=1, rounds=1, block_seconds=0.0))
     assert [(row.name, cell.problem) for row in rows for cell in row.cells if not cell.timed] == []
+
+
+def test_an_operation_of_a_library_that_is_missing_is_left_out() -> None:
+    @dataclass(frozen=True)
+    class Theirs(Flip):
+        library: ClassVar[str] = "no_such_library.of_theirs"
+
+    row = measured(Case("library", Theirs(-1), ((1, 3, 8, 8),), "u8", "CF"), Eager, Polyphase)
+    assert {cell.skipped for cell in row.cells} == {"no_such_library is not installed"}
+
+
+@pytest.mark.full
+@pytest.mark.inductor
+@pytest.mark.parametrize("library", [TorchvisionWarp.library, KorniaWarp.library])
+def test_warps_of_libraries_are_right(library: str) -> None:
+    torchvision(TorchvisionWarp.library)
+    pytest.importorskip(library)
+    for case in workloads.chosen(Wanted("library", layout="CF")):
+        if case.operation.library == library:
+            row = measured(replace(case, shapes=((2, 3, 45, 56),)), Eager, Polyphase, PolyphaseCompiled)
+            assert only(row, Polyphase).skipped == f"written with {library.partition('.')[0]}, not with our functions"
+            assert only(row, Eager).timed, row.name
+            assert only(row, PolyphaseCompiled).timed, (row.name, only(row, PolyphaseCompiled).problem)
 
 
 def test_an_interruption_keeps_what_was_measured() -> None:

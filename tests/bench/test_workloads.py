@@ -8,9 +8,20 @@ import pytest
 import torch
 
 from polyphase.bench import workloads
-from polyphase.bench.operations import POLYPHASE, PYTORCH, AffineWarp, Flip, Preprocess, PyramidStep, Resize, Source
+from polyphase.bench.operations import (
+    POLYPHASE,
+    PYTORCH,
+    AffineWarp,
+    Flip,
+    Operation,
+    PerspectiveWarp,
+    Preprocess,
+    PyramidStep,
+    Resize,
+    Source,
+)
 from polyphase.bench.work import call_of, prepare, tensors_of
-from polyphase.bench.workloads import SUITES, TABLE, Case, Wanted
+from polyphase.bench.workloads import OF_LIBRARIES, SUITES, TABLE, Case, Wanted
 from polyphase.errors import NothingToMeasureError, UnknownNameError
 
 
@@ -19,7 +30,7 @@ def test_rows_have_names_of_their_own() -> None:
     assert [name for name, number in names.items() if number > 1] == []
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", [suite for suite in SUITES if suite not in OF_LIBRARIES])
 def test_every_suite_has_a_quick_part(suite: str) -> None:
     cases = workloads.chosen(Wanted(suite, quick=True))
     assert 0 < len(cases) < len(workloads.chosen(Wanted(suite)))
@@ -60,12 +71,13 @@ OPERATIONS = [
     Flip(-1),
     Flip(-2, margins=(2, 3, 4, 5)),
     AffineWarp("bilinear"),
+    PerspectiveWarp("bilinear", degrees=20.0, scale=0.9),
 ]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: type(operation).__name__)
 @pytest.mark.parametrize("layout", ["CF", "CL"])
-def test_both_ways_to_run_an_operation_agree(operation: Resize | Flip | AffineWarp, layout: str) -> None:
+def test_both_ways_to_run_an_operation_agree(operation: Operation, layout: str) -> None:
     inputs = operation.inputs((2, 3, 40, 50), Source("f32", layout, "cpu"))
     got, want = (operation.function(calls)(*inputs) for calls in (POLYPHASE, PYTORCH))
     torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
@@ -78,14 +90,21 @@ def test_preprocessing_is_as_torchvision_rounds() -> None:
     assert Preprocess().function(PYTORCH)(*inputs).shape == (1, 3, 224, 224)
 
 
-def test_opencvs_matrix_leads_to_the_same_pixels() -> None:
-    warp = AffineWarp("bilinear")
+def test_opencvs_matrices_lead_to_the_same_pixels() -> None:
     height, width = 30, 40
-    grid = torch.nn.functional.affine_grid(warp.theta(), [1, 1, height, width], align_corners=False)
-    seen = ((grid[0] + 1) * torch.tensor([width, height]) - 1) / 2
     y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     pixels = torch.stack([x, y, torch.ones_like(x)], -1).double()
-    torch.testing.assert_close(pixels @ warp.pixel_matrix(height, width).T, seen)
+    size = torch.tensor([width, height])
+
+    affine = AffineWarp("bilinear")
+    grid = torch.nn.functional.affine_grid(affine.theta(), [1, 1, height, width], align_corners=False)
+    torch.testing.assert_close(pixels @ affine.pixel_matrix(height, width).T, ((grid[0] + 1) * size - 1) / 2)
+
+    perspective = PerspectiveWarp("bilinear", degrees=20.0, scale=0.9)
+    places = torch.cat([(2 * pixels[..., :2] + 1) / size - 1, pixels[..., 2:]], -1) @ perspective.matrix()[0].T
+    led = pixels @ perspective.pixel_matrix(height, width).T
+    wanted = ((places[..., :2] / places[..., 2:] + 1) * size - 1) / 2
+    torch.testing.assert_close(led[..., :2] / led[..., 2:], wanted)
 
 
 def test_what_must_be_moved() -> None:

@@ -1,6 +1,6 @@
 """Whether a column computes what it should, before it is timed.
 
-Integers are held against eager's, to the bit unless a column's tolerance says otherwise. Floats are held against eager
+Integers are held against eager's, to the bit unless a column's tolerance or the operation says otherwise. Floats are held against eager
 in double: they may be as far from it as `torch.testing.assert_close` allows, and twice as far as eager itself, in the
 mean and at most. Where eager cannot run a case, its result on the CPU, or its result for doubles, rounded, decides.
 """
@@ -60,7 +60,8 @@ def expected(work: Work) -> tuple[Expected, ...]:
     eager = _eager(work) if work.case.dtype != "u8" else None
     if eager is None:
         outputs = (output_of(work.case, step.inputs) for step in work.steps)
-        return tuple(Expected(output, levels=levels) for output, levels in outputs)
+        least = work.case.operation.levels
+        return tuple(Expected(output, levels=max(least, levels)) for output, levels in outputs)
     exact = tensors_of(call_of(_in_double(work), work.case.operation.function(PYTORCH))())
     return tuple(_with_slack(wanted.detach(), got.detach()) for wanted, got in zip(exact, eager, strict=True))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.utils.benchmark import Timer
 
-from polyphase.bench import checks, gpu
+from polyphase.bench import checks, gpu, libraries
 from polyphase.bench.columns.base import Column
 from polyphase.bench.results import GPU, WALL, Cell, Row
 from polyphase.bench.work import Call, Work, prepare
@@ -63,6 +63,9 @@ def measure(
             for case in cases:
                 progress(f"pass {number + 1} of {effort.passes}, {case.suite}: {case.label}")
                 mine = records.setdefault(case, {})
+                if missing := libraries.missing(case.operation.library):
+                    mine.update({(name, WALL): _Record(skipped=missing) for name in columns})
+                    continue
                 with _problems_noted(*(mine.setdefault((name, WALL), _Record()) for name in columns)):
                     work = prepare(case, device)
                     moved[case] = work.bytes_moved

@@ -40,6 +40,7 @@ class Functions:
     flip: Function
     crop: Function
     affine_sample: Function
+    perspective_sample: Function
 
 
 def _crop(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
@@ -51,8 +52,16 @@ def _affine_sample(image: Tensor, theta: Tensor, size: Shape, mode: str, padding
     return F.grid_sample(image, grid, mode=mode, padding_mode=padding_mode, align_corners=align)
 
 
-PYTORCH = Functions(F.interpolate, torch.flip, _crop, _affine_sample)
-POLYPHASE = Functions(P.interpolate, P.flip, P.crop, P.affine_sample)
+def _perspective_sample(image: Tensor, matrix: Tensor, size: Shape, mode: str) -> Tensor:
+    identity = torch.eye(2, 3, dtype=matrix.dtype, device=matrix.device).expand(size[0], 2, 3)
+    places = F.affine_grid(identity, list(size), align_corners=False).flatten(1, 2) @ matrix[:, :, :2].mT
+    led = places + matrix[:, None, :, 2]
+    grid = (led[..., :2] / led[..., 2:]).unflatten(1, size[-2:])
+    return F.grid_sample(image, grid, mode=mode, align_corners=False)
+
+
+PYTORCH = Functions(F.interpolate, torch.flip, _crop, _affine_sample, _perspective_sample)
+POLYPHASE = Functions(P.interpolate, P.flip, P.crop, P.affine_sample, P.perspective_sample)
 
 
 @dataclass(frozen=True)
@@ -92,19 +101,32 @@ class Operation(Protocol):
     def learned(self) -> int:
         """How many of the inputs, from the first, have gradients in training."""
 
+    @property
+    def library(self) -> str:
+        """The module whose code it is; empty where it is PyTorch's."""
 
-class _ReadsAll:
+    @property
+    def levels(self) -> int:
+        """How far integers may be from eager's: 0, but where eager rounds what it computed in floats."""
+
+
+class OfPyTorch:
+    """What most operations have in common."""
+
+    library: ClassVar[str] = ""
+    levels: ClassVar[int] = 0
+    learned: ClassVar[int] = 1
+
     def share_read(self, shape: Shape) -> float:
         return 1.0
 
 
 @dataclass(frozen=True)
-class Resize:
+class Resize(OfPyTorch):
     size: tuple[int, int]
     mode: str
     antialias: bool = False
     align_corners: bool | None = None
-    learned: ClassVar[int] = 1
 
     def label(self, shape: Shape) -> str:
         aligned = {None: "", False: "", True: " align_corners"}[self.align_corners]
@@ -134,13 +156,12 @@ class Resize:
 
 
 @dataclass(frozen=True)
-class Flip(_ReadsAll):
+class Flip(OfPyTorch):
     """`margins`: what is sliced off before, top, bottom, left and right, so that the image is not contiguous."""
 
     dim: int
     margins: tuple[int, int, int, int] | None = None
     mode: ClassVar[str] = ""
-    learned: ClassVar[int] = 1
 
     def label(self, shape: Shape) -> str:
         name = {-1: "horizontal", -2: "vertical"}[self.dim]
@@ -163,7 +184,7 @@ class Flip(_ReadsAll):
 
 
 @dataclass(frozen=True)
-class AffineWarp:
+class AffineWarp(OfPyTorch):
     """A turn about the centre, scaled and shifted; the matrix is an argument, as it is in training."""
 
     mode: str
@@ -172,12 +193,12 @@ class AffineWarp:
     degrees: float = 45.0
     scale: float = 0.7
     shift: tuple[float, float] = (0.1, 0.2)
-    learned: ClassVar[int] = 1
 
     def label(self, shape: Shape) -> str:
         aligned = " align_corners" if self.align_corners else ""
         padding = "" if self.padding_mode == "zeros" else f" {self.padding_mode}"
-        return f"affine {self.mode}{aligned}{padding} {by(shape)}"
+        turned = "" if self.degrees == AffineWarp.degrees else f", {self.degrees:g} degrees"
+        return f"affine {self.mode}{aligned}{padding}{turned} {by(shape)}"
 
     def function(self, calls: Functions) -> Function:
         affine_sample, mode, padding_mode, align = (
@@ -210,21 +231,62 @@ class AffineWarp:
 
     def pixel_matrix(self, height: int, width: int) -> Tensor:
         """The same from output pixels to input pixels, where corners are not aligned; as OpenCV takes it."""
-        matrix = self.theta()[0]
-        half = torch.tensor([width / 2, height / 2], dtype=torch.float64)
-        turned = matrix[:, :2] * half[:, None] / half
-        pixel = half - 0.5
-        return torch.cat([turned, (pixel + matrix[:, 2] * half - turned @ pixel)[:, None]], 1)
+        return _in_pixels(torch.cat([self.theta()[0], _LAST_ROW]), height, width)[:2]
 
 
 @dataclass(frozen=True)
-class Preprocess(_ReadsAll):
+class PerspectiveWarp(OfPyTorch):
+    """A homography: an affine warp, seen at a slant."""
+
+    mode: str
+    degrees: float
+    scale: float
+    slant: tuple[float, float] = (0.05, -0.08)
+
+    def label(self, shape: Shape) -> str:
+        return f"perspective {self.mode}, {self.degrees:g} degrees {by(shape)}"
+
+    def function(self, calls: Functions) -> Function:
+        perspective_sample, mode = calls.perspective_sample, self.mode
+
+        def warp(image: Tensor, matrix: Tensor) -> Tensor:
+            return perspective_sample(image, matrix, image.shape, mode)
+
+        return warp
+
+    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
+        dtype = torch.float32 if source.dtype == "u8" else DTYPES[source.dtype]
+        matrix = self.matrix().expand(shape[0], 3, 3).to(source.device, dtype)
+        return source.image(shape), matrix.contiguous()
+
+    def matrix(self) -> Tensor:
+        """Between coordinates from -1 to 1."""
+        turn = AffineWarp(self.mode, degrees=self.degrees, scale=self.scale, shift=(0.0, 0.0)).theta()[0]
+        return torch.cat([turn, torch.tensor([[*self.slant, 1.0]], dtype=turn.dtype)])[None]
+
+    def pixel_matrix(self, height: int, width: int) -> Tensor:
+        """As that of an affine warp."""
+        return _in_pixels(self.matrix()[0], height, width)
+
+
+_LAST_ROW = torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
+
+
+def _in_pixels(matrix: Tensor, height: int, width: int) -> Tensor:
+    """Of a (3, 3) matrix between coordinates from -1 to 1, the one between pixels. Both images are of this size."""
+    rows = [[width / 2, 0.0, (width - 1) / 2], [0.0, height / 2, (height - 1) / 2], [0.0, 0.0, 1.0]]
+    to_pixels = torch.tensor(rows, dtype=torch.float64)
+    found: Tensor = to_pixels @ matrix @ torch.linalg.inv(to_pixels)
+    return found
+
+
+@dataclass(frozen=True)
+class Preprocess(OfPyTorch):
     """The shorter side to `shorter`, antialiased; the middle `crop` square of it, mirrored; to float, normalised."""
 
     shorter: int = 256
     crop: int = 224
     mode: str = "bilinear"
-    learned: ClassVar[int] = 1
 
     def label(self, shape: Shape) -> str:
         return f"resize {self.shorter}, crop {self.crop}, flip, normalise {by(shape)}"
@@ -259,7 +321,7 @@ class Preprocess(_ReadsAll):
 
 
 @dataclass(frozen=True)
-class PyramidStep(_ReadsAll):
+class PyramidStep(OfPyTorch):
     """Of a feature pyramid: `lateral(c3) + interpolate(c4, scale_factor=2)`. The shape is c4's."""
 
     mode: str = "nearest"
@@ -286,7 +348,7 @@ class PyramidStep(_ReadsAll):
 
 
 @dataclass(frozen=True)
-class DecoderStep(_ReadsAll):
+class DecoderStep(OfPyTorch):
     """Of a U-Net: `conv(cat([skip, interpolate(x, scale_factor=2)]))`. The shape is x's."""
 
     mode: str = "bilinear"

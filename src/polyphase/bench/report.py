@@ -18,12 +18,13 @@ STYLE = Path(__file__).parent / "report.css"
 HEADINGS = {
     "aa": "Antialiased resizing",
     "nearest": "Nearest",
-    "warp": "Affine warps",
+    "warp": "Warps",
     "flip": "Flips",
     "bicubic": "Bilinear and bicubic, not antialiased",
     "chain": "The preprocessing chain",
     "backward": "Forward and backward",
     "model": "Inside a model, training",
+    "library": "Warps of torchvision and kornia",
     "own": "Cases of one's own",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from polyphase.bench.library_warps import KorniaWarp, TorchvisionWarp
 from polyphase.bench.operations import (
     DTYPES,
     FORMATS,
@@ -12,6 +13,7 @@ from polyphase.bench.operations import (
     DecoderStep,
     Flip,
     Operation,
+    PerspectiveWarp,
     Preprocess,
     PyramidStep,
     Resize,
@@ -19,7 +21,9 @@ from polyphase.bench.operations import (
 )
 from polyphase.errors import NothingToMeasureError, UnknownNameError
 
-SUITES = ("aa", "nearest", "warp", "flip", "bicubic", "chain", "backward", "model")
+SUITES = ("aa", "nearest", "warp", "flip", "bicubic", "chain", "backward", "model", "library")
+#: Suites of code that not everybody has installed: no part of them is quick.
+OF_LIBRARIES = ("library",)
 ALL = "all"
 OWN = "own"
 
@@ -101,6 +105,7 @@ FOUR_PHOTOS = (4, 3, 345, 456)
 TWO_PHOTOS = (2, 3, 345, 456)
 PORTRAIT = (1, 3, 500, 400)
 FULL_HD = (1, 3, 1080, 1920)
+EIGHT_LARGE = (8, 3, 1234, 1345)
 WIDE = (1, 3, 1600, 2560)
 PHOTOS_OF_MANY_SIZES = tuple((1, 3, 300 + 37 * i, 480 - 23 * i) for i in range(8))
 
@@ -137,8 +142,11 @@ TABLE: tuple[Workload, ...] = (
     Workload("warp", AffineWarp("bilinear", padding_mode="border"), (TWO_PHOTOS,), FLOATS),
     Workload("warp", AffineWarp("bilinear", padding_mode="reflection"), (TWO_PHOTOS,), FLOATS),
     Workload("warp", AffineWarp("bilinear", degrees=30.0, scale=0.9, shift=(0.0, 0.0)), (FULL_HD,)),
-    Workload("warp", AffineWarp("bilinear"), ((8, 3, 1234, 1345),), FLOATS, devices=("cuda",)),
-    Workload("warp", AffineWarp("bicubic"), ((8, 3, 1234, 1345),), FLOATS, devices=("cuda",)),
+    Workload("warp", AffineWarp("bilinear", degrees=0.3, scale=0.9, shift=(0.0, 0.0)), (FULL_HD,)),
+    Workload("warp", PerspectiveWarp("bilinear", degrees=20.0, scale=0.9), (FULL_HD,)),
+    Workload("warp", PerspectiveWarp("bilinear", degrees=0.3, scale=0.9), (FULL_HD,)),
+    Workload("warp", AffineWarp("bilinear"), (EIGHT_LARGE,), FLOATS, devices=("cuda",)),
+    Workload("warp", AffineWarp("bicubic"), (EIGHT_LARGE,), FLOATS, devices=("cuda",)),
     # W4
     Workload("flip", Flip(-1), ((1, 3, 224, 224),), BYTES, quick=BYTES),
     Workload("flip", Flip(-1), ((1, 3, 256, 256),), BYTES),
@@ -154,8 +162,8 @@ TABLE: tuple[Workload, ...] = (
     Workload("bicubic", plain((256, 256), "bilinear"), (PORTRAIT,)),
     Workload("bicubic", plain((1024, 1024), "bilinear"), (PORTRAIT,)),
     Workload("bicubic", plain((270, 270), "bilinear"), (PHOTO,)),
-    Workload("bicubic", plain((2345, 2456), "bilinear"), ((8, 3, 1234, 1345),), FLOATS, devices=("cuda",)),
-    Workload("bicubic", plain((2345, 2456), "bicubic"), ((8, 3, 1234, 1345),), FLOATS, devices=("cuda",)),
+    Workload("bicubic", plain((2345, 2456), "bilinear"), (EIGHT_LARGE,), FLOATS, devices=("cuda",)),
+    Workload("bicubic", plain((2345, 2456), "bicubic"), (EIGHT_LARGE,), FLOATS, devices=("cuda",)),
     # W6
     Workload("chain", Preprocess(), (PHOTO,), BYTES, quick=("u8 CF",)),
     Workload("chain", Preprocess(), PHOTOS_OF_MANY_SIZES, BYTES, quick=("u8 CL",), in_turn=True),
@@ -166,12 +174,30 @@ TABLE: tuple[Workload, ...] = (
     Workload("backward", plain((256, 256), "bilinear"), (PORTRAIT,), FLOATS, backward=True),
     Workload("backward", plain((256, 256), "bicubic"), (PORTRAIT,), FLOATS, backward=True),
     Workload("backward", antialiased((256, 256)), ((8, 64, 128, 128),), FLOATS, backward=True, devices=("cuda",)),
-    Workload("backward", antialiased((512, 512)), ((8, 3, 1234, 1345),), FLOATS, backward=True, devices=("cuda",)),
+    Workload("backward", antialiased((512, 512)), (EIGHT_LARGE,), FLOATS, backward=True, devices=("cuda",)),
     # W8
     Workload("model", PyramidStep(), ((1, 64, 32, 32),), FLOATS, quick=("f32 CL",), backward=True),
     Workload("model", PyramidStep(), ((2, 256, 32, 32),), FLOATS, backward=True),
     Workload("model", DecoderStep(), ((1, 64, 32, 32),), FLOATS, quick=("f32 CF",), backward=True),
     Workload("model", DecoderStep(), ((2, 256, 32, 32),), FLOATS, backward=True),
+    # Warps that libraries write
+    *(
+        Workload("library", warp, (shape,), kinds, devices=devices)
+        for shape, kinds, devices in ((TWO_PHOTOS, FOUR, ("cpu", "cuda")), (EIGHT_LARGE, FLOATS, ("cuda",)))
+        for warp in (
+            TorchvisionWarp("rotate"),
+            TorchvisionWarp("rotate", expand=True),
+            TorchvisionWarp("rotate", fill=0.0),
+            TorchvisionWarp("perspective"),
+            TorchvisionWarp("elastic"),
+        )
+    ),
+    *(
+        Workload("library", warp, (shape,), FLOATS, devices=devices)
+        for shape, devices in ((TWO_PHOTOS, ("cpu", "cuda")), (EIGHT_LARGE, ("cuda",)))
+        for warp in map(KorniaWarp, ("warp_affine", "warp_perspective", "homography_warp", "remap"))
+    ),
+    Workload("library", KorniaWarp("warp_affine"), (TWO_PHOTOS,), FLOATS, backward=True),
 )
 
 

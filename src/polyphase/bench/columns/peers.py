@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from typing import Any
 
@@ -11,20 +10,10 @@ from torch import Tensor
 
 from polyphase.bench.checks import PEER
 from polyphase.bench.columns.base import Column
-from polyphase.bench.operations import MEAN, STD, AffineWarp, Flip, Preprocess, Resize
+from polyphase.bench.libraries import imported
+from polyphase.bench.operations import MEAN, STD, AffineWarp, Flip, PerspectiveWarp, Preprocess, Resize
 from polyphase.bench.work import Call, Work
 from polyphase.bench.workloads import Case
-
-
-@functools.cache
-def _import(name: str) -> Any:
-    """The module, or why there is none."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        return "not installed" if error.name == name.partition(".")[0] else f"not importable: {error}"
-    except Exception as error:
-        return f"not importable: {str(error).splitlines()[0]}"
 
 
 class Peer(Column):
@@ -33,7 +22,7 @@ class Peer(Column):
 
     @property
     def version(self) -> str:
-        return str(_import(self.module.partition(".")[0]).__version__)
+        return str(imported(self.module.partition(".")[0]).__version__)
 
     @property
     def title(self) -> str:
@@ -41,7 +30,7 @@ class Peer(Column):
 
     @property
     def library(self) -> Any:
-        return _import(self.module)
+        return imported(self.module)
 
     def can_run(self, case: Case) -> str | None:
         if isinstance(self.library, str):
@@ -87,7 +76,7 @@ class OpenCV(ArrayPeer):
         operation = case.operation
         if case.dtype not in ("u8", "f32"):
             return f"no {case.dtype}"
-        if isinstance(operation, Flip):
+        if isinstance(operation, (Flip, PerspectiveWarp)):
             return None
         if isinstance(operation, AffineWarp):
             plain = operation.padding_mode == "zeros" and not operation.align_corners and operation.mode == "bilinear"
@@ -111,6 +100,10 @@ class OpenCV(ArrayPeer):
             matrix = operation.pixel_matrix(height, width).numpy()
             flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
             return lambda: cv2.warpAffine(array, matrix, (width, height), flags=flags)
+        if isinstance(operation, PerspectiveWarp):
+            matrix = operation.pixel_matrix(height, width).numpy()
+            flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+            return lambda: cv2.warpPerspective(array, matrix, (width, height), flags=flags)
         assert isinstance(operation, Resize)
         rule = {"bilinear": cv2.INTER_LINEAR, "nearest-exact": cv2.INTER_NEAREST_EXACT}[operation.mode]
         size = operation.size[::-1]

@@ -8,6 +8,7 @@ from polyphase import stats
 from polyphase.bench.columns.base import Column
 from polyphase.bench.operations import POLYPHASE, PYTORCH
 from polyphase.bench.work import Call, Work, call_of
+from polyphase.bench.workloads import Case
 from polyphase.version import __version__
 
 
@@ -26,6 +27,10 @@ class Polyphase(Column):
     @property
     def version(self) -> str:
         return __version__
+
+    def can_run(self, case: Case) -> str | None:
+        library = case.operation.library.partition(".")[0]
+        return f"written with {library}, not with our functions" if library else None
 
     def make(self, work: Work) -> Call:
         return call_of(work, work.case.operation.function(POLYPHASE))
