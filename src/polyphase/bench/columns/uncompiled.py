@@ -59,14 +59,19 @@ class Yardstick(Column):
 
 
 class MemoryFloor(Yardstick):
-    """A copy that moves as many bytes as an image of the case must: what is read plus what is written."""
+    """A copy that moves as many bytes as an image of the case must: what is read plus what is written.
+
+    On a GPU it is made by a kernel. What `copy_` is there, a replayed graph does at two thirds of the memory's speed.
+    """
 
     heading = "Memory floor"
 
     def make(self, work: Work) -> Call:
-        size = max(1, work.bytes_moved // work.calls // 2)
-        source = torch.zeros(size, dtype=torch.uint8, device=self.options.device)
+        words = max(1, work.bytes_moved // work.calls // 2 // 8)
+        source = torch.zeros(words, dtype=torch.int64, device=self.options.device)
         target = torch.zeros_like(source)
+        if source.is_cuda:
+            return lambda: torch.bitwise_not(source, out=target)
         return lambda: target.copy_(source)
 
 
