@@ -76,6 +76,17 @@ def test_no_displacement_gives_the_image(aligned: bool) -> None:
     assert torch.equal(P.displacement_sample(picture, torch.zeros(2, 7, 9, 2), align_corners=aligned), picture)
 
 
+@pytest.mark.parametrize(("padding", "expected"), [("zeros", 0.0), ("border", 1.0), ("reflection", 1.0)])
+@pytest.mark.parametrize("aligned", [False, True])
+def test_an_image_one_pixel_high_has_an_outside(aligned: bool, padding: str, expected: float) -> None:
+    """Corners are where reflection folds, and nothing else."""
+    for picture, down in ((torch.ones(1, 2, 1, 5), (0.0, 3.0)), (torch.ones(1, 2, 4, 1, 5), (0.0, 3.0, 0.0))):
+        field = torch.tensor(down).expand(1, *picture.shape[2:], len(down))
+        for mode in ("bilinear", "nearest"):
+            found = P.displacement_sample(picture, field, mode, padding, aligned)
+            assert torch.equal(found, torch.full_like(picture, expected))
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16])
 def test_other_dtypes(dtype: torch.dtype) -> None:
     """Summed in float32, rounded once."""

@@ -134,8 +134,10 @@ def displacement_warp(
     _check_image(shape, mode)
     _check_dtypes(dtype, "field", field_dtype, mode)
     _check_output(tuple(field_shape[1:-1]))
-    formula = displacement(tuple(shape[2:]), align_corners)
-    return Warp("formula", mode, padding, align_corners, tuple(field_shape[1:-1]), formula=formula)
+    # Aligned coordinates of an axis of one pixel all lead to it. Only reflection, which folds there, asks for them.
+    aligned = align_corners and padding == "reflection"
+    formula = displacement(tuple(shape[2:]), aligned)
+    return Warp("formula", mode, padding, aligned, tuple(field_shape[1:-1]), formula=formula)
 
 
 def pixel_matrix_rows(shape: Sizes, dtype: torch.dtype) -> int:
