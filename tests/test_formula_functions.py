@@ -139,6 +139,15 @@ def test_pixel_matrix(rows: int, aligned: bool, inverse: bool) -> None:
     assert torch.allclose(ours[0, 0], row.clamp(0, 29), atol=1e-9)
 
 
+@pytest.mark.parametrize("aligned", [False, True])
+def test_pixel_matrix_to_a_single_row_or_column(aligned: bool) -> None:
+    picture, down = image((1, 2, 5, 6), torch.float64), torch.tensor([[1.0, 0.0, -3.0], [0.0, 1.0, -2.0]]).double()
+    for size in ((1, 3), (3, 1), (1, 1)):
+        found = P.pixel_matrix(down, (5, 6), size, align_corners=aligned)[None]
+        ours = P.affine_sample(picture, found, (1, 2, *size), align_corners=aligned)
+        assert torch.allclose(ours, picture[..., 2 : 2 + size[0], 3 : 3 + size[1]])
+
+
 def calls() -> dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]]:
     field = image((2, 3, 2, 2), torch.float64, low=-1.2, high=1.2)
     return {

@@ -137,8 +137,8 @@ def _pixels_to_coordinates(size: Sequence[Size], align_corners: bool, like: Tens
     """Of (x, y, 1); `size`: height and width."""
     (height, width), result = size, torch.eye(3, dtype=like.dtype, device=like.device)
     for row, n in enumerate((width, height)):
-        result[row, row] = 2 / max(n - 1, 1) if align_corners else 2 / n
-        result[row, 2] = -1 if align_corners else (1 - n) / n
+        steps = max(n - 1, 1) if align_corners else n
+        result[row, row], result[row, 2] = 2 / steps, (1 - n) / steps  # a single pixel is at 0, aligned or not
     return result
 
 
