@@ -203,6 +203,23 @@ def test_the_nearest_pixel_is_the_same_nearby() -> None:
     assert not matrix.grad.any()
 
 
+@pytest.mark.parametrize("fill", [None, (0.5, -1.0)])
+def test_complex_images(fill: tuple[float, ...] | None) -> None:
+    """Their parts are moved alike, and so are gradients."""
+    parts = [image((2, 2, 4, 3), seed=seed).requires_grad_() for seed in range(2)]
+    field = image((2, 3, 2, 2), low=-2.0, high=2.0)
+    functions: list[Callable[[Tensor], Tensor]] = [
+        lambda one: P.perspective_sample(one, homographies(torch.float32), (2, 2, 3, 2), "nearest", fill=fill),
+        lambda one: P.displacement_sample(one, field, "nearest", fill=fill),
+    ]
+    for function in functions:
+        whole = torch.complex(*parts).detach().requires_grad_()
+        weights = torch.complex(image((2, 2, 3, 2), seed=2), image((2, 2, 3, 2), seed=3))
+        (found,) = torch.autograd.grad(function(whole), whole, weights)
+        of_parts = torch.autograd.grad(torch.complex(*map(function, parts)), parts, weights)
+        assert torch.equal(found, torch.complex(*of_parts))
+
+
 @pytest.mark.inductor
 def test_traced() -> None:
     """By Dynamo each is one operator; sizes may be symbolic."""

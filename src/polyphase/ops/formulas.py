@@ -17,6 +17,7 @@ from polyphase.errors import ProgramSyntaxError
 from polyphase.kernels import binding, plain_torch
 from polyphase.ops import levels
 from polyphase.ops.library import KERNEL_KEYS, LIBRARY
+from polyphase.ops.warp import launch_of
 from polyphase.plain import forward_mode_is_on
 from polyphase.sampling.steps import Size
 from polyphase.sampling.templates import filled_warp, warp_to_slots
@@ -93,7 +94,7 @@ def _backward_on_device(
     tensors, wanted = (image, entries, *fields), (needed[0], *[needed[1]] * (1 + len(fields)))
     found: Sequence[Tensor | None] = [None] * len(tensors)
     if any(asked):
-        found = levels.with_autograd(binding.warp_gradients, gradient, image, entries, sampler, asked, *fields)
+        found = levels.with_autograd(launch_of(image), gradient, image, entries, sampler, asked, *fields)
     of_image, of_entries, *of_fields = (
         of.new_zeros(of.shape if want else 0) if one is None else one.contiguous()
         for one, of, want in zip(found, tensors, wanted, strict=True)
@@ -169,7 +170,8 @@ class _BackwardDifferentiable(SingleLevelFunction):
 def _with_derivatives(image: Tensor, entries: Tensor, fields: Sequence[Tensor], warp: str, sizes: Any) -> Tensor:
     """Integers have none, nor has what they are sampled at."""
     tensors = (image, entries, *fields)
-    if image.is_floating_point() and any(one.requires_grad for one in tensors):
+    differentiable = image.is_floating_point() or image.is_complex()
+    if differentiable and any(one.requires_grad for one in tensors):
         result: Tensor = levels.recorded(_Differentiable, warp, sizes, *tensors)
     else:
         result = levels.below_autograd(formula_warp, image, entries, fields, warp, sizes)

@@ -6,7 +6,7 @@ operations, which can be differentiated any number of times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -61,21 +61,25 @@ def _backward_on_device(gradient: Tensor, image: Tensor, coordinates: Tensor, *g
     sampler = sampler_of(*of_sampler)
     moves = sampler.mode == "nearest"  # to where coordinates nearby do: their gradient is 0
     launched = (needed[0], needed[1] and not moves)
-    found: tuple[Tensor | None, Tensor | None] = (None, None)
+    found: binding.Gradients = (None, None)
     if any(launched):
-        launch = _launch_complex if image.is_complex() else binding.warp_gradients
-        found = levels.with_autograd(launch, gradient, image, coordinates, sampler, launched)
+        found = levels.with_autograd(launch_of(image), gradient, image, coordinates, sampler, launched)
     of_image = _as_promised(found[0], image, needed[0])
     of_coordinates = _as_promised(found[1], coordinates, needed[1])
     return of_image, of_coordinates.zero_() if moves else of_coordinates
 
 
-def _launch_complex(gradient: Tensor, image: Tensor, *given: Any) -> tuple[Tensor | None, Tensor | None]:
+def launch_of(image: Tensor) -> Callable[..., binding.Gradients]:
+    """What finds gradients of a warp of such an image."""
+    return _launch_complex if image.is_complex() else binding.warp_gradients
+
+
+def _launch_complex(gradient: Tensor, image: Tensor, *given: Any) -> binding.Gradients:
     """Gradients are added and kernels add real values: the two parts become channels."""
     gradient, image = (torch.view_as_real(one).movedim(-1, 2).flatten(1, 2) for one in (gradient, image))
-    found, of_coordinates = binding.warp_gradients(gradient, image, *given)
+    found, *of_others = binding.warp_gradients(gradient, image, *given)
     assert found is not None, "coordinates alone have none: only nearest takes complex images"
-    return torch.view_as_complex(found.unflatten(1, (-1, 2)).movedim(2, -1).contiguous()), of_coordinates
+    return torch.view_as_complex(found.unflatten(1, (-1, 2)).movedim(2, -1).contiguous()), *of_others
 
 
 def _as_promised(found: Tensor | None, of: Tensor, needed: bool) -> Tensor:
