@@ -188,6 +188,34 @@ def test_transforms(name: str) -> None:
         assert forward_ad.unpack_dual(function(tensors[0], dual)).tangent is not None
 
 
+@pytest.mark.parametrize("name", calls())
+def test_many_gradients_at_once(name: str) -> None:
+    function, tensors = calls()[name]
+    leaves = tuple(one.requires_grad_() for one in tensors)
+    result = function(*leaves)
+    weights = image((3, *result.shape), torch.float64, seed=5)
+    found = torch.autograd.grad(result, leaves, weights, is_grads_batched=True, retain_graph=True)
+    one_by_one = [torch.autograd.grad(result, leaves, one, retain_graph=True) for one in weights]
+    for all_of_it, each in zip(found, zip(*one_by_one, strict=True), strict=True):
+        assert torch.allclose(all_of_it, torch.stack(each))
+
+
+@pytest.mark.parametrize("name", calls())
+def test_a_gradient_with_a_tangent(name: str) -> None:
+    """The call was made before there were any."""
+    function, tensors = calls()[name]
+    leaves = tuple(one.requires_grad_() for one in tensors)
+    result = function(*leaves)
+    weights, tangent = (image(result.shape, torch.float64, seed=seed) for seed in (5, 6))
+    expected = torch.autograd.grad(result, leaves, tangent, retain_graph=True)
+    with forward_ad.dual_level():
+        found = torch.autograd.grad(result, leaves, forward_ad.make_dual(weights, tangent))
+        for one, other in zip(found, expected, strict=True):
+            of_it = forward_ad.unpack_dual(one).tangent
+            assert of_it is not None
+            assert torch.allclose(of_it, other)
+
+
 def test_only_what_is_needed() -> None:
     picture, matrix = image((2, 2, 4, 3)), homographies(torch.float32)
     for of_image, of_matrix in ((True, False), (False, True)):

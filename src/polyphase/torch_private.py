@@ -196,6 +196,12 @@ FUNCTIONS = {
     "are_functorch_transforms_active": Private("torch._C:_are_functorch_transforms_active", _NO_LEVELS, None),
     "set_fwd_grad_enabled": Private("torch.autograd.forward_ad:_set_fwd_grad_enabled", _NO_LEVELS, None),
     "AutoDispatchBelowAutograd": Private("torch._C:_AutoDispatchBelowAutograd", _NO_LEVELS, None),
+    # Whether a gradient is many at once (`is_grads_batched`), which operators of lists of tensors do not take.
+    "is_batched_gradient": Private(
+        "torch._C._functorch:is_legacy_batchedtensor",
+        "gradients of perspective_sample and displacement_sample cannot be asked for many at a time (is_grads_batched)",
+        lambda tensor: False,
+    ),
     # Autograd switched on again, below autograd. Likewise.
     "included_keys": Private("torch._C:_dispatch_tls_local_include_set", _NEW_THREAD, None),
     "excluded_keys": Private("torch._C:_dispatch_tls_local_exclude_set", _NEW_THREAD, None),

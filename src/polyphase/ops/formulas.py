@@ -23,7 +23,7 @@ from polyphase.sampling.steps import Size
 from polyphase.sampling.templates import filled_warp, warp_to_slots
 from polyphase.sampling.text import from_text, to_text
 from polyphase.sampling.warps import Warp
-from polyphase.torch_private import SingleLevelFunction
+from polyphase.torch_private import SingleLevelFunction, is_batched_gradient
 
 #: Of the image, of the entries, of the fields.
 Of: TypeAlias = tuple[Tensor, Tensor, list[Tensor]]
@@ -135,10 +135,19 @@ class _Differentiable(SingleLevelFunction):
         image, entries, *fields = ctx.saved_tensors
         of_image, *of_others = ctx.needs_input_grad[2:]
         needed = [of_image, any(of_others)]
-        found = formula_warp_backward(gradient, image, entries, fields, ctx.warp, ctx.sizes, needed)
-        flat = (found[0], found[1], *found[2])
+        if forward_mode_is_on() or is_batched_gradient(gradient):
+            flat = _gradients_by_torch(gradient, _sampler(ctx.warp, ctx.sizes), *ctx.saved_tensors)
+        else:
+            found = formula_warp_backward(gradient, image, entries, fields, ctx.warp, ctx.sizes, needed)
+            flat = (found[0], found[1], *found[2])
         wanted = (needed[0], *[needed[1]] * len(of_others))
         return None, None, *(one if want else None for one, want in zip(flat, wanted, strict=True))
+
+
+def _gradients_by_torch(gradient: Tensor, sampler: Warp, *tensors: Tensor) -> tuple[Tensor, ...]:
+    _, of_all = torch.func.vjp(lambda image, at, *rest: plain_torch.warp(image, at, sampler, *rest), *tensors)
+    found: tuple[Tensor, ...] = of_all(gradient)
+    return found
 
 
 class _BackwardDifferentiable(SingleLevelFunction):
@@ -158,8 +167,7 @@ class _BackwardDifferentiable(SingleLevelFunction):
         sampler, needed = _sampler(ctx.warp, ctx.sizes), ctx.needed
 
         def first(gradient: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-            _, of_all = torch.func.vjp(lambda image, at, *rest: plain_torch.warp(image, at, sampler, *rest), *tensors)
-            image, *others = of_all(gradient)
+            image, *others = _gradients_by_torch(gradient, sampler, *tensors)
             found: tuple[Tensor, ...] = (image,) * needed[0] + tuple(others) * needed[1]
             return found
 
