@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -107,6 +108,14 @@ def test_volumes_bytes_and_gradients() -> None:
     assert (leaf.grad.abs().sum((2, 3)) > 0).all()
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    picture, theta, size = photograph(), turned(3.0, 20), (1, 1, OUT, OUT)
+    expected = P.affine_sample(picture, theta, size, antialias=True, scale=3.0)
+    scales: list[Any] = [numpy.float32(3), numpy.int64(3), (numpy.float64(3), 3)]
+    for scale in scales:
+        assert torch.equal(P.affine_sample(picture, theta, size, antialias=True, scale=scale), expected)
+
+
 @pytest.mark.inductor
 def test_compiled_with_a_scale() -> None:
     picture, theta = photograph(), turned(3.0, 20)
@@ -126,11 +135,14 @@ def test_compiled_with_a_scale() -> None:
         ({"scale": 0}, ("scale 0", "above 0")),
         ({"scale": (1.0, 2.0, 3.0)}, ("(1.0, 2.0, 3.0)", "2 in the order")),
         ({"scale": math.inf}, ("inf", "above 0")),
+        ({"scale": "2"}, ("'2'", "above 0")),
+        ({"antialias": "no"}, ("antialias='no'", "True, False or None")),
     ],
 )
 def test_mistakes(options: dict[str, Any], says: tuple[str, ...]) -> None:
+    given = {"antialias": True, **options}
     with pytest.raises(PolyphaseError) as caught:
-        P.affine_sample(torch.rand(1, 3, 8, 8), torch.eye(2, 3)[None], (1, 3, 2, 2), antialias=True, **options)
+        P.affine_sample(torch.rand(1, 3, 8, 8), torch.eye(2, 3)[None], (1, 3, 2, 2), **given)
     for part in says:
         assert part in str(caught.value)
 

@@ -275,7 +275,7 @@ def affine_sample(
     half pixels for each of the output's. How much it shrinks, `scale` says, in pixels of the image for each of the
     output's: a number, or one for each axis in the image's order. Without it each matrix does, if it is on the CPU.
     """
-    if antialias:
+    if antialias is not False and arguments.switch(antialias, "antialias"):
         return _antialiased(input, theta, size, (mode, padding_mode, align_corners, scale, fill, fill_rule))
     if not is_dynamo_compiling():
         result: Images | None = _AFFINE_SAMPLE.again(

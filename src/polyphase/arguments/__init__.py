@@ -5,7 +5,7 @@ message that names what was seen, what is allowed and the fix.
 """
 
 from polyphase.arguments.filling import fill_numbers, filled
-from polyphase.arguments.integers import are_known
+from polyphase.arguments.integers import are_known, switch
 from polyphase.arguments.resampling import (
     FILTERS,
     Maps,
@@ -54,5 +54,6 @@ __all__ = [
     "pixel_matrix_rows",
     "rectangle",
     "resize_maps",
+    "switch",
     "warp_options",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, TypeAlias
 
 import torch
@@ -172,7 +173,7 @@ def check_shrinking(mode: str, padding: str, align_corners: bool) -> None:
 
 def map_scales(scale: Any, axes: int) -> tuple[float, ...]:
     found = tuple(scale) if isinstance(scale, list | tuple) else (scale,) * axes
-    if len(found) != axes or not all(isinstance(one, int | float) and 0 < one < math.inf for one in found):
+    if len(found) != axes or not all(isinstance(one, Real) and 0 < float(one) < math.inf for one in found):
         raise WrongArgumentError(
             f"scale {scale!r}; it is how many pixels of the image there are for each of the output's: a number above "
             f"0, or {axes} in the order of the image's axes"
