@@ -108,6 +108,16 @@ def test_volumes_bytes_and_gradients() -> None:
     assert (leaf.grad.abs().sum((2, 3)) > 0).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_under_autocast(dtype: torch.dtype) -> None:
+    """A matrix that a layer made and an image that none did, or the other way round: in float32, as ever."""
+    picture, theta, size = image((1, 3, 32, 40)).to(dtype), turned(3.0, 20).to(dtype), (1, 3, 8, 8)
+    expected = P.affine_sample(picture.float(), theta.float(), size, antialias=True)
+    with torch.autocast("cpu", dtype=dtype):
+        for one, at in ((picture.float(), theta), (picture, theta.float()), (picture, theta)):
+            assert torch.equal(P.affine_sample(one, at, size, antialias=True), expected)
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
     picture, theta, size = photograph(), turned(3.0, 20), (1, 1, OUT, OUT)
     expected = P.affine_sample(picture, theta, size, antialias=True, scale=3.0)

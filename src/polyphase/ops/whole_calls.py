@@ -90,7 +90,7 @@ def grid_sample(
     have_kernels = _all_have_kernels(image, grid)
     if not have_kernels and fill is None:
         return F.grid_sample(image, grid, *given)
-    image, grid = _as_warped_under_autocast(image, grid)
+    image, grid = as_warped_under_autocast(image, grid)
     sampler = arguments.grid_warp(image.shape, image.dtype, grid.shape, grid.dtype, *given)
     sampler = arguments.filled(sampler, image.shape, fill, fill_rule)
     return _warp(image, grid, sampler) if have_kernels else plain_torch.warp(image, grid, sampler)
@@ -119,7 +119,7 @@ def affine_sample(
     have_kernels = _all_have_kernels(image, theta)
     if not have_kernels and fill is None:
         return F.grid_sample(image, F.affine_grid(theta, size, given[-1]), *given)
-    image, theta = _as_warped_under_autocast(image, theta)
+    image, theta = as_warped_under_autocast(image, theta)
     size = arguments.affine_size(size)
     sampler = arguments.affine_warp(image.shape, image.dtype, theta.shape, theta.dtype, size, *given)
     sampler = arguments.filled(sampler, image.shape, fill, fill_rule)
@@ -137,7 +137,7 @@ def perspective_sample(
     fill_rule: Any = "blend",
 ) -> Tensor:
     given = arguments.warp_options(mode, padding_mode, align_corners)
-    image, matrix = _as_warped_under_autocast(image, matrix)
+    image, matrix = as_warped_under_autocast(image, matrix)
     size = arguments.affine_size(size)
     sampler = arguments.perspective_warp(image.shape, image.dtype, matrix.shape, matrix.dtype, size, *given)
     return _by_formula(arguments.filled(sampler, image.shape, fill, fill_rule), *parts_of_matrix(image, matrix))
@@ -153,7 +153,7 @@ def displacement_sample(
     fill_rule: Any = "blend",
 ) -> Tensor:
     given = arguments.warp_options(mode, padding_mode, align_corners)
-    image, field = _as_warped_under_autocast(image, field)
+    image, field = as_warped_under_autocast(image, field)
     sampler = arguments.displacement_warp(image.shape, image.dtype, field.shape, field.dtype, *given)
     sampler = arguments.filled(sampler, image.shape, fill, fill_rule)
     return _by_formula(sampler, *parts_of_field(image, field))
@@ -240,7 +240,7 @@ def _as_under_autocast(image: Tensor, mode: str, axes: int) -> Tensor:
     return _float32_under_autocast(image) if listed else image
 
 
-def _as_warped_under_autocast(image: Tensor, coordinates: Tensor) -> tuple[Tensor, Tensor]:
+def as_warped_under_autocast(image: Tensor, coordinates: Tensor) -> tuple[Tensor, Tensor]:
     """As eager's autocast has grid_sample: on the CPU in float32, on CUDA in the wider dtype of the two."""
     if image.device.type == "cuda" and torch.float32 not in (image.dtype, coordinates.dtype):
         return image, coordinates
