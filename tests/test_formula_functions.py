@@ -15,7 +15,7 @@ from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 import polyphase
 import polyphase.functional as P
-from polyphase.errors import PolyphaseError
+from polyphase.errors import NotSupportedError, PolyphaseError
 from polyphase.sampling.warps import MODES, PADDINGS
 from tests.support.samples import image
 
@@ -311,6 +311,30 @@ def test_mistakes(call: Callable[[], Any], says: tuple[str, ...]) -> None:
         call()
     for part in says:
         assert part in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize|.*nested")
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (Tensor.to_sparse, ("torch.sparse_coo", "to_dense")),
+        (lambda one: torch.nested.nested_tensor(list(one)), ("nested", "unbind")),
+        (lambda one: torch.quantize_per_tensor(one, 0.1, 0, torch.quint8), ("quantised", "dequantize")),
+    ],
+    ids=["sparse", "nested", "quantised"],
+)
+def test_what_only_we_have_takes_dense_tensors(made: Callable[[Tensor], Tensor], says: tuple[str, str]) -> None:
+    picture, size = made(torch.rand(1, 3, 4, 5)), (1, 3, 4, 5)
+    square, grid = torch.eye(3)[None], torch.zeros(1, 4, 5, 2)
+    for call in (
+        lambda: P.perspective_sample(picture, square, size),
+        lambda: P.displacement_sample(picture, grid),
+        lambda: P.grid_sample(picture, grid, fill=1.0),
+        lambda: P.affine_sample(picture, square[:, :2], size, fill=1.0),
+        lambda: P.affine_sample(picture, square[:, :2], size, antialias=True),
+    ):
+        with pytest.raises(NotSupportedError, match=f"{says[0]}.*{says[1]}"):
+            call()  # type: ignore[no-untyped-call]
 
 
 def test_numbers_that_are_none() -> None:

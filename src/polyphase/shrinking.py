@@ -15,7 +15,7 @@ from torch.compiler import is_dynamo_compiling
 
 from polyphase import arguments, torch_private
 from polyphase.errors import WrongArgumentError
-from polyphase.ops.whole_calls import as_warped_under_autocast
+from polyphase.ops.whole_calls import as_warped_under_autocast, check_dense
 
 #: The image's pixels that are left for each of the output's, along an axis.
 LEFT = 1.5
@@ -38,6 +38,7 @@ def affine_sample(
     """`resize` and `sample`: `interpolate`, and the `affine_sample` that takes the image as it is. `scale`: pixels of
     the image for each of the output's, one for each axis in the image's order, or one for all. `fill`: and its rule."""
     mode, padding, aligned = arguments.warp_options(mode, padding_mode, align_corners)
+    check_dense("affine_sample with antialias", input, theta)
     input, theta = as_warped_under_autocast(input, theta)
     shape, size = tuple(input.shape), arguments.affine_size(size)
     arguments.affine_warp(shape, input.dtype, theta.shape, theta.dtype, size, mode, padding, aligned)

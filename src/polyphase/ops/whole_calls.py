@@ -90,6 +90,7 @@ def grid_sample(
     have_kernels = _all_have_kernels(image, grid)
     if not have_kernels and fill is None:
         return F.grid_sample(image, grid, *given)
+    check_dense("grid_sample with a fill", image, grid)
     image, grid = as_warped_under_autocast(image, grid)
     sampler = arguments.grid_warp(image.shape, image.dtype, grid.shape, grid.dtype, *given)
     sampler = arguments.filled(sampler, image.shape, fill, fill_rule)
@@ -119,6 +120,7 @@ def affine_sample(
     have_kernels = _all_have_kernels(image, theta)
     if not have_kernels and fill is None:
         return F.grid_sample(image, F.affine_grid(theta, size, given[-1]), *given)
+    check_dense("affine_sample with a fill", image, theta)
     image, theta = as_warped_under_autocast(image, theta)
     size = arguments.affine_size(size)
     sampler = arguments.affine_warp(image.shape, image.dtype, theta.shape, theta.dtype, size, *given)
@@ -137,6 +139,7 @@ def perspective_sample(
     fill_rule: Any = "blend",
 ) -> Tensor:
     given = arguments.warp_options(mode, padding_mode, align_corners)
+    check_dense("perspective_sample", image, matrix)
     image, matrix = as_warped_under_autocast(image, matrix)
     size = arguments.affine_size(size)
     sampler = arguments.perspective_warp(image.shape, image.dtype, matrix.shape, matrix.dtype, size, *given)
@@ -153,6 +156,7 @@ def displacement_sample(
     fill_rule: Any = "blend",
 ) -> Tensor:
     given = arguments.warp_options(mode, padding_mode, align_corners)
+    check_dense("displacement_sample", image, field)
     image, field = as_warped_under_autocast(image, field)
     sampler = arguments.displacement_warp(image.shape, image.dtype, field.shape, field.dtype, *given)
     sampler = arguments.filled(sampler, image.shape, fill, fill_rule)
@@ -202,11 +206,11 @@ def _tangents_would_be_lost() -> bool:
 
 def _have_kernels(image: Tensor) -> bool:
     """A meta tensor needs none."""
-    return (
-        (image.device.type == "meta" or devices.has_kernels(image.device.type))
-        and image.layout is torch.strided
-        and not (image.is_quantized or image.is_nested)
-    )
+    return (image.device.type == "meta" or devices.has_kernels(image.device.type)) and _is_dense(image)
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided and not (tensor.is_quantized or tensor.is_nested)
 
 
 def _all_have_kernels(*tensors: Tensor) -> bool:
@@ -229,6 +233,15 @@ def _check_eager_has(image: Tensor, mode: str, antialias: bool, box: Any) -> Non
             f"on {image.device}; PyTorch has no such mode, and ours is for dense images on {_named_devices()}: move it "
             "there"
         )
+
+
+def check_dense(name: str, *tensors: Tensor) -> None:
+    """For what PyTorch has no function of: where there are no kernels, torch operations do it, of dense tensors."""
+    for one in tensors:
+        if not _is_dense(one):
+            kind = "nested" if one.is_nested else "quantised" if one.is_quantized else str(one.layout)
+            fix = {"nested": "give each of .unbind()", "quantised": "use .dequantize()"}.get(kind, "use .to_dense()")
+            raise NotSupportedError(f"{name} of a {kind} tensor; it takes dense tensors: {fix}")
 
 
 def _named_devices() -> str:
