@@ -154,6 +154,30 @@ def test_numbers_are_no_part_of_a_kernel() -> None:
     assert first.numbers != second.numbers
 
 
+# ---- parts of tensors
+
+
+def of_an_inner_part(x: Tensor, flow: Tensor) -> Tensor:
+    """Of a displacement that is larger than the image, batch included."""
+    part = flow[1:, 2:-1, :-3]
+    base = F.affine_grid(torch.eye(2, 3, dtype=x.dtype).expand(len(x), 2, 3), list(x.shape), align_corners=False)
+    return F.grid_sample(x, base + part * 0.1, align_corners=False)
+
+
+def by_some_matrices(x: Tensor, matrices: Tensor) -> Tensor:
+    """The last of several, and all but the last."""
+    return spellings.by_matrix(spellings.by_matrix(x, matrices[-1:]), matrices[:-1])
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"), [(of_an_inner_part, (3, SIZE[0] + 3, SIZE[1] + 3, 2)), (by_some_matrices, (3, 2, 3))]
+)
+def test_parts_of_tensors(function: Function, shape: tuple[int, ...]) -> None:
+    read, tensors = Read(), (image(), torch.rand(shape, dtype=torch.float64))
+    check_gradients(function, *tensors, run=torch.compile(function, backend=read))
+    assert (read.samplers, read.left) == (0, ())
+
+
 # ---- calls
 
 

@@ -12,7 +12,7 @@ import sympy
 import torch
 from torch.fx import Graph, Node
 
-from polyphase.compile.coordinates.algebra import Extent, Known, Part, Read, Refused, Value, known, reads_of
+from polyphase.compile.coordinates.algebra import Extent, Known, Part, Read, Refused, Value, is_same, known, reads_of
 from polyphase.compile.coordinates.cutout import example
 from polyphase.compile.coordinates.found import Found, Tensors
 from polyphase.compile.reasons import Why
@@ -37,6 +37,7 @@ class Emitter:
     def __init__(self, graph: Graph, image: Node, grid: Node, leaves: Sequence[Node], before: Node) -> None:
         self._graph, self._image, self._leaves = graph, image, leaves
         self._dtype, self._device = example(grid).dtype, example(grid).device
+        self._places: Sequence[Size] = example(grid).shape[:-1]  # that each digit counts
         self._numbers: dict[sympy.Expr, Any] = {}
         self._symbols = _symbols_of(graph, before)
         self._entries_read: dict[Read, Node] = {}
@@ -92,7 +93,8 @@ class Emitter:
         if first is None or places != list(range(first, first + len(values))) or len(reads) > 1:
             return None, 0
         leaf = self._leaves[values[0].leaf]
-        return (leaf, first) if example(leaf).dtype == self._dtype else (None, 0)
+        whole = all(is_same(part.extent, self._batch()) for index in values[0].index[:1] for part in index)
+        return (leaf, first) if whole and example(leaf).dtype == self._dtype else (None, 0)
 
     def _per_image(self, value: Value, images: Size) -> Node:
         """Of shape (images,)."""
@@ -141,8 +143,11 @@ class Emitter:
             (part,) = index or (Part(1),)
             if part.digit is None:
                 node = self._call(torch.select, node, dim, part.at)
-            else:
-                digits.insert(0, part.digit)
+                continue
+            count = self._places[part.digit]
+            if not is_same(part.extent, count):
+                node = self._call(torch.narrow, node, dim, self.size(part.at), self.size(count))
+            digits.insert(0, part.digit)
         return node, digits
 
     def _converted(self, read: Read, node: Node) -> Node:
