@@ -235,12 +235,18 @@ def written(x: Tensor, grid: Tensor) -> Tensor:
     return F.grid_sample(x, scaled, align_corners=False)
 
 
+def rectified(x: Tensor, grid: Tensor) -> Tensor:
+    scaled = grid * 0.5
+    F.relu(grid, True)
+    return F.grid_sample(x, scaled, align_corners=False)
+
+
 @pytest.mark.parametrize(
     ("function", "why"),
     [
         *((a_grid, None), (a_turned_grid, None), (blurred, None)),
         *((returned, Why.NOT_ALONE), (clamped, Why.NOT_SMOOTH), (halved, Why.ANOTHER_DTYPE)),
-        *((written, Why.MUTATION_BETWEEN), (by_the_number, Why.NOT_A_FORMULA)),
+        *((written, Why.MUTATION_BETWEEN), (rectified, Why.MUTATION_BETWEEN), (by_the_number, Why.NOT_A_FORMULA)),
     ],
 )
 def test_refusals(function: Function, why: Why | None) -> None:

@@ -10,10 +10,12 @@ all.
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import sympy
@@ -182,11 +184,27 @@ def _literal(node: Node) -> Tensor:
 
 def may_write(node: Node) -> bool:
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    says_so = node.kwargs.get("out") is not None or bool(node.kwargs.get("inplace"))
+    says_so = node.kwargs.get("out") is not None or _is_in_place(node)
     schema = getattr(node.target, "_schema", None)
     is_mutable = schema is not None and schema.is_mutable
     writes = says_so or name.endswith("_") or node.target in _WRITING_OPERATORS or is_mutable
     return node.op.startswith("call") and writes
+
+
+def _is_in_place(node: Node) -> bool:
+    """As `F.relu(x, inplace=True)`, where it may be said without a name."""
+    place = None if isinstance(node.target, str) else _place_of_inplace(node.target)
+    return bool(node.kwargs.get("inplace") or (place is not None and node.args[place : place + 1] == (True,)))
+
+
+@cache
+def _place_of_inplace(function: Any) -> int | None:
+    """Where it is among a function's arguments."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # it cannot be asked, as builtins cannot
+        return None
+    return names.index("inplace") if "inplace" in names else None
 
 
 def _written_by(node: Node) -> Iterator[int]:
