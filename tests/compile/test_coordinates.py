@@ -258,6 +258,41 @@ def test_refusals(function: Function, why: Why | None) -> None:
     assert [one.why for one in read.left] == ([] if why is None else [why])
 
 
+def _written_into(made: Callable[..., Tensor]) -> Callable[[], Tensor]:
+    """What is made of a row, as integers."""
+
+    def function() -> Tensor:
+        integers = torch.zeros(SIZE[1], dtype=torch.int64)
+        integers[:] = made(torch.arange(SIZE[1]))
+        return integers
+
+    return function
+
+
+ROUNDED: dict[str, Callable[[], Tensor]] = {
+    "written": _written_into(lambda row: row * 0.7),
+    "filled": lambda: torch.empty(SIZE[1], dtype=torch.int64).fill_(1.7),
+    "full": lambda: torch.full(SIZE[1:], 1.7, dtype=torch.int64),
+    "a scalar": lambda: torch.scalar_tensor(1.7, dtype=torch.int64).expand(SIZE[1]),
+    "arange": lambda: torch.arange(0.5, SIZE[1], dtype=torch.int64),
+    "linspace": lambda: torch.linspace(0, 11, SIZE[1], dtype=torch.int64),
+    "truth values added": lambda: (torch.arange(SIZE[1]) > 3) + (torch.arange(SIZE[1]) > 7),
+    "integers as truth values": lambda: torch.arange(SIZE[1]).bool(),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_integers_and_truth_values_are_rounded(name: str) -> None:
+    def function(x: Tensor) -> Tensor:
+        row = ROUNDED[name]().to(x.dtype) / 8 - 1
+        grid = torch.stack([row.expand(SIZE), torch.linspace(-1, 1, SIZE[0], dtype=x.dtype)[:, None].expand(SIZE)], -1)
+        return F.grid_sample(x, grid.expand(len(x), -1, -1, -1), align_corners=False)
+
+    read, x = Read(), image()
+    same(torch.compile(function, backend=read)(x), function(x))
+    assert [one.why for one in read.left] == [Why.NOT_A_FORMULA]
+
+
 def test_steps_are_fine_without_gradients() -> None:
     read = Read()
     x, grid = image(), torch.rand(2, *SIZE, 2, dtype=torch.float64) * 2 - 1

@@ -59,6 +59,8 @@ def _iota(walk: Walk, call: Call, at: Indices) -> Value:
 
 
 def _linspace(walk: Walk, call: Call, at: Indices) -> Value:
+    if not call.result.dtype.is_floating_point:
+        raise Refused(Why.NOT_A_FORMULA, f"{call.operator} to integers")
     given = call.arguments()
     start, end, steps = (known(given[name]) for name in ("start", "end", "steps"))
     if steps.number == 1:

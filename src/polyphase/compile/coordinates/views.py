@@ -32,13 +32,6 @@ def _same(walk: Walk, call: Call, at: Indices) -> Value:
     return walk.value(call.args[0], at)
 
 
-def _converted(walk: Walk, call: Call, at: Indices) -> Value:
-    before, after = call.args[0].dtype, call.result.dtype
-    if before.is_floating_point and not after.is_floating_point:
-        raise Refused(Why.NOT_A_FORMULA, f"{call.operator} to integers")
-    return walk.value(call.args[0], at)
-
-
 def _view(walk: Walk, call: Call, at: Indices) -> Value:
     return walk.value(call.args[0], regrouped(at, call.args[0].shape, call))
 
@@ -213,7 +206,7 @@ def _constant_pad(walk: Walk, call: Call, at: Indices) -> Value:
 def readers() -> dict[Any, Reader]:
     return {
         **dict.fromkeys((aten.clone.default, aten.alias.default, aten.lift_fresh_copy.default), _same),
-        **dict.fromkeys((aten._to_copy.default, prims.convert_element_type.default), _converted),
+        **dict.fromkeys((aten._to_copy.default, prims.convert_element_type.default), _same),
         **dict.fromkeys(
             (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten._reshape_alias.default), _view
         ),

@@ -15,6 +15,7 @@ from torch import Tensor
 from polyphase.compile.coordinates.algebra import (
     Extent,
     Index,
+    Known,
     Part,
     Read,
     Refused,
@@ -26,6 +27,7 @@ from polyphase.compile.coordinates.algebra import (
 )
 from polyphase.compile.coordinates.recorded import Call, Recording
 from polyphase.compile.reasons import Why
+from polyphase.sampling.pointwise import Binary, Select
 from polyphase.sampling.steps import Size
 
 #: Coordinates are computed in these, and counted in these.
@@ -62,7 +64,25 @@ class Walk:
             raise Refused(Why.NOT_A_FORMULA, "a constant" if call is None else str(call.operator))
         if tensor.dtype not in DTYPES:
             raise Refused(Why.ANOTHER_DTYPE, str(call.operator))
-        return self._readers[call.operator](self, call, at)
+        value = self._readers[call.operator](self, call, at)
+        if tensor.dtype == torch.bool and not self._is_truth(value):
+            raise Refused(Why.NOT_A_FORMULA, f"{call.operator} to truth values")
+        if not tensor.dtype.is_floating_point and tensor.dtype != torch.bool and _is_given_floats(call):
+            raise Refused(Why.NOT_A_FORMULA, f"{call.operator} to integers")
+        return value
+
+    def _is_truth(self, value: Value) -> bool:
+        """Whether it is 0 or 1. Sums of truth values, and what is converted to them, may be more."""
+        match value:
+            case Known(number):
+                return bool(number == 0 or number == 1)
+            case Read(leaf):
+                return self._recording.inputs[leaf].dtype == torch.bool
+            case Select(_, _, greater, otherwise):
+                return self._is_truth(greater) and self._is_truth(otherwise)
+            case Binary("mul" | "minimum" | "maximum", left, right):
+                return self._is_truth(left) and self._is_truth(right)
+        return False
 
     def _read(self, leaf: int, at: Indices) -> Value:
         """A number, where it is of a literal, and the same for all pixels."""
@@ -80,6 +100,16 @@ class Walk:
 
 
 Reader: TypeAlias = Callable[[Walk, Call, Indices], Value]
+
+
+def _is_given_floats(call: Call) -> bool:
+    """Then integers are made by rounding, which no reader does."""
+    given: list[Any] = []
+    torch.fx.node.map_aggregate((call.args, call.kwargs), given.append)
+    return any(
+        one.dtype.is_floating_point if isinstance(one, Tensor) else isinstance(one, float | torch.SymFloat)
+        for one in given
+    )
 
 
 def pixel(shape: Sequence[Size], component: int) -> Indices:
