@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -118,6 +119,8 @@ NOT_FILLED: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Any], str, Why]] 
     "a share to a power": (lambda s, m, c: s * m * m, "bilinear", Why.NOT_ALONE),
     "a share that is returned": (lambda s, m, c: ((s - colour()) * m + colour(), m), "bilinear", Why.NOT_ALONE),
     "another limit": (lambda s, m, c: torch.where(m < 0.25, 3.0, s), "nearest", Why.NOT_A_FILL),
+    "one or the other": (lambda s, m, c: torch.where(m < 0.5, colour(), s), "bilinear", Why.NOT_A_FILL),
+    "infinity": (lambda s, m, c: s + (1 - m) * math.inf, "nearest", Why.NOT_A_FILL),
     "a root of the share": (lambda s, m, c: (s - colour()) * m.sqrt() + colour(), "bilinear", Why.NOT_A_FILL),
 }
 
@@ -134,7 +137,7 @@ def test_why_not(name: str) -> None:
     (kernel,) = report.kernels
     assert "fill" not in kernel.program
     assert why in [refused.why for refused in kernel.not_fused]
-    torch.testing.assert_close(result, function(*args), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(result, function(*args), rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
 def test_what_is_no_mask_is_none() -> None:

@@ -9,6 +9,7 @@ formula. What is written in place there are slices that are scattered back and s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
@@ -195,6 +196,7 @@ def _part(place: Sequence[Any], channels: Any) -> str | None:
 def _find(node: Node, channels: Any) -> tuple[Node, tuple[float, ...], str] | Why:
     """The last node where a fill is complete, its numbers and its rule."""
     meanings: dict[Node, Any] = {}
+    mode = _WARPS[node.target](node).sampler.mode
     for user in node.users:
         part = _part(user.args[1:], channels) if user.target is aten.slice.Tensor else None
         if part is None:
@@ -206,7 +208,7 @@ def _find(node: Node, channels: Any) -> tuple[Node, tuple[float, ...], str] | Wh
         if one not in meanings and any(of in meanings for of in one.all_input_nodes):
             meaning = meanings[one] = _meaning(one, meanings)
             why = meaning if meaning is Why.FILL_IS_COMPUTED else why
-            complete += [(one, *fill) for fill in [_rule_of(meaning)] if fill is not None]
+            complete += [(one, *fill) for fill in [_rule_of(meaning, mode)] if fill is not None]
         one = one.next
     alone = [found for found in complete if _is_all(found[0], node, meanings, channels)]
     return alone[-1] if alone else Why.NOT_ALONE if complete else why
@@ -245,9 +247,9 @@ def _rank(meaning: Any) -> int:
     return 2 if _are_numbers(meaning) else 1 if meaning == SHARE else 0
 
 
-def _rule_of(meaning: Any) -> tuple[tuple[float, ...], str] | None:
+def _rule_of(meaning: Any, mode: str) -> tuple[tuple[float, ...], str] | None:
     match meaning:
-        case ("where", "outside", fill, "s"):
+        case ("where", "outside", fill, "s") if mode == "nearest":  # the share is 0 or 1
             rule = "blend"
         case ("add", ("mul", ("sub", "s", fill), "m"), again) if fill == again:
             rule = "blend"
@@ -259,7 +261,8 @@ def _rule_of(meaning: Any) -> tuple[tuple[float, ...], str] | None:
             rule = "constant"
         case _:
             return None
-    return (fill, rule) if _are_numbers(fill) else None
+    is_colour = _are_numbers(fill) and all(map(math.isfinite, fill))  # infinity times a share of 0 is NaN
+    return (fill, rule) if is_colour else None
 
 
 def _are_numbers(meaning: Any) -> bool:
