@@ -154,6 +154,32 @@ def test_numbers_are_no_part_of_a_kernel() -> None:
     assert first.numbers != second.numbers
 
 
+# ---- steps
+
+
+def in_blocks(column: Tensor, length: int) -> Tensor:
+    return torch.floor(column / length) * length
+
+
+def folded(column: Tensor, length: int) -> Tensor:
+    return torch.where(column / length < 1, column, length - column)
+
+
+@pytest.mark.parametrize("function", [in_blocks, folded])
+def test_a_step_is_taken_where_it_is_written(function: Callable[[Tensor, int], Tensor]) -> None:
+    """49 / 49 is 1, but 49 times 1 / 49, rounded, is less."""
+    read, width = Read(), 100
+
+    def moved(x: Tensor) -> Tensor:
+        column = function(torch.arange(width, dtype=x.dtype), 49)
+        grid = torch.stack([(column * 2 + 1) / width - 1, torch.zeros(width, dtype=x.dtype)], -1)
+        return F.grid_sample(x, grid.expand(2, 5, width, 2), align_corners=False)
+
+    x = image(2, (5, width))
+    same(torch.compile(moved, backend=read)(x), moved(x))
+    assert len(read.formulas) == 1
+
+
 # ---- parts of tensors
 
 

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from polyphase.compile.coordinates.algebra import Refused
+from polyphase.compile.coordinates.algebra import Refused, simplified
 from polyphase.compile.coordinates.cutout import CutOut, cut_out, example, may_write
 from polyphase.compile.coordinates.emit import Emitter
 from polyphase.compile.coordinates.found import Found, Tensors
@@ -200,7 +200,8 @@ def _found(cut: CutOut, sampling: Sampling) -> Found:
         raise Refused(Why.ANOTHER_DTYPE)
     assert made is not None, "a grid is a tensor"
     walk = Walk(cut.recording, cut.literals, readers(), grid.fake_mode.shape_env)
-    axes = tuple(walk.value(made, pixel(grid.shape, component)) for component in range(grid.dim() - 2))
+    written = (walk.value(made, pixel(grid.shape, component)) for component in range(grid.dim() - 2))
+    axes = tuple(map(simplified, written))
     return Found(axes, tuple(grid.shape[1:-1]), sampling.align_corners)
 
 

@@ -2,13 +2,16 @@
 a summand of a number are moved outwards, so that chains of scalings and shifts become one of each.
 
     ((x / 55 - 0.5) * 2 + 1) * 28   becomes   x * 1.018 - 0
+
+What leads to a step stays as it was written, because it depends on the last bit which side of the step is taken:
+floor(x / 55) is 1 where x is 55, but x times 1 / 55, rounded, may be less than 1 there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import sympy
@@ -197,6 +200,39 @@ def divide(left: Value, right: Value) -> Value:
             raise Refused(Why.DIVIDED_BY_ZERO)
         return multiply(left, Known(1 / right.number))
     return Binary("div", left, right)
+
+
+def as_written(op: str, left: Value, right: Value) -> Value:
+    """Nothing is moved, but numbers are computed."""
+    if (isinstance(left, Known) and isinstance(right, Known)) or (op == "div" and is_number(right, 0)):
+        return _RULES[op](left, right)
+    return Binary(op, left, right)
+
+
+_RULES: dict[str, Callable[..., Value]] = {"add": add, "sub": subtract, "mul": multiply, "div": divide}
+_STEPS = ("floor", "ceil", "round")
+
+
+def simplified(value: Value) -> Value:
+    """What was written, by the rules; but for what leads to a step. Comparisons that depend on an image's values, as a
+    homography's denominator does, are hardly ever of equal numbers."""
+    match value:
+        case Unary(op) if op in _STEPS:
+            return value
+        case Unary("neg", of):
+            return negate(simplified(of))
+        case Unary("sqrt", of):
+            return square_root(simplified(of))
+        case Unary(op, of):
+            return apply(op, simplified(of))
+        case Binary(op, left, right):
+            return _RULES.get(op, partial(apply, op))(simplified(left), simplified(right))
+        case Select(left, right, greater, otherwise):
+            if any(not leaf_is_field(one) for one in reads_of(left) + reads_of(right)):
+                left, right = simplified(left), simplified(right)
+            greater, otherwise = simplified(greater), simplified(otherwise)
+            return greater if greater == otherwise else Select(left, right, greater, otherwise)
+    return value
 
 
 def square_root(value: Value) -> Value:

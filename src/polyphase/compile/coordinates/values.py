@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import sympy
@@ -107,13 +107,13 @@ def base(place: Value, n: Size, align_corners: bool) -> Value:
 # ---- arithmetic
 
 
-def _two(function: Callable[[Value, Value], Value]) -> Reader:
+def _two(op: str) -> Reader:
     """Of two tensors, or a tensor and a number, the second times alpha."""
 
     def read(walk: Walk, call: Call, at: Indices) -> Value:
         left, right = (walk.broadcast(one, at) for one in call.args[:2])
         alpha = call.kwargs.get("alpha", 1)
-        return function(left, right if alpha == 1 else algebra.multiply(right, known(alpha)))
+        return algebra.as_written(op, left, right if alpha == 1 else algebra.as_written("mul", right, known(alpha)))
 
     return read
 
@@ -124,7 +124,12 @@ def _one(function: Callable[[Value], Value]) -> Reader:
 
 def _reversed_subtract(walk: Walk, call: Call, at: Indices) -> Value:
     left, right = (walk.broadcast(one, at) for one in call.args[:2])
-    return algebra.subtract(right, algebra.multiply(left, known(call.arguments()["alpha"])))
+    alpha = call.arguments()["alpha"]
+    return algebra.as_written("sub", right, left if alpha == 1 else algebra.as_written("mul", left, known(alpha)))
+
+
+def _extreme(op: str) -> Reader:
+    return lambda walk, call, at: algebra.apply(op, *(walk.broadcast(one, at) for one in call.args))
 
 
 def _power(walk: Walk, call: Call, at: Indices) -> Value:
@@ -252,17 +257,17 @@ def readers() -> dict[Any, Reader]:
         prims.iota.default: _iota,
         aten.linspace.default: _linspace,
         aten.affine_grid_generator.default: _affine_grid,
-        **dict.fromkeys((aten.add.Tensor, aten.add.Scalar), _two(algebra.add)),
-        **dict.fromkeys((aten.sub.Tensor, aten.sub.Scalar), _two(algebra.subtract)),
-        **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), _two(algebra.multiply)),
-        **dict.fromkeys((aten.div.Tensor, aten.div.Scalar), _two(algebra.divide)),
+        **dict.fromkeys((aten.add.Tensor, aten.add.Scalar), _two("add")),
+        **dict.fromkeys((aten.sub.Tensor, aten.sub.Scalar), _two("sub")),
+        **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), _two("mul")),
+        **dict.fromkeys((aten.div.Tensor, aten.div.Scalar), _two("div")),
         **dict.fromkeys((aten.rsub.Tensor, aten.rsub.Scalar), _reversed_subtract),
         aten.neg.default: _one(algebra.negate),
-        aten.reciprocal.default: _one(lambda value: algebra.divide(ONE, value)),
+        aten.reciprocal.default: _one(lambda value: algebra.as_written("div", ONE, value)),
         aten.sqrt.default: _one(algebra.square_root),
         aten.pow.Tensor_Scalar: _power,
         **{getattr(aten, op).default: _operation(op) for op in ("abs", "floor", "ceil", "round")},
-        **{getattr(aten, op).default: _two(partial(algebra.apply, op)) for op in ("minimum", "maximum")},
+        **{getattr(aten, op).default: _extreme(op) for op in ("minimum", "maximum")},
         **dict.fromkeys((aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default), _clamp),
         aten.where.self: _where,
         **dict.fromkeys((aten.eq.Scalar, aten.eq.Tensor), _compared(sympy.Eq)),
