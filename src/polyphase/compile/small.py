@@ -19,6 +19,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from polyphase.compile.arithmetic import is_pointwise, makes_views
 from polyphase.compile.drafts import value
+from polyphase.ops.program import program as program_op
 from polyphase.torch_private import OpOverload, disable_current_modes, is_erased, schema_of
 
 aten = torch.ops.aten
@@ -28,6 +29,9 @@ MOST_ELEMENTS = 4096
 
 #: Rows and columns of the matrices whose products become arithmetic.
 LARGEST_MATRIX = 4
+
+
+_PRODUCTS = (aten.mm.default, aten.bmm.default)
 
 
 def simplify_small(graph: Graph) -> None:
@@ -119,8 +123,11 @@ def _is_pure(node: Node) -> bool:
 
 
 def _may_read(node: Node, cheap: bool) -> bool:
-    """From memory that is there for all calls: no views, which may be given to the user, who may write there."""
-    return _is_ours(node) or (not cheap and _is_pure(node) and not makes_views(node))
+    """From memory that is there for all calls: no views, which may be given to the user, who may write there; and no
+    operators that Inductor calls as they are. It tries those on tensors without data, constants excepted, which torch
+    refuses to mix."""
+    is_loop = is_pointwise(node) or node.target in (*_PRODUCTS, aten.cat.default, aten.sum.dim_IntList)
+    return node.target is program_op or (not cheap and is_loop)
 
 
 def _is_part_of_loops(node: Node, cheap: set[Node]) -> bool:
@@ -141,9 +148,6 @@ def _constant(graph: Graph, node: Node, computed: Tensor) -> Node:
 
 
 # ---- products
-
-
-_PRODUCTS = (aten.mm.default, aten.bmm.default)
 
 
 def _is_product_of_small_matrices(node: Node) -> bool:
