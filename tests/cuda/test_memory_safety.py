@@ -84,6 +84,21 @@ def run_all(seldom: bool, aligned: bool, every: bool) -> None:
                 host.run(program, x, aligned=aligned)
 
 
+def run_short_rows() -> None:
+    """Rows of bytes that are shorter than the words they are read by, or that are one and the same row."""
+    ways.FEW_OUTPUTS = ways.FEW_TO_WALK = 0
+    for height, out_height in ((11, 96), (11, 97), (14, 90), (40, 120)):
+        for x in (image(torch.uint8, 1, 1, height, 1), image(torch.uint8, 1, 2).expand(height, 2)[None, None]):
+            print(x.shape, x.stride(), out_height)
+            program = resized(x, (out_height, x.shape[-1]), "bilinear", False)
+            assert host.way_of(program, x) == "ByteWalk"
+            host.run(program, x)
+
+
+def test_short_rows_sanitised() -> None:
+    run_sanitised("from tests.cuda.test_memory_safety import run_short_rows; run_short_rows()")
+
+
 @pytest.mark.parametrize(
     ("seldom", "aligned", "every"),
     [

@@ -18,6 +18,8 @@ struct ByteWalk {
   using To = typename Store::To;
   using Row = typename Columns::Row;
   static constexpr int kRead = Columns::kRead;
+  // Bytes that the words of a window hold besides it, at most: before it, or behind it.
+  static constexpr int kAround = 4 * kRead - Columns::kBytes;
 
   static void run(const MapsCall& call, const Block& block) {
     Row* const staged = reinterpret_cast<Row*>(block.shared());  // kStrip, and one that is read but not used
@@ -35,7 +37,7 @@ struct ByteWalk {
         const int32_t pixel = (block.place().x * kThreads + thread) * kPixels;
         if (pixel >= pixels) return;
         const int top = staged[0].until - kY, below = staged[rows - 1].until + kAhead;
-        if (top > 0 && below < call.y.in_size) {
+        if (top > 0 && below < call.y.in_size && call.y.in_stride >= kAround) {
           Walk<false>(call, place, pixel, pixels - pixel, top).down(staged, rows, outputs);
         } else {
           Walk<true>(call, place, pixel, pixels - pixel, top).down(staged, rows, outputs);
@@ -45,8 +47,9 @@ struct ByteWalk {
   }
 
  private:
-  // A thread's way down a strip. The words of a window may hold up to 3 bytes before its row or behind it: those of other
-  // rows, but for the first row and the last. kAtEdge: those may be read, so only what is in a row is.
+  // A thread's way down a strip. The words of a window may hold bytes before its row or behind it: those of the rows next to
+  // it. kAtEdge: there may be no such rows, as this one is the first or the last, or as they lie so close together that words
+  // hold more than them. Then only what is in a row is read.
   template <bool kAtEdge>
   struct Walk {
     const MapsCall& call;
