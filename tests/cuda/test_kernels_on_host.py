@@ -161,6 +161,14 @@ def test_bytes_that_are_staged(channels: int, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("large")
+def test_bytes_of_strips_that_are_too_long() -> None:
+    """Rows that are far apart, of which a strip reads few, are walked along; not those of which it reads most."""
+    for rows, way in ((32, "Ring"), (1100, "ByteWalk")):
+        x = torch.empty_strided((1100, 8), (ways.MOST_BETWEEN_ROWS - 4, 1), dtype=torch.uint8, device="meta")
+        assert host.way_of(resized(x[None, None], (rows, 13), "bilinear", antialias=False), x) == way
+
+
+@pytest.mark.usefixtures("large")
 def test_wide_pixels() -> None:
     x = image(torch.float32, 1, 16, 9, 11, last=True)
     assert check(resized(x, (17, 20), **CUBIC), x) == "Ring"

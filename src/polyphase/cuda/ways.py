@@ -31,8 +31,10 @@ from polyphase.sampling.pointwise import Value
 
 #: Elements that a row may extend over, and rows of a plane, where a kernel counts them in 32 bits.
 MOST_IN_ROW, MOST_ROWS_MOVED = 2**31 - 1, 2**30
-#: Bytes from row to row, where a strip of them is counted in 32 bits.
-MOST_BETWEEN_ROWS = 2**22
+#: Bytes from row to row, of rows that are walked along, and of all that a strip reads: they are counted in 32 bits.
+MOST_BETWEEN_ROWS, MOST_WALKED = 2**22, 2**32
+#: Rows that a strip of byte_walk.h makes, and that it reads ahead.
+WALKED_ROWS, WALKED_AHEAD = 32, 2
 #: Fewer outputs have too few columns to walk down: a thread makes just a few of them.
 FEW_OUTPUTS = 1 << 20
 #: Fewer bytes have too few threads, of those that walk, to wait for memory.
@@ -325,7 +327,17 @@ def _shrink(*cases: Case) -> Way:
 
 def can_walk_bytes(case: Case) -> bool:
     fits = case.row_is_dense and case.channels <= 4 and case.geometry.y.in_stride < MOST_BETWEEN_ROWS
-    return case.plan.work == torch.uint8 and loads_as_is(case.plan) and fits
+    return case.plan.work == torch.uint8 and loads_as_is(case.plan) and fits and _strips_are_short(case)
+
+
+def _strips_are_short(case: Case) -> bool:
+    """Whether the rows that a strip reads extend over few enough bytes: where windows are not antialiased, as many rows
+    may lie between them as an image has."""
+    y = case.geometry.y
+    if y.in_stride * (y.in_size + WALKED_AHEAD) < MOST_WALKED:
+        return True
+    rows = WALKED_ROWS if case.y is None else reach(case.y, WALKED_ROWS)
+    return y.in_stride * (rows + WALKED_AHEAD) < MOST_WALKED
 
 
 def _bytes_by_few_taps(case: Case, kx: int, ky: int) -> Way:
@@ -339,10 +351,10 @@ def _bytes_by_few_taps(case: Case, kx: int, ky: int) -> Way:
 
 def _byte_walk(case: Case, kx: int, ky: int) -> Way:
     channels = case.channels
-    pixels, threads, strip = (2, 64, 32) if channels == 1 else (1, 128, 32)
+    pixels, threads = (2, 64) if channels == 1 else (1, 128)
     aligned = _by_words(case) and case.geometry.x.in_size * channels % 4 == 0
     words = (kx * channels + 6) // 4
-    ahead = max(1, min(2, WALK_REGISTERS // (words * pixels)))
+    ahead = max(1, min(WALKED_AHEAD, WALK_REGISTERS // (words * pixels)))
     constants = (
         kx,
         ky,
@@ -352,7 +364,7 @@ def _byte_walk(case: Case, kx: int, ky: int) -> Way:
         _stores(case, pixels * channels),
         ahead,
         case.bordered,
-        strip,
+        WALKED_ROWS,
         threads,
     )
     resident = 1024 if max(kx, ky) <= FEW_TAPS else 768  # threads: wider windows take more registers
