@@ -330,6 +330,24 @@ def test_gradients_that_are_not_needed(needed: Needed) -> None:
     cpu.test_gradients_that_are_not_needed(needed)
 
 
+@pytest.mark.parametrize("source", ["grid", "affine", "formula"])
+def test_gradients_of_nothing(source: str) -> None:
+    """Of no images, of no channels, of no pixels: all are 0."""
+    for shape, out in (((0, 3, 5, 6), (4, 7)), ((2, 0, 5, 6), (4, 7)), ((2, 3, 5, 6), (4, 0)), ((2, 3, 0, 6), (0, 7))):
+        formula = formulas.displacement(shape[2:], False) if source == "formula" else None
+        sampler = Warp(source, "bilinear", size=() if source == "grid" else out, formula=formula)
+        batch = shape[0]
+        coordinates = {"grid": (batch, *out, 2), "affine": (batch, 2, 3), "formula": (batch, 0)}[source]
+        fields = [torch.ones(batch, 1, *out)] * (2 if formula else 0)
+        inputs = (torch.ones(shape), torch.ones(coordinates), *fields)
+        for deterministic in (True, False):
+            gradient = torch.ones(*shape[:2], *out)
+            found = host.gradients(gradient, *inputs[:2], sampler, (True, True), *fields, deterministic=deterministic)
+            for one, of in zip(found, inputs, strict=True):
+                assert one is not None
+                assert torch.equal(one, torch.zeros_like(of))
+
+
 @pytest.mark.parametrize("dtype", [torch.int16, torch.uint16, torch.int32], ids=str)
 def test_integers(dtype: torch.dtype) -> None:
     """Saturated at both ends, settled by the rounding of their coordinates, and next to the plain twin's."""

@@ -39,12 +39,14 @@ ROWS_SEARCHED = 16
 
 
 class WarpGradients:
-    """Of one kind of call."""
+    """Of one kind of call. Where its output has no elements, all gradients are 0, and there are no kernels."""
 
     def __init__(self, record: GradientRecord, architecture: str) -> None:
         image, sampler = record.image, record.sampler
         axes = len(image.shape) - 2
-        self._record = record
+        self._record, self._is_empty = record, 0 in record.gradient.shape
+        if self._is_empty:
+            return
         formula = expressions_of(sampler)
         self._plan = plan_warp_gradients(
             image.dtype, record.coordinates.dtype, sampler.mode, axes, architecture, formula
@@ -66,6 +68,8 @@ class WarpGradients:
 
     def kernels(self, deterministic: bool) -> list[PreparedWarp]:
         """Those that run, in their order."""
+        if self._is_empty:
+            return []
         if not self._record.needed[0]:
             return [self._passes[NOTHING]] if self._slopes else []
         if not deterministic:
@@ -82,8 +86,8 @@ class WarpGradients:
         coordinates: Tensor,
         *fields: Tensor,
     ) -> Gradients:
-        record, work = self._record, self._plan.work
-        if 0 in record.gradient.shape:
+        record = self._record
+        if self._is_empty:
             return tuple(
                 torch.zeros_like(one, memory_format=torch.contiguous_format) if need else None
                 for one, need in zip(
@@ -92,6 +96,7 @@ class WarpGradients:
                     strict=True,
                 )
             )
+        work = self._plan.work
         of_coordinates = self._new_shares(new) if self._slopes else None
         of_image = new(tuple(image.shape), work) if record.needed[0] else None
         given: list[Tensor | None] = [gradient, image, coordinates, of_coordinates]

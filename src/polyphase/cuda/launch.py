@@ -235,6 +235,6 @@ def bind_gradients(record: GradientRecord) -> BoundGradients:
             deterministic = torch.are_deterministic_algorithms_enabled()
             return kinds.run(execute, new, deterministic, gradient, image, coordinates, *fields)
 
-    for call in kinds.kernels(deterministic=False) if 0 not in record.gradient.shape else ():
+    for call in kinds.kernels(deterministic=False):
         launches[id(call)] = launch_of(device, call)  # what cannot be built says so now
     return run
