@@ -337,13 +337,13 @@ def test_gradients_of_nothing(source: str) -> None:
         formula = formulas.displacement(shape[2:], False) if source == "formula" else None
         sampler = Warp(source, "bilinear", size=() if source == "grid" else out, formula=formula)
         batch = shape[0]
-        coordinates = {"grid": (batch, *out, 2), "affine": (batch, 2, 3), "formula": (batch, 0)}[source]
+        image = torch.ones(shape)
+        at = torch.ones({"grid": (batch, *out, 2), "affine": (batch, 2, 3), "formula": (batch, 0)}[source])
         fields = [torch.ones(batch, 1, *out)] * (2 if formula else 0)
-        inputs = (torch.ones(shape), torch.ones(coordinates), *fields)
         for deterministic in (True, False):
             gradient = torch.ones(*shape[:2], *out)
-            found = host.gradients(gradient, *inputs[:2], sampler, (True, True), *fields, deterministic=deterministic)
-            for one, of in zip(found, inputs, strict=True):
+            found = host.gradients(gradient, image, at, sampler, (True, True), *fields, deterministic=deterministic)
+            for one, of in zip(found, (image, at, *fields), strict=True):
                 assert one is not None
                 assert torch.equal(one, torch.zeros_like(of))
 

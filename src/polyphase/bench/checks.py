@@ -1,8 +1,9 @@
 """Whether a column computes what it should, before it is timed.
 
-Integers are held against eager's, to the bit unless a column's tolerance or the operation says otherwise. Floats are held against eager
-in double: they may be as far from it as `torch.testing.assert_close` allows, and twice as far as eager itself, in the
-mean and at most. Where eager cannot run a case, its result on the CPU, or its result for doubles, rounded, decides.
+Integers are held against eager's, to the bit unless a column's tolerance or the operation says otherwise. Floats are
+held against eager in double: they may be as far from it as `torch.testing.assert_close` allows, and twice as far as
+eager itself, in the mean and at most. Where eager cannot run a case, its result on the CPU, or its result for doubles,
+rounded, decides.
 """
 
 from __future__ import annotations
