@@ -99,6 +99,7 @@ AS_EAGER = [
     resize(IMAGE, "(-8, -9)", "at least 1", scale_factor=-1.0),
     resize(IMAGE, "nan", "finite", scale_factor=float("nan")),
     resize(IMAGE, "inf", "finite", scale_factor=float("inf"), mode="bilinear"),
+    resize(IMAGE, "scale_factor 1e+308", "8 pixels", "a smaller one", scale_factor=1e308),
     resize(IMAGE, "4.5", "float", "integer", size=4.5),
     resize(IMAGE, "4.0", "float", "integer", size=(4.0, 4)),
     resize(IMAGE, "True", "bool", "integer", size=True),

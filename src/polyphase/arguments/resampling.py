@@ -103,6 +103,10 @@ def resize_maps(
 
 
 def _scaled(size: Size, scale: float) -> Size:
+    if are_known(size) and math.isinf(size * scale):
+        raise WrongSizeError(
+            f"scale_factor {scale} of an axis of {size} pixels; no memory has so many: give a smaller one"
+        )
     return int(size * scale) if are_known(size) else torch.sym_int(size * scale)
 
 
