@@ -147,6 +147,7 @@ def test_compiled_with_a_scale() -> None:
         ({"scale": math.inf}, ("inf", "above 0")),
         ({"scale": "2"}, ("'2'", "above 0")),
         ({"antialias": "no"}, ("antialias='no'", "True, False or None")),
+        ({"antialias": False, "scale": 2.0}, ("scale=2.0", "antialias=True")),
     ],
 )
 def test_mistakes(options: dict[str, Any], says: tuple[str, ...]) -> None:

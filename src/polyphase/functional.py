@@ -277,6 +277,10 @@ def affine_sample(
     """
     if antialias is not False and arguments.switch(antialias, "antialias"):
         return _antialiased(input, theta, size, (mode, padding_mode, align_corners, scale, fill, fill_rule))
+    if scale is not None:
+        raise WrongArgumentError(
+            f"scale={scale!r} without antialias=True, which is all it is for; say both, or neither"
+        )
     if not is_dynamo_compiling():
         result: Images | None = _AFFINE_SAMPLE.again(
             input, theta, size, mode, padding_mode, align_corners, fill, fill_rule
