@@ -225,7 +225,7 @@ def _step(case: Case) -> int:
 
 
 def _channels(case: Case, together: int) -> int:
-    """How those lie that are fetched together: `Channels` of warp.h."""
+    """How those lie that are fetched together: `Channels` of warp_reads.h."""
     image = case.record.image
     steps = [stride for n, stride in zip(image.shape, image.strides, strict=True) if n > 1]
     aligned = case.aligned and all(stride == 1 or stride % together == 0 for stride in steps) and steps.count(1) == 1

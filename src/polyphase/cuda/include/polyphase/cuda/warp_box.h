@@ -7,7 +7,7 @@
 namespace polyphase {
 
 // Columns x and rows y of kPlanes planes, in which a pixel has kStep elements side by side. Rows are kPitch elements apart,
-// which is best odd: then pixels that lie one above the other are in different banks, as are those side by side.
+// best an odd number: then pixels one above the other lie in different banks of shared memory, as those side by side do.
 template <class T, int kPlanes, int kStep, int kPitch, int kRows, int kThreads>
 struct ImageBox {
   static constexpr int kWarps = kThreads / 32, kAtOnce = 2, kRounds = (kPitch + 31) / 32;
@@ -17,18 +17,18 @@ struct ImageBox {
 
   bool fits() const { return x.count() <= kPitch / kStep && y.count() <= kRows; }
 
-  // Where a pixel is; and from there to another one's channel.
+  // Where a pixel lies in `data`, and what leads from there to a channel of another pixel.
   int32_t place(int32_t column, int32_t row) const { return (row - y.first) * kPitch + (column - x.first) * kStep; }
   static constexpr int offset(int columns, int rows, int channel) {
     return rows * kPitch + columns * kStep + channel * (kPlanes > 1 ? kRows * kPitch : 1);
   }
 
-  // What lies outside the image is as padding has it of single taps. A warp has a row at a time, of all planes, and the next
-  // few on their way.
+  // Pixels outside the image are made by the padding rules of single taps. A warp copies kAtOnce rows at a time, of all
+  // planes.
   template <class P>
   void fill(const Block& block, const T* image, const ImageStrides& s, const PixelAxis<P> (&axes)[2], int64_t padding) const {
     block.each_thread([&](int thread) {
-      int64_t columns[kRounds];  // where they are in a row of the image, -1 outside
+      int64_t columns[kRounds];  // offsets in a row of the image, -1 outside
 #pragma unroll
       for (int r = 0; r < kRounds; ++r) {
         const int32_t at = thread % 32 + r * 32;

@@ -23,13 +23,14 @@ struct WarpCall {
   ImageStrides image_strides;
   ImageStrides target_strides;
   CoordinateStrides coordinate_strides;
-  double base_first[3];  // the coordinate, before a matrix, of the first output pixel along each axis,
-  double base_step[3];   // and from one to the next
+  // Coordinates that a matrix is applied to: along each axis that of the first output pixel, and from one pixel to the next.
+  double base_first[3];
+  double base_step[3];
   int64_t padding;
   int64_t align_corners;
 
-  Global<const void> fill;  // what lies outside, as values are sampled; of channel c at c * fill_step
-  int64_t fill_step;        // 0 where one is for all
+  Global<const void> fill;  // values of what lies outside, of the type that is sampled: channel c's is number c * fill_step
+  int64_t fill_step;        // 1, or 0 where all channels have one value
 
   // How the work is cut: a block makes a tile of outputs, of `chunk` channels.
   int64_t tiles;   // along a row
@@ -37,7 +38,7 @@ struct WarpCall {
   int64_t chunks;  // of channels
   int64_t chunk;
   int64_t steps;   // of a block down its tile
-  int64_t group;   // strips that are made of all images before those further down; all there are: image after image
+  int64_t group;   // so many strips are made of all images before those further down; if all, images are made one by one
 
   int64_t sum_bits;  // of gradients: 2^sum_bits is no less than the output's pixels in a plane
 

@@ -1,9 +1,9 @@
 // The gradients of a warp: of the image, by adding to the pixels each output was made of; of the coordinates, by the slopes
 // of the weights. A thread has a pixel of the output, and goes over its channels.
 //
-// A call's target is the output's gradient, its source the image. vectors[0]: the gradient of a grid, or a block's share of
-// that of a matrix or of a formula's entries, of which all are added up in their order afterwards, and behind them those of
-// fields; vectors[1]: the `Largest` of every plane; tensors[0]: the image's gradient, and then fields.
+// A call's target is the output's gradient, its source the image. vectors[0]: the gradient of a grid; or, of a matrix or of a
+// formula's entries, every block's share of it, which are added up in their order afterwards, and behind all shares the
+// gradients of fields. vectors[1]: the `Largest` of every plane. tensors[0]: the image's gradient; the others are fields.
 #pragma once
 
 #include "polyphase/cuda/fixed_point.h"
@@ -75,7 +75,7 @@ struct WarpGradients {
     return found;
   }
 
-  // Taps of stride 1 have places for offsets: what lies there along an axis is so far from the first.
+  // `taps` were made with strides of 1, so that their offsets are places along the axes; these are turned into elements here.
   static Offset offset_of_tap(const Taps& taps, const ImageStrides& s, int k) {
     const Offset plane = taps.axes[1].offset[k / kPerAxis % kPerAxis] * static_cast<Offset>(s.y) +
                          taps.axes[0].offset[k % kPerAxis] * static_cast<Offset>(s.x);
@@ -154,7 +154,8 @@ struct WarpGradients {
 #pragma unroll
       for (int k = 0; k < kCount; ++k) {
         const P weight = taps.weight(k);
-        if (weight < 0 || weight > 0) add_to(at + to[k], weight * gradient);  // a position that is no number touches nothing
+        // Where the position is NaN, so is the weight, and nothing is added.
+        if (weight < 0 || weight > 0) add_to(at + to[k], weight * gradient);
       }
     }
   }
@@ -187,7 +188,7 @@ struct WarpGradients {
     for (int a = 0; a < kAxes; ++a) by_axis[a] = multiply_add(gradient, slope[a], by_axis[a]);
   }
 
-  // by_axis[a] without taps of slope 0: what is not touched may be no number.
+  // by_axis[a] without the taps of slope 0, whose values may be infinite or NaN.
   static POLYPHASE_SELDOM P careful_slope(const WarpCall& call, const Tile& tile, int64_t n, int64_t c,
                                           const OutputPixel& pixel, int a) {
     const int64_t end = min(c + call.chunk, call.channels);
@@ -217,7 +218,8 @@ struct WarpGradients {
     for (int a = 0; a < kAxes; ++a) at[a] = by_axis[a];
   }
 
-  // A thread's share of the gradient of a matrix: rows of it along image axes, columns along the output's and for 1.
+  // A thread's share of the gradient of a matrix, which has a row for each axis of the image, and a column for each axis of
+  // the output and one for what is added.
   static void keep(const WarpCall& call, const OutputPixel& pixel, const P (&by_axis)[kAxes], double* sums) {
     const int32_t at[3] = {pixel.x, pixel.y, pixel.z};
 #pragma unroll

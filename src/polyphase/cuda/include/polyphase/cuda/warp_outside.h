@@ -1,7 +1,8 @@
 // Tiles of which no pixel has a tap in the image: where an image is turned, or made smaller, there are many. They are filled.
 //
-// A sector of memory of which two blocks write a part each takes memory far longer than one that a single block writes. So two
-// such tiles that are neighbours along a row meet where a sector begins, which is another column in every row and channel.
+// Memory is written by sectors of 32 bytes, and far slower where two blocks write a part of one each. So where two such tiles
+// are neighbours along a row, the border between them is moved on to where the next sector begins: another column in each row
+// and channel.
 #pragma once
 
 #include "polyphase/cuda/vectors.h"
@@ -9,9 +10,9 @@
 
 namespace polyphase {
 
-// Whether a matrix leads from a tile, from `first` on, to no pixel of image n. It is found in P, which is quick, and the answer
-// is no where P's error, some roundings of what is added, might decide it; and where a position might be no finite number, for
-// such pixels are not zeros. It is the same whichever block asks.
+// Whether a matrix leads from no pixel of the tile that begins with `first` to a pixel of image n. It is computed in P, which
+// is quick: the answer is no where rounding might decide it, and where a position might be infinite or NaN, as such pixels are
+// not zeros. Neighbouring blocks get the same answer for the same tile.
 template <class Filter, class G, class P>
 inline bool misses_image(const WarpCall& call, int64_t n, const OutputPixel& first, int columns, int rows) {
   const CoordinateStrides& s = call.coordinate_strides;
@@ -39,11 +40,12 @@ inline bool misses_image(const WarpCall& call, int64_t n, const OutputPixel& fir
 // Which of a tile and those before and behind it along a row lie outside.
 enum Neighbourhood { kTileItself, kTileBefore, kTileBehind, kNeighbourhood };
 
-// A row of such a tile, in one channel, filled by several threads. columns: those of the target from the tile's first on.
+// A row of such a tile, in one channel, filled by several threads. first: where the tile's first column lies. columns: from
+// there to the end of the target's row.
 template <class To, int kColumns>
 struct OutsideRow {
   static constexpr int kSectorBytes = 32, kThreadsOfRow = kColumns * sizeof(To) / 16;
-  static_assert(kColumns * sizeof(To) % kSectorBytes == 0, "a tile ends as far behind a sector's begin as it begins");
+  static_assert(kColumns * sizeof(To) % kSectorBytes == 0, "a tile begins and ends at the same place in a sector");
 
   To* first;
   int32_t columns;
@@ -51,7 +53,8 @@ struct OutsideRow {
   void fill(int thread, bool before, bool behind, To value) const {
     constexpr int kOfThread = 16 / sizeof(To);
     const uint64_t bytes = (0 - reinterpret_cast<uint64_t>(first)) % kSectorBytes;
-    const auto aside = static_cast<int32_t>(bytes / sizeof(To));  // columns that are the tile's before it, if that is outside
+    // Columns before the first whole sector: they are left to the tile before, if that is outside too.
+    const auto aside = static_cast<int32_t>(bytes / sizeof(To));
     const int32_t end = min(columns, behind ? kColumns + aside : kColumns);
     const int32_t own = aside + thread * kOfThread;
     if (own + kOfThread <= end) {

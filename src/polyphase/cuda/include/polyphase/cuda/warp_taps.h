@@ -8,7 +8,7 @@
 
 namespace polyphase {
 
-// By the cache that is only read from: what is written meanwhile is never what is read.
+// A load through the read-only cache, for what no kernel writes while this one runs.
 template <class T>
 inline T fetched(const T* from) {
 #ifdef __CUDACC__
@@ -17,7 +17,8 @@ inline T fetched(const T* from) {
   } else if constexpr (sizeof(T) == 8) {
     return __builtin_bit_cast(T, __ldg(reinterpret_cast<const unsigned long long*>(from)));
   } else if constexpr (sizeof(T) == 4) {
-    // With all of its line, where that has to come from memory: neighbours are read next. Never before the kernel has waited.
+    // If it has to come from memory, all of its line comes: neighbours are read next. `volatile` keeps the load behind the
+    // wait for earlier kernels (block.h).
     unsigned int word;
     asm volatile("ld.global.nc.L2::128B.u32 %0, [%1];" : "=r"(word) : "l"(from));
     return __builtin_bit_cast(T, word);
@@ -54,15 +55,15 @@ inline OutputPixel output_pixel(const WarpCall& call, RowNumber<kAxes> row, int3
   return {static_cast<int32_t>(at.quotient), static_cast<int32_t>(at.remainder), x};
 }
 
-// Of a pixel in its plane. Offset: 64 bits where 32 do not hold every plane's.
+// Where a pixel lies in its plane, in elements. Offset: an integer that all planes of the call have room in.
 template <int kAxes, class Offset, class Strides>
 inline Offset offset_in(const Strides& strides, const OutputPixel& at) {
   const Offset plane = at.y * static_cast<Offset>(strides.y) + at.x * static_cast<Offset>(strides.x);
   return kAxes == 3 ? at.z * static_cast<Offset>(strides.z) + plane : plane;
 }
 
-// An element of a plane, by an offset that is no less than 0. Where planes are counted in 32 bits, these have room for bytes
-// too, so that a base that all threads share is added to them at once.
+// An element of a plane, by its offset, which is not negative. Offsets of 32 bits are so small that bytes have room in 32 bits
+// too (`warps.is_far`): then one instruction adds them to an address that all threads share.
 template <class T>
 inline T* element(T* plane, int64_t offset) {
   return plane + offset;
@@ -73,19 +74,20 @@ inline T* element(T* plane, int32_t offset) {
   return (T*)((const char*)plane + bytes);
 }
 
-// Which pixel of a tile is a thread's. A warp has kWide pixels side by side and 32 / kWide rows: of an image that is turned,
-// a compact patch lies in fewer lines of memory than a row. A block has kAcross warps side by side.
+// Which pixel of a tile is a thread's. A warp has kWide pixels side by side and 32 / kWide rows: where an image is turned,
+// what a compact patch of the output reads lies in fewer lines of memory than what a row reads. A block has kAcross warps side
+// by side.
 template <int kWide, int kAcross, int kThreads>
 struct ThreadTile {
   static constexpr int kTall = 32 / kWide;
   static constexpr int kColumns = kWide * kAcross, kRows = kThreads / 32 / kAcross * kTall;
 
-  // Without a sign: divisions are shifts.
+  // Threads are numbered without a sign, so that divisions are shifts.
   static int column(uint32_t thread) { return static_cast<int>(thread / 32 % kAcross * kWide + thread % kWide); }
   static int row(uint32_t thread) { return static_cast<int>(thread / 32 / kAcross * kTall + thread % 32 / kWide); }
 };
 
-// What is farther away is as good as endless; a float counts so many.
+// Pixels farther away than this need not be told apart. Floats hold all whole numbers up to it.
 constexpr int32_t kMostPixels = 1 << 24;
 
 // Along an axis of an image, from the first to the last.
@@ -97,10 +99,11 @@ struct PixelRange {
 
 constexpr int kTileBytes = 336;  // of shared memory, for a `WarpTile`, two addresses, a slant and flags
 
-// What all threads of a tile know, in shared memory: one thread for each axis finds it. 0 is x.
+// What all threads of a tile know, in shared memory: for each axis one thread finds it. Axis 0 is x.
 //
-// A matrix leads from an output pixel to a position in double up to the tile's first, which is start + rest: `rest` is what
-// rounding took from `start`. What is added to it within a tile is so small that one rounding is left.
+// By a matrix, the position of the tile's first pixel is computed in double, and kept as start + rest: `rest` is what was lost
+// when `start` was rounded to P. Steps from there to other pixels of the tile are so small that a position is in effect
+// rounded once.
 template <class P, int kAxes>
 struct WarpTile {
   OutputPixel first;
@@ -136,20 +139,22 @@ struct WarpTile {
     rest[a] = lost == lost ? lost : P(0);
   }
 
-  // Of a matrix: which pixels a tile of so many columns and rows has taps of; with `beyond`, those outside the image too.
-  // It need not be exact: what is not found there is found elsewhere.
+  // By a matrix: the pixels of the image among which a tile of so many columns and rows has its taps; with `beyond`, those
+  // outside the image too; all there are, where positions are NaN. It need not be exact: a tap that is not among them is read
+  // from the image.
   template <class Filter>
   void reach(int a, int columns, int rows, bool beyond) {
     const P along_x = step[a][0] * static_cast<P>(columns - 1), along_y = step[a][1] * static_cast<P>(rows - 1);
     const P low = start[a] + (along_x < 0 ? along_x : P(0)) + (along_y < 0 ? along_y : P(0)) + P(Filter::kFirst);
     const P high = start[a] + (along_x > 0 ? along_x : P(0)) + (along_y > 0 ? along_y : P(0)) + P(Filter::kTaps + Filter::kFirst);
     const P least = beyond ? P(-kMostPixels) : P(0), most = beyond ? P(kMostPixels) : axes[a].last;
-    const P first = low > least ? floor(low) : least, last = high < most ? floor(high) : most;  // all, of what is no number
+    const P first = low > least ? floor(low) : least, last = high < most ? floor(high) : most;
     reached[a] = {static_cast<int32_t>(first < most ? first : most), static_cast<int32_t>(last > least ? last : least)};
   }
 };
 
-// The positions of output pixels in image n, unpadded. kSettled: as the CPU's kernels have it (warp/positions.h).
+// The positions of output pixels in image n, before padding. kSettled: one that is within rounding of a pixel, or of the middle
+// between two, along all axes, is moved there, as by the CPU's kernels (warp/positions.h).
 template <class G, class P, int kAxes, class Offset, bool kAffine, bool kSettled, class Formula>
 struct PixelPositions {
   const WarpCall& call;
@@ -240,8 +245,8 @@ struct PixelPositions {
   }
 };
 
-// It divides: in every tap of a bicubic kernel that would be half of its instructions. A position inside is left as it is,
-// to the bit.
+// Reflecting divides: inlined into every tap, that would be half of a bicubic kernel's instructions. A position inside the
+// image is left as it is, to the bit.
 template <class P>
 POLYPHASE_SELDOM P seldom_reflected(P position, const PixelAxis<P>& axis) {
   return lies_inside(position, axis) ? position : reflected(position, axis);
@@ -253,7 +258,7 @@ inline P padded(P position, const PixelAxis<P>& axis, int64_t padding) {
   return padding == kReflection ? seldom_reflected(position, axis) : position;
 }
 
-// Of a single tap. A call where there is padding at all: inline it would be most of what a bicubic kernel is long.
+// Of a single tap. Without padding nothing is called; else a function is: inlined, it would be most of a bicubic kernel.
 template <class P>
 POLYPHASE_SELDOM P seldom_padded(P tap, const PixelAxis<P>& axis, int64_t padding) {
   return padded(tap, axis, padding);
@@ -277,19 +282,19 @@ inline void weigh(Cubic, P fraction, P (&weight)[4]) {
   weight[3] = cubic_far(2 - fraction);
 }
 
-// The taps of a pixel along one axis where all are at hand: neighbours.
+// The taps of a pixel along one axis where all of them can be read: neighbours, from `first` on.
 template <class Filter, class P>
 struct InnerTaps {
   int32_t first;
   P weight[Filter::kTaps];
 
-  // Whether there are such, between two pixels. NaN has none.
+  // Whether all taps lie among the pixels from `first` to `last`. Of NaN they do not.
   static bool exist(P position, P first, P last) {
     constexpr int kBehind = Filter::kTaps > 1 ? Filter::kTaps + Filter::kFirst - 1 : 1;
     return (position >= first - P(Filter::kFirst)) & (position < last - P(kBehind - 1));
   }
 
-  // Whether all lie outside the image. Where sizes are so large that `last` is rounded, some are not told.
+  // Whether all taps lie outside the image. In images so large that `last` is rounded, the answer may be no although they do.
   static bool miss(P position, P last) {
     constexpr int kBehind = Filter::kTaps + Filter::kFirst;
     return (position < P(-kBehind)) | (position > last + last * P(1.0 / (1 << 16)) + P(1 - Filter::kFirst));
@@ -306,8 +311,8 @@ struct InnerTaps {
   }
 };
 
-// The taps of a pixel along one axis, by the rules of padding. One that lies outside has offset 0, which can be read, and a weight of 0, or NaN where
-// the position is no number. kSlopes: of the weights too, by position.
+// The taps of a pixel along one axis, by the rules of padding. One that lies outside has offset 0, which can be read, and a
+// weight of 0, or NaN where the position is NaN. kSlopes: with the derivatives of weights by the position.
 template <class P, class Offset, int kTaps, bool kSlopes>
 struct LineTaps {
   Offset offset[kTaps];  // in elements
@@ -385,7 +390,8 @@ struct PixelTaps {
     const P across = axes[1].weight[k / kPerAxis % kPerAxis] * axes[0].weight[k % kPerAxis];
     return kAxes == 3 ? axes[kAxes - 1].weight[k / (kPerAxis * kPerAxis)] * across : across;
   }
-  // How much of the pixel lies inside the image: 1 where all taps do, whatever the sum of rounded weights is.
+  // How much of the pixel lies inside the image: exactly 1 where all taps do, though rounded weights may add up to a bit more
+  // or less.
   P share() const {
     P product = 1;
 #pragma unroll
@@ -397,7 +403,7 @@ struct PixelTaps {
     }
     return product;
   }
-  // Of the weight, for a step along axis a.
+  // The derivative of tap k's weight by the position along axis a.
   P slope(int k, int a) const {
     P product = 1;
 #pragma unroll
