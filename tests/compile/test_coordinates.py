@@ -94,6 +94,28 @@ def test_values_and_gradients(function: Function) -> None:
     assert (read.matrices, len(read.formulas)) == ((1, 0) if function in BY_MATRIX else (0, 1))
 
 
+def scaled_in_place(x: Tensor, flow: Tensor) -> Tensor:
+    grid = torch.zeros_like(flow)
+    grid[..., 0] += torch.linspace(-1, 1, flow.shape[2], dtype=x.dtype)
+    grid[..., 1].copy_(torch.linspace(-1, 1, flow.shape[1], dtype=x.dtype)[:, None])
+    grid[..., 0].mul_(0.9).add_(flow[..., 1])
+    return F.grid_sample(x, grid, align_corners=False)
+
+
+def seen_in_part(x: Tensor, flow: Tensor) -> tuple[Tensor, Tensor]:
+    grid = flow * 0.5
+    row = grid[:, 0].mul_(2)
+    return F.grid_sample(x, grid, align_corners=False), row
+
+
+@pytest.mark.parametrize(("function", "why"), [(scaled_in_place, []), (seen_in_part, [Why.NOT_ALONE])])
+def test_a_grid_that_is_written_part_by_part(function: Function, why: list[Why]) -> None:
+    """Its parts are read by what writes to them; that is no reason to make it."""
+    read, tensors = Read(), (image(), torch.rand(2, *SIZE, 2, dtype=torch.float64))
+    check_gradients(function, *tensors, run=torch.compile(function, backend=read))
+    assert [one.why for one in read.left] == why
+
+
 def test_numbers_in_the_code_are_numbers_of_the_formula() -> None:
     """What they are computed to, and written into, besides: nothing of a matrix is left in memory."""
 

@@ -206,7 +206,8 @@ def _found(cut: CutOut, sampling: Sampling) -> Found:
 
 
 def _check_worth(found: Found, cut: CutOut, sampling: Sampling) -> None:
-    others = [one for one in sampling.grid.users if one.target not in _READERS and not may_write(one)]
+    users = [one for one in sampling.grid.users if one.target not in _READERS and one not in cut.inner]
+    others = [one for one in users if not may_write(one)]
     if others:
         raise Refused(Why.NOT_ALONE, str(others[0]))
     if found.matrix() is not None:

@@ -15,7 +15,7 @@ import math
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import sympy
@@ -43,11 +43,21 @@ LONGEST_SIZE = 32
 @dataclass(frozen=True)
 class CutOut:
     """leaves: nodes of Dynamo's graph that the recording's inputs stand for. literals: values of those that are numbers
-    in the code, by their place among leaves."""
+    in the code, by their place among leaves. steps: nodes that were recorded, in the graph's order."""
 
     leaves: tuple[Node, ...]
     recording: Recording
     literals: dict[int, Tensor]
+    steps: tuple[Node, ...]
+
+    @cached_property
+    def inner(self) -> frozenset[Node]:
+        """Steps that lead to steps alone, as a part of a grid that is written to does."""
+        found: set[Node] = set()
+        for node in reversed(self.steps):
+            if found.issuperset(node.users):
+                found.add(node)
+        return frozenset(found)
 
 
 def cut_out(grid: Node, reader: Node) -> CutOut:
@@ -97,7 +107,7 @@ class _Search:
         numbers = {one for one in members if _is_literal(one)}
         steps, inputs = (sorted(some, key=self._order.__getitem__) for some in (members, leaves | numbers))
         literals = {place: _literal(one) for place, one in enumerate(inputs) if one in numbers}
-        return CutOut(tuple(inputs), _recorded(steps, inputs, grid), literals)
+        return CutOut(tuple(inputs), _recorded(steps, inputs, grid), literals, tuple(steps))
 
     def _writers(self, node: Node) -> list[Node]:
         """Who writes to its memory after it was made."""
