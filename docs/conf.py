@@ -62,7 +62,13 @@ CHAPTERS = {
         "docs/api/cli",
         "docs/where-eager-is-wrong",
     ),
-    "Figures": ("benchmarks/cpu", "benchmarks/h200", "benchmarks/decomposition"),
+    "Figures": (
+        "benchmarks/cpu",
+        "benchmarks/h200",
+        "benchmarks/warps",
+        "benchmarks/warps-h200",
+        "benchmarks/decomposition",
+    ),
     "Inside": ("ARCHITECTURE", "CONTRIBUTING", "docs/tuning-cpu", "docs/tuning-cuda", "SECURITY", "CHANGELOG"),
 }
 
