@@ -25,7 +25,7 @@ import torch
 
 import polyphase
 import polyphase.functional as P
-from polyphase.cuda import ways
+from polyphase.cuda import warps, ways
 from polyphase.kernels import binding
 from tests.cuda import times
 from tests.cuda.judging import Found, exact_failure, float_failure, integer_failure, strides_failure, tie_failure
@@ -56,18 +56,19 @@ def random_calls(numbers: Sequence[int], seed: int, device: str, found: Found) -
                     print(f"{place + 1} of {len(numbers)} numbers, {time.monotonic() - began:.0f} s", flush=True)
 
 
-#: What counts as few: outputs that have too few columns, and too few threads. As it is, and so that images are large.
-FEW = ((ways.FEW_OUTPUTS, ways.FEW_TO_WALK), (0, ways.FEW_TO_WALK), (0, 0))
+#: What counts as few: outputs that have too few columns, or too few threads, and pixels of a warp. As it is, and so
+#: that images are large.
+FEW = ((ways.FEW_OUTPUTS, ways.FEW_TO_WALK, warps.FEW_PIXELS), (0, ways.FEW_TO_WALK, 0), (0, 0, 0))
 
 
 @contextlib.contextmanager
-def ways_of(few_outputs: int, few_to_walk: int) -> Iterator[None]:
-    ways.FEW_OUTPUTS, ways.FEW_TO_WALK = few_outputs, few_to_walk
+def ways_of(few_outputs: int, few_to_walk: int, few_pixels: int) -> Iterator[None]:
+    ways.FEW_OUTPUTS, ways.FEW_TO_WALK, warps.FEW_PIXELS = few_outputs, few_to_walk, few_pixels
     binding.forget()
     try:
         yield
     finally:
-        ways.FEW_OUTPUTS, ways.FEW_TO_WALK = FEW[0]
+        ways.FEW_OUTPUTS, ways.FEW_TO_WALK, warps.FEW_PIXELS = FEW[0]
 
 
 def random_call(seed: int, number: int, device: str, found: Found) -> None:

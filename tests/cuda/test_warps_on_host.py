@@ -24,6 +24,7 @@ from tests.cpu import test_warp_kernels as cpu
 from tests.cpu.test_launch import content
 from tests.cpu.test_warp_kernels import laid_out
 from tests.cuda import host
+from tests.cuda.random_calls import placed
 from tests.support.samples import GRID_MODES, LAYOUTS
 
 ON_HOST = "cuda, on the host"
@@ -110,6 +111,27 @@ def test_taps_inside_are_as_by_the_rules(mode: str, source: str, monkeypatch: py
             cpu.assert_right(in_steps, picture, case.coordinates(), sampler)
 
 
+@pytest.mark.parametrize("channels", [3, pytest.param(4, marks=pytest.mark.full)])
+@pytest.mark.parametrize("read", ["grid", "fields"])
+def test_words_read_in_pairs_are_as_by_the_rules(read: str, channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of large images, channels last, by coordinates for every pixel: to the bit, wherever in memory a row begins."""
+    monkeypatch.setattr(warps, "FEW_PIXELS", 0)
+    size, shape = (20, 70), (2, channels, 30, 33)
+    if read == "grid":
+        sampler = Warp("grid", "bilinear", "border")
+        given = [torch.rand(2, *size, 2, generator=torch.Generator().manual_seed(2)) * 2.2 - 1.1]
+    else:
+        sampler = Warp("formula", "bilinear", "border", size=size, formula=formulas.displacement(shape[2:], False))
+        given = [torch.empty(2, 0), *[laid_out((2, 1, *size), torch.float32, "CF", seed, low=-3.0) for seed in (2, 3)]]
+    program = warp_program(torch.float32, sampler)
+    for layout in ("CL", "padded"):
+        for picture in (laid_out(shape, torch.float32, layout, 1), spoilt(laid_out(shape, torch.float32, layout, 1))):
+            for shifted in (False, True):
+                moved = placed(picture, "cpu", shifted)
+                got = run(program, moved, *given)
+                assert content(got) == content(host.run(program, moved, *given, choose=by_rules))
+
+
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("layout", ["CF", "CL"])
 def test_boxes_are_as_by_the_rules(layout: str, padding: str) -> None:
@@ -131,13 +153,15 @@ def test_boxes_are_as_by_the_rules(layout: str, padding: str) -> None:
     assert launch.prepared(record, True, host.ARCHITECTURE).cut.shared_bytes > warps.TILE_BYTES, "there is a box"
 
 
-@pytest.mark.parametrize("channels", [3, 8])
+@pytest.mark.parametrize(("layout", "channels"), [("CF", 3), ("CF", 8), ("CL", 3)])
 @pytest.mark.parametrize("read", ["grid", "fields"])
-def test_images_that_read_the_same_coordinates(read: str, channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_that_read_the_same_coordinates(
+    read: str, layout: str, channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many strips are made of all images before those further down, each is made once: the same bits, as if
     every image had coordinates of its own."""
     batch, size = 3, (70, 40)
-    picture = laid_out((batch, channels, 30, 33), torch.float32, "CF", 1)
+    picture = laid_out((batch, channels, 30, 33), torch.float32, layout, 1)
     if read == "grid":
         sampler = Warp("grid", "bilinear", "border")
         shared = [torch.rand(1, *size, 2, generator=torch.Generator().manual_seed(2)) * 2 - 1]
@@ -168,9 +192,20 @@ def turned(degrees: float, scale: float = 1.0) -> list[list[float]]:
     return [[cosine, -sine, 0.1], [sine, cosine, -0.2]]
 
 
+#: Of images whose pixels lie aslant: in planes, side by side, and as vectors.
+ASLANT = [
+    ("CF", 3),
+    ("CL", 3),
+    *(pytest.param(*one, marks=pytest.mark.full) for one in (("CF", 4), ("CL", 4), ("CL", 2))),
+]
+
+
 @pytest.mark.parametrize("dtype", first_of(torch.float32, torch.uint8, torch.float64))
+@pytest.mark.parametrize(("layout", "channels"), ASLANT)
 @pytest.mark.parametrize("padding", PADDINGS)
-def test_pixels_aslant(padding: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pixels_aslant(
+    padding: str, layout: str, channels: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However an image is turned, they are all there once: right, and to the bit as by the rules. Of sizes that tiles
     end with, and others."""
     monkeypatch.setattr(warps, "FEW_PIXELS", 0)
@@ -181,7 +216,7 @@ def test_pixels_aslant(padding: str, dtype: torch.dtype, monkeypatch: pytest.Mon
     for size in ((40, 70), (32, 64), (1, 1)):
         sampler = Warp("affine", "bilinear", padding, size=size)
         program = warp_program(dtype, sampler)
-        case = cpu.Case(dtype, (len(matrices), 3, 50, 60), "CF", size, sampler, "smooth", "CF", 5)
+        case = cpu.Case(dtype, (len(matrices), channels, 50, 60), layout, size, sampler, "smooth", "CF", 5)
         picture = case.picture()
         record = host.record_for(program, [picture, matrices])
         assert warps.prepared(record, True, host.ARCHITECTURE).way.constants[4] > 0, "aslant"
@@ -192,8 +227,11 @@ def test_pixels_aslant(padding: str, dtype: torch.dtype, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("dtype", first_of(torch.float32, torch.uint8, torch.float64))
+@pytest.mark.parametrize("layout", first_of("CF", "CL"))
 @pytest.mark.parametrize("fill", [(), (7.0, 8.0, 9.0)])
-def test_tiles_outside(fill: tuple[float, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_outside(
+    fill: tuple[float, ...], layout: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are filled at once. Several in a row, and single ones; before the image, behind it, above and below, and
     where there is none of it; and of rows that begin anywhere in a sector, so that tiles meet in other columns."""
     monkeypatch.setattr(warps, "FEW_PIXELS", 0)
@@ -203,7 +241,7 @@ def test_tiles_outside(fill: tuple[float, ...], dtype: torch.dtype, monkeypatch:
     for size in ((40, 203), (17, 97), (16, 160), (3, 31)):
         sampler = Warp("affine", "bilinear", "zeros", size=size, fill=fill)
         program = warp_program(dtype, sampler)
-        picture = cpu.Case(dtype, (len(matrices), 3, 50, 60), "CF", size, sampler, "smooth", "CF", 5).picture()
+        picture = cpu.Case(dtype, (len(matrices), 3, 50, 60), layout, size, sampler, "smooth", "CF", 5).picture()
         record = host.record_for(program, [picture, matrices])
         assert warps.prepared(record, True, host.ARCHITECTURE).way.constants[4] > 0, "aslant"
         got = run(program, picture, matrices)

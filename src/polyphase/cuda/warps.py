@@ -57,15 +57,14 @@ SHAPES = {
     "bilinear": Shape(2, 16, 2, 128, 1, 40),
     "bicubic": Shape(1, 16, 2, 128, 8, 64),
 }
-#: Bilinear, where a warp's pixels lie aslant: `kSlanted` of warp.h. All steps are taken; of bytes and halves, and by a
-#: formula, there is one.
+#: Bilinear, where a warp's pixels lie aslant: `kSlanted` of warp.h. All steps are taken; of bytes and halves, of images
+#: whose channels lie side by side, and by a formula, there is one.
 SLANTED = Shape(2, 32, 1, 128, 2, 48)
 SLANTED_AT_ONCE = Shape(4, 32, 1, 128, 1, 56)
 SLANTED_ROWS = 16
-#: Bilinear, where coordinates are read for every pixel, or fields: they lie in rows, and mostly lead to rows.
-BY_ROWS = Shape(2, 32, 1, 128, 2, 40)
-BY_FIELDS = Shape(2, 32, 1, 128, 1, 36)
-#: Bilinear, four channels at once; and of few pixels, for which there are threads enough to have one each.
+#: Bilinear, by fields.
+BY_FIELDS = Shape(2, 16, 2, 128, 1, 36)
+#: Bilinear and not aslant: four channels at once; and few pixels, for which there are threads enough to have one each.
 OF_FOUR = Shape(1, 16, 2, 128, 4, 56)
 OF_FEW_PIXELS = Shape(1, 16, 2, 128, 1, 32)
 FEW_PIXELS = 1 << 20
@@ -134,7 +133,7 @@ class PreparedWarp:
 def choose(case: Case) -> Way:
     """`warp.h`: which channels are fetched together, and the shape of a warp and of a block."""
     mode, record, box = case.plan.mode, case.record, _box(case)
-    in_planes = record.image.strides[1] != 1
+    in_planes = _lies_in_planes(case)
     most = {"nearest": 4, "bilinear": 4, "bicubic": 3 if in_planes else 2}[mode]
     together = divisor(case.channels, 4 if box.rows else most)
     found = _shape(case, together, box)
@@ -159,20 +158,27 @@ def choose(case: Case) -> Way:
 
 
 def _shape(case: Case, together: int, box: Box) -> Shape:
-    mode, out, sampler = case.plan.mode, case.record.out, case.sampler
+    mode, sampler, in_planes = case.plan.mode, case.sampler, _lies_in_planes(case)
     if box.rows:
         return BOXED
     if mode != "bilinear":
         return SHAPES[mode]
+    out = case.record.out.shape
+    few_pixels = out[0] * math.prod(out[2:]) < FEW_PIXELS
+    if _is_slanted(case, together) and not few_pixels:
+        of_words = case.record.image.dtype.itemsize >= 4
+        return SLANTED if in_planes and of_words and sampler.formula is None else SLANTED_AT_ONCE
     if together == 4:
         return OF_FOUR
-    if out.shape[0] * math.prod(out.shape[2:]) < FEW_PIXELS:
+    if few_pixels:
         return OF_FEW_PIXELS
-    if _is_slanted(case, together):
-        return SLANTED if sampler.formula is None and case.record.image.dtype.itemsize >= 4 else SLANTED_AT_ONCE
-    if case.plan.axes == 2 and _reads_coordinates(sampler):
-        return BY_ROWS if sampler.source == "grid" else BY_FIELDS
-    return SHAPES["bilinear"]
+    by_fields = case.plan.axes == 2 and sampler.formula is not None and sampler.formula.fields > 0
+    return BY_FIELDS if by_fields else SHAPES["bilinear"]
+
+
+def _lies_in_planes(case: Case) -> bool:
+    """Rather than with the channels of a pixel side by side."""
+    return case.record.image.strides[1] != 1
 
 
 def _reads_coordinates(sampler: Warp) -> bool:
@@ -181,17 +187,16 @@ def _reads_coordinates(sampler: Warp) -> bool:
 
 
 def _is_slanted(case: Case, together: int) -> bool:
-    """Images in planes, whose channels are made together. What is read for every output pixel lies in rows as the
-    output does: pixels aslant would read it from many lines."""
-    in_planes = case.record.image.strides[1] != 1 and together == case.channels
-    of_one_tile = case.plan.axes == 2 and _few_tiles(case, SLANTED_ROWS)
-    return in_planes and of_one_tile and not _reads_coordinates(case.sampler) and not case.record.operands.tensors
+    """Images whose channels are made together. What is read for every output pixel lies in rows as the output does:
+    pixels aslant would read it from many lines."""
+    of_one_tile = case.plan.axes == 2 and together == case.channels and _few_tiles(case, SLANTED_ROWS)
+    return of_one_tile and not _reads_coordinates(case.sampler) and not case.record.operands.tensors
 
 
 def _box(case: Case) -> Box:
     """For bicubic warps by a matrix, of images whose rows are dense: a grid may lead anywhere."""
     image, plan = case.record.image, case.plan
-    rows_are_dense = image.strides[-1] == (1 if image.strides[1] != 1 else case.channels) <= MOST_KNOWN_STEP
+    rows_are_dense = image.strides[-1] == (1 if _lies_in_planes(case) else case.channels) <= MOST_KNOWN_STEP
     in_floats = plan.axes == 2 and plan.positions.itemsize == 4 and max(image.shape[2:]) < MOST_IN_BOXED
     by_matrix = plan.mode == "bicubic" and _is_affine(case.record.program)
     return BOX if by_matrix and in_floats and rows_are_dense else NO_BOX

@@ -48,7 +48,7 @@ struct Warp {
   static constexpr int kPlanes = kChannels == kInPlanes ? kTogether : 1;
   using Box = ImageBox<From, kPlanes, kTogether / kPlanes, kPitch, kBoxRows, kThreads>;
 
-  static_assert(kSlanted == 0 || (kOnce && kAxes == 2 && kWide == 32 && kAcross == 1 && kPlanes == kTogether && kBoxRows == 0),
+  static_assert(kSlanted == 0 || (kOnce && kAxes == 2 && kWide == 32 && kAcross == 1 && kBoxRows == 0),
                 "a tile is a warp wide, and its outputs are all there is to be stored");
   static constexpr int kPixelsAslant = kPixels * (kSlanted > 0 ? kSlanted : 1);  // a thread's
   template <bool kSteep>

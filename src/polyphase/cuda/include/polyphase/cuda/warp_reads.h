@@ -17,6 +17,23 @@ struct Start {
   bool turned;
 };
 
+// Two pixels of three channels, side by side. Pairs of words that begin at a multiple of 8 bytes are read at once, so that four
+// loads read them all: two pairs, the last word, and either the first word or the last but one.
+template <class Word>
+struct SixWords {
+  Word items[6];
+
+  static SixWords fetched_from(const Word* from) {
+    using Pair = Vector<Word, 2>;
+    const bool is_odd = reinterpret_cast<uint64_t>(from) % sizeof(Pair) != 0;
+    const Pair* const pairs = reinterpret_cast<const Pair*>(from + is_odd);
+    const Pair a = fetched(pairs), b = fetched(pairs + 1);
+    const Word alone = fetched(from + (is_odd ? 0 : 4)), last = fetched(from + 5);
+    if (is_odd) return {{alone, a.items[0], a.items[1], b.items[0], b.items[1], last}};
+    return {{a.items[0], a.items[1], b.items[0], b.items[1], alone, last}};
+  }
+};
+
 // Taps from the image itself, of kGroup channels at a time.
 template <class Kernel, int kGroup>
 struct FromImage {
@@ -25,6 +42,9 @@ struct FromImage {
   using Offset = typename Kernel::Offset;
   using Taps = InnerTaps<typename Kernel::Filter, P>;
   static constexpr int kChannelsAtOnce = kGroup;
+  // Of the two taps in a row, where coordinates are read too: there loads are what takes longest.
+  static constexpr bool kSixWords = Kernel::kReadsCoordinates && Kernel::kPixels > 1 && Kernel::kChannels == kInPixels &&
+                                    kGroup == 3 && Kernel::kStep == 3 && Kernel::kTaps == 2 && sizeof(From) == 4;
 
   TilePlace<Kernel> place;
 
@@ -64,6 +84,12 @@ struct FromImage {
     for (int line = 0; line < Kernel::kDeep * kTaps; ++line) {
       Offset offset = start.first + line % kTaps * start.down;
       if (Kernel::kAxes == 3) offset += line / kTaps * static_cast<Offset>(s.z);
+      if constexpr (kSixWords) {
+        const auto row = SixWords<From>::fetched_from(element(from, offset));
+#pragma unroll
+        for (int i = 0; i < 6; ++i) read[i % 3][line * kTaps + i / 3] = row.items[i];
+        continue;
+      }
 #pragma unroll
       for (int x = 0; x < kTaps; ++x) {
         const int k = line * kTaps + x;
