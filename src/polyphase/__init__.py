@@ -35,7 +35,7 @@ _register()
 
 
 def __getattr__(name: str) -> object:
-    """`explain` needs Dynamo and Inductor, which take a second to import: only where it is used."""
+    """`explain` needs Dynamo and Inductor, which take a second to import: they are imported when it is first used."""
     if name == "explain":
         from polyphase.explaining import run
 

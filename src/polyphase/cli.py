@@ -1,5 +1,5 @@
-"""The command line, `polyphase bench | compare | report | explain | env | cache`: it reads options, others do the
-work."""
+"""The command line, `polyphase bench | compare | report | explain | env | cache`: it reads options, and other modules
+do the work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ INTERRUPTED = 130  # as a shell says after Ctrl-C
 
 
 class _Group(TyperGroup):
-    """A mistake of ours to name is one line, and exit status 2."""
+    """An error of ours is told in one line, with exit status 2."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -89,7 +89,7 @@ def bench(
     out: Annotated[Path, typer.Option(help="where the results go")] = Path("bench-results"),
     page: Annotated[Path | None, typer.Option("--report", help="write the page of `polyphase report` too")] = None,
 ) -> None:
-    """Measure. Every column is checked before it is timed; Ctrl-C keeps what was measured."""
+    """Measure. Every column (one way to run a case) is checked before it is timed; Ctrl-C keeps what was measured."""
     from polyphase.bench import compare, report, results, session, tables
 
     request = session.Request(
@@ -116,7 +116,8 @@ def bench(
 
 @contextmanager
 def _progress(steps: int) -> Iterator[Callable[[str], None]]:
-    """Called with what is begun: a bar on a terminal, whose counts are never cut off; elsewhere a line for each."""
+    """A function to call with the name of each step that begins. On a terminal it moves a bar, whose counts are never
+    cut off; elsewhere it prints a line."""
     console = rich.console.Console(stderr=True)
     done = iter(range(steps + 1))
     if not console.is_terminal:
@@ -142,7 +143,7 @@ def compare_runs(
         float | None, typer.Option(help="exit status 1 if a speed-up is below this, beyond the noise")
     ] = None,
 ) -> None:
-    """Hold runs, or columns of a run, against each other; differences within the noise are marked."""
+    """Compare runs, or columns of a run; differences within the noise are marked."""
     from polyphase.bench import compare, documents, results, tables
 
     runs = [results.load(path) for path in files]
@@ -164,7 +165,7 @@ def write_report(
     files: Annotated[list[Path], typer.Argument(help="what `polyphase bench` wrote")],
     output: Annotated[Path, typer.Option("--output", "-o", help="the page")] = Path("report.html"),
 ) -> None:
-    """One HTML page of bars, tables, pictures and the environment, that needs no network."""
+    """Write one HTML page of bars, tables, pictures and the environment; it needs no network."""
     from polyphase.bench import report, results
 
     report.write([results.load(path) for path in files], output)
@@ -178,7 +179,7 @@ def explain_function(
     json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
     save: Annotated[Path | None, typer.Option(help="a folder for every kernel as a file that runs")] = None,
 ) -> None:
-    """Which kernels a function becomes, what was fused, what was not and why."""
+    """Say which kernels a function becomes, what was fused, what was not and why."""
     from polyphase.explaining import run, scripts
 
     function, inputs = scripts.load(target)
@@ -190,7 +191,7 @@ def explain_function(
 
 @app.command()
 def env() -> None:
-    """What will run where: instruction set, compiler, cache, Triton, device."""
+    """Say what will run where: instruction set, compiler, cache, Triton, device."""
     from polyphase.bench import environment
 
     found = environment.where_it_runs()
@@ -201,7 +202,7 @@ def env() -> None:
 
 @cache_app.command("list")
 def cache_list() -> None:
-    """The libraries, the latest used first: when that was, how large they are, and what they are for."""
+    """List the libraries, the latest used first: when each was used, how large it is, and what it is for."""
     from polyphase.bench.environment import megabytes, prebuilt
     from polyphase.kernels import store
 
@@ -217,7 +218,7 @@ def cache_list() -> None:
 
 @cache_app.command("clear")
 def cache_clear() -> None:
-    """Remove them; kernels are built again when they are asked for."""
+    """Remove the libraries; kernels are built again when they are asked for."""
     from polyphase.kernels import store
 
     number = len(store.entries())
@@ -227,7 +228,7 @@ def cache_clear() -> None:
 
 @cache_app.command("path")
 def cache_path() -> None:
-    """Where they are; POLYPHASE_CACHE_DIR says otherwise."""
+    """Print where the libraries are; POLYPHASE_CACHE_DIR puts them elsewhere."""
     from polyphase import settings
 
     typer.echo(str(settings.cache_dir()))

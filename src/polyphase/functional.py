@@ -1,8 +1,8 @@
 """Resampling and warping with PyTorch's signatures, `crop`, and warps without a grid in memory.
 
-A plain image goes straight to a kernel, and so does one that is plain but for its gradient (`short_way.py`). Every
-other call goes through the operators in `ops`: forward mode, `torch.func`, tracing, modes, autocast; and what has no
-kernel of ours goes to PyTorch's own function.
+A plain image (`plain.py`) goes straight to a kernel, and so does one that is plain but for its gradient
+(`short_way.py`). Every other call goes through the operators in `ops`: under forward mode, `torch.func`, tracing, modes
+or autocast. Where we have no kernel, PyTorch's own function runs.
 """
 
 from __future__ import annotations
@@ -127,15 +127,15 @@ def interpolate(
     * `nearest` and `nearest-exact` of every dtype; uint8 in every mode, rounded;
     * int16, uint16 and int32 in every mode: summed in float32, int32 in float64, rounded to the nearest (ties to even)
       and saturated;
-    * `box=(left, top, right, bottom)`: the part of the image that becomes `size`, in pixels and fractions of them; of a
-      line `(left, right)`, of a volume `(left, top, front, right, bottom, back)`. Filters see pixels outside of it, as
-      with Pillow's `resize(box=...)`, so that tiles made by boxes side by side join without a seam. For all modes but
-      `area`, and inside the image. With `align_corners=True`, the output's corners are the centres of the box's first
-      and last pixels. So ONNX's crop-and-resize of the region from (x0, y0) to (x1, y1) is, to 2 pixels or more,
-      `box=(x0 * (W - 1), y0 * (H - 1), x1 * (W - 1) + 1, y1 * (H - 1) + 1)` with `align_corners=True`; and along an
-      axis that becomes 1 pixel, without it;
-    * a list of images, of any sizes: a list of what becomes of each, threads going from one image to the next. `box` is
-      for all of them, or a list of as many.
+    * `box=(left, top, right, bottom)`: the part of the image that becomes `size`, in pixels and fractions of them. For
+      a line it is `(left, right)`, for a volume `(left, top, front, right, bottom, back)`. A box lies inside the image,
+      and works with all modes but `area`. Filters see pixels outside of it, as with Pillow's `resize(box=...)`, so that
+      tiles made by boxes side by side join without a seam. With `align_corners=True`, the output's corners are the
+      centres of the box's first and last pixels. So ONNX's crop-and-resize of the region from (x0, y0) to (x1, y1), to
+      2 pixels or more, is `box=(x0 * (W - 1), y0 * (H - 1), x1 * (W - 1) + 1, y1 * (H - 1) + 1)` with
+      `align_corners=True`; along an axis that becomes 1 pixel, it is the same box without `align_corners`;
+    * a list of images, of any sizes: the result is a list, and threads go from one image to the next. `box` is for all
+      images, or a list of one for each.
     """
     if not is_dynamo_compiling():
         result: Images | None = _INTERPOLATE.again(
@@ -181,8 +181,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 def crop(input: Images, top: Any, left: Any, height: Any, width: Any) -> Images:
     """The rectangle of the last two dimensions whose upper left pixel is (top, left); as torchvision's `crop`.
 
-    A view where the rectangle lies within the image. What lies outside is zero. Of a list of images, a list; numbers
-    are for all of them, or lists of as many.
+    Where the rectangle lies within the image, the result is a view. What lies outside is zero. For a list of images the
+    result is a list; each number is for all images, or a list of one for each.
     """
     if isinstance(input, list):
         given = {"top": top, "left": left, "height": height, "width": width}
@@ -218,19 +218,19 @@ def grid_sample(
 ) -> Tensor:
     """Sample a (batch, channels, spatial...) image or volume where a grid says; as `torch.nn.functional.grid_sample`.
 
-    Corners are not aligned unless asked for; eager warns that they once were. Beyond PyTorch:
+    Corners are not aligned unless asked for; there is no warning that they once were, as eager has it. Beyond PyTorch:
 
     * uint8, int16, uint16 and int32 images in every mode, rounded to the nearest (ties to even) and saturated, and
-      `nearest` of every dtype, all with a float32 or float64 grid. Sums are in the grid's dtype, of int32 in float64;
-      16 bits of a large image need the positions of a float64 grid;
+      `nearest` of every dtype, all with a float32 or float64 grid. Sums are in the grid's dtype, those of int32 in
+      float64. To get all 16 bits of a large image right takes the positions of a float64 grid;
     * float32 grids for float16 and bfloat16 images. Coordinates of half precision are computed in float32 too;
-    * `fill`: what lies outside the image, with padding mode `zeros`: a number, or one for each channel. A pixel half
-      over the edge, of an image of 100 and a fill of 200, is by `fill_rule`
+    * `fill`: what lies outside the image, with padding mode `zeros`: a number, or one for each channel. `fill_rule`
+      says how it mixes with pixels at the edge. Let s be the sum of a pixel's taps inside the image, and m the sum of
+      their weights. If a pixel lies half over the edge of an image of 100, and the fill is 200, it becomes by
 
-      * `"blend"`: 125, as torchvision's transforms have it: (s - fill) * m + fill, where s is the sum of the pixel's
-        taps inside the image and m that of their weights;
-      * `"constant"`: 150, as OpenCV and kornia have it: s + (1 - m) * fill, as if all around the image were the fill;
-      * `"edge"`: 100, as Pillow has it: all of a pixel whose position lies within the image is inside.
+      * `"blend"`: 125, as in torchvision's transforms: (s - fill) * m + fill;
+      * `"constant"`: 150, as in OpenCV and kornia: s + (1 - m) * fill, as if the fill were all around the image;
+      * `"edge"`: 100, as in Pillow: a pixel whose position lies within the image counts as wholly inside.
 
       Integer images are rounded after that. Mode `nearest` takes a pixel or the fill, whatever the rule.
     """
@@ -246,8 +246,8 @@ def grid_sample(
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The grid of a batch of affine matrices; as `torch.nn.functional.affine_grid`.
 
-    `size`: (batch, channels, spatial...) of the output. Corners are not aligned unless asked for. `affine_sample` does
-    without a grid in memory.
+    `size`: (batch, channels, spatial...) of the output. Corners are not aligned unless asked for. `affine_sample` needs
+    no grid in memory.
     """
     return _through_operators("affine_grid", (theta,), (size, align_corners))
 
@@ -267,13 +267,14 @@ def affine_sample(
 ) -> Images:
     """`grid_sample(input, affine_grid(theta, size))`, with no grid in memory.
 
-    `size` is as `affine_grid` has it: (batch, channels, spatial...) of the output. The channels are the input's,
-    whatever `size` says, as they are in that composition. Dtypes are those of `grid_sample`. Of a list of images, a
-    list; `theta` is for all of them, or a list of as many. `fill` and `fill_rule` are as `grid_sample` has them.
+    `size` is (batch, channels, spatial...) of the output, as in `affine_grid`. The output has the input's channels,
+    whatever `size` says, as in that composition. Dtypes, `fill` and `fill_rule` are as in `grid_sample`. For a list of
+    images the result is a list; `theta` is for all images, or a list of one for each.
 
-    `antialias`: where the matrix shrinks the image, it is made smaller by an antialiased resize first, to one and a
-    half pixels for each of the output's. How much it shrinks, `scale` says, in pixels of the image for each of the
-    output's: a number, or one for each axis in the image's order. Without it each matrix does, if it is on the CPU.
+    `antialias`: where the matrix shrinks the image, an antialiased resize first makes the image smaller, to one and a
+    half pixels for each pixel of the output. `scale` says how much the matrix shrinks, in pixels of the image for each
+    pixel of the output: a number, or one for each axis in the image's order. Without `scale`, that is found from each
+    matrix, if it is on the CPU.
     """
     if antialias is not False and arguments.switch(antialias, "antialias"):
         return _antialiased(input, theta, size, (mode, padding_mode, align_corners, scale, fill, fill_rule))
@@ -320,9 +321,9 @@ def perspective_sample(
 ) -> Tensor:
     """Sample images where a homography leads, with no grid in memory, forward or backward.
 
-    `matrix`: (batch, 3, 3), from the output to the image in the coordinates of `affine_grid`, which has the first two
-    rows: (x, y, 1) leads to (u, v, w), and there (u / w, v / w) is sampled. `pixel_matrix` makes it of OpenCV's and
-    kornia's. `size` and the rest are as `affine_sample` has them.
+    `matrix`: (batch, 3, 3), from the output to the image, in the coordinates of `affine_grid` (whose theta is the first
+    two rows). It leads from (x, y, 1) to (u, v, w), and the image is sampled at (u / w, v / w). `pixel_matrix` makes
+    such a matrix from one of OpenCV's or kornia's. `size` and the rest are as in `affine_sample`.
     """
     if not is_dynamo_compiling():
         result: Tensor | None = _PERSPECTIVE_SAMPLE.again(
@@ -347,10 +348,10 @@ def displacement_sample(
 ) -> Tensor:
     """Sample an image or volume at every pixel moved by a field, with no grid in memory, forward or backward.
 
-    `field`: (batch, out..., axes), in pixels of the image, x first, as a grid has its axes: output pixel (y, x) is the
-    image at (y + field[..., 1], x + field[..., 0]). Of a flow (batch, axes, out...), `flow.movedim(1, -1)`: its strides
-    are read as they are. The output is as large as the field. `align_corners` says where `reflection` folds: at the
-    outer pixels' centres, or at their edges. `fill` and `fill_rule` are as `grid_sample` has them.
+    `field`: (batch, out..., axes), in pixels of the image, x first, as in a grid: output pixel (y, x) is the image at
+    (y + field[..., 1], x + field[..., 0]). For a flow (batch, axes, out...) give `flow.movedim(1, -1)`, which is not
+    copied. The output is as large as the field. `align_corners` says where `reflection` folds: at the outer pixels'
+    centres, or at their edges. `fill` and `fill_rule` are as in `grid_sample`.
     """
     if not is_dynamo_compiling():
         result: Tensor | None = _DISPLACEMENT_SAMPLE.again(
@@ -372,11 +373,12 @@ def pixel_matrix(
     inverse: bool = False,
     align_corners: bool | None = None,
 ) -> Tensor:
-    """The matrix for `affine_sample` or `perspective_sample` of one in pixels, as OpenCV and kornia have it.
+    """Make the matrix that `affine_sample` or `perspective_sample` takes from one in pixels, as in OpenCV and kornia.
 
-    `matrix`: (..., 2, 3) or (..., 3, 3), and so is the result. It leads from pixels (x, y) of the image to those of the
-    output, as in `cv2.warpAffine` and `kornia.geometry.warp_perspective`; with `inverse`, the other way round, as with
-    `cv2.WARP_INVERSE_MAP`. Sizes end with height and width. Say `align_corners` as to the function that samples.
+    `matrix`: (..., 2, 3) or (..., 3, 3); the result has the same shape. It leads from pixels (x, y) of the image to
+    pixels of the output, as in `cv2.warpAffine` and `kornia.geometry.warp_perspective`; with `inverse`, the other way
+    round, as with `cv2.WARP_INVERSE_MAP`. Sizes end with height and width. Give `align_corners` the value that the
+    function which samples is given.
     """
     _check_tensor("pixel_matrix", matrix, "matrix")
     rows = arguments.pixel_matrix_rows(matrix.shape, matrix.dtype)
@@ -386,7 +388,7 @@ def pixel_matrix(
 
 
 def _of_each(name: str, way: ShortWay, images: list[tuple[Any, ...]], given: Sequence[tuple[Any, ...]]) -> list[Tensor]:
-    """Of the tensors of many calls, and of what else each is given, what each gives."""
+    """The results of many calls, from the tensors of each (`images`) and its other arguments (`given`)."""
     found = None if is_dynamo_compiling() else way.each(given, images)
     if found is not None:
         return found
@@ -412,14 +414,14 @@ def _one_each(given: Any, count: int, name: str) -> Sequence[Any]:
 
 
 def _called(name: str, way: ShortWay, tensors: tuple[Tensor, ...], given: tuple[Any, ...]) -> Tensor:
-    """What is not the latest call of its function once more."""
+    """A call that is not the latest one of its function once more."""
     call = None if is_dynamo_compiling() else way.find(given, tensors)
     return _through_operators(name, tensors, given) if call is None else call(*tensors)
 
 
 def _through_operators(name: str, tensors: tuple[Tensor, ...], given: tuple[Any, ...]) -> Tensor:
-    """A call of a function that is not plain. A tensor subclass or a function mode makes of it what it likes; in a
-    Dynamo graph it stays one operator, of the function's name."""
+    """A call whose tensors are not plain. A tensor subclass or a function mode may do with it what it likes; in a
+    Dynamo graph the call stays one operator, of the function's name."""
     result: Tensor
     if has_torch_function(tensors):
         result = handle_torch_function(_FUNCTIONS[name], tensors, *tensors, *given)
@@ -454,7 +456,7 @@ _TENSORS = {
 
 
 def _crop_amounts(start: int, length: int, size: int) -> tuple[int, int]:
-    """What to put before and after an axis of `size` to have `length` from `start`; less than nothing is cropped."""
+    """How much to pad an axis of `size` before and after, to get `length` from `start`; negative amounts crop."""
     before = min(max(-start, -size), length)
     return before, length - size - before
 

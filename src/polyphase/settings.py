@@ -1,19 +1,20 @@
-"""The environment variables users can set, all read here, when they are asked for and never at import.
+"""The environment variables that users can set. All are read here, when they are needed and never at import.
 
 `POLYPHASE_CACHE_DIR`
     Where built kernels are kept. Where unset: `$XDG_CACHE_HOME/polyphase`, else `~/.cache/polyphase`.
 
 `POLYPHASE_CACHE_MAX_MB`
-    How much of them: what was not used for longest goes first. Where unset: 512.
+    The size of that cache in megabytes: kernels that were not used for longest are removed first. Where unset: 512.
 
 `POLYPHASE_DEVICES`
-    Devices that our kernels run on, `none` for none; on others torch's do. Where unset: `cpu,cuda`.
+    Devices that our kernels run on, `none` for none; on other devices PyTorch's run. Where unset: `cpu,cuda`.
 
 `POLYPHASE_ISA`
-    Of CPU kernels: `avx512vbmi`, `avx512`, `avx2`, `portable` (SSE2, NEON). Where unset: the best there is.
+    The instruction set of CPU kernels: `avx512vbmi`, `avx512`, `avx2`, `portable` (SSE2, NEON). Where unset: the best
+    that the processor has.
 
 `POLYPHASE_CUDA_ARCH`
-    Architecture of CUDA kernels: `sm_75`, `sm_90` and so on. Where unset: the GPU's own.
+    The architecture of CUDA kernels: `sm_75`, `sm_90` and so on. Where unset: the GPU's own.
 
 `CXX`
     The C++ compiler, with arguments if need be: `ccache g++`. Where unset: the first of `g++`, `c++` and `clang++`.
@@ -104,7 +105,7 @@ def forced_cuda_architecture() -> str | None:
 
 
 def compiler() -> tuple[str, ...]:
-    """The words a compiler command starts with; the first is an absolute path."""
+    """The words that a compiler command starts with; the first is an absolute path."""
     wanted = os.environ.get("CXX", "").strip()
     candidates = [_words(wanted)] if wanted else [[name] for name in COMPILERS]
     for program, *arguments in candidates:

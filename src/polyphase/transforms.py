@@ -1,4 +1,4 @@
-"""Image transforms for `polyphase.fuse`, by torchvision's names and with its arguments; torchvision is not needed."""
+"""Image transforms for `polyphase.fuse`, with torchvision's names and arguments; torchvision is not needed."""
 
 from polyphase.pipelines.sizes import (
     CenterCrop,

@@ -1,8 +1,8 @@
 """`polyphase.accelerate()`: ATen's own operators run on our kernels, for eager code that nobody has to change.
 
-The kernels of the operators we know are replaced in torch's dispatcher, on devices that have kernels of ours and for
-the whole process: ATen's autograd, vmap and autocast stay as they are, and no other operator pays for it. What we do
-not take runs as it would have.
+The kernels of the operators that we know are replaced in torch's dispatcher, for the whole process, on devices that
+have kernels of ours. ATen's autograd, vmap and autocast stay as they are, and no other operator pays for it. Calls that
+we do not take run as before.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def accelerate(enabled: Any = None, *, check: bool = False) -> Any:
     """Run PyTorch's resizes, warps, flips and pads on Polyphase's kernels, without torch.compile.
 
     `with accelerate():` and `@accelerate()` for a block or a function; `accelerate(True)` and `accelerate(False)` for
-    the rest of the program. While any is on, it is on for the whole process: for all threads, and for workers forked
-    from them.
+    the rest of the program. While any of these is on, it is on for the whole process: for all threads, and for workers
+    forked from them.
 
-    With `check`, every call that our kernels take is also run by PyTorch's own, and `DiffersFromEagerError` is raised
-    at the first result that differs. Calls that PyTorch is known to get wrong are not compared.
+    With `check`, every call that our kernels take is also run by PyTorch's own kernel, and `DiffersFromEagerError` is
+    raised at the first result that differs. Calls that PyTorch is known to get wrong are not compared.
     """
     mode = Mode.CHECKED if check else Mode.ON
     if enabled is None:
@@ -61,11 +61,11 @@ def accelerate(enabled: Any = None, *, check: bool = False) -> Any:
 
 
 class _Switch:
-    """On while it is turned on, or anybody uses it; checked while anybody wants that.
+    """On while it is turned on, or any block uses it; with checks while anybody asks for them.
 
-    To put an override into the dispatcher takes longer than a small image. So they stay there when it is switched off,
-    and a block that is entered again and again finds them there. An operator that is called outside runs as it would
-    have, a few microseconds late: after a few such calls its override is taken away, until it is switched on again.
+    To put an override into the dispatcher takes longer than a small image. So overrides stay there when the switch goes
+    off, and a block that is entered again and again finds them there. An operator that is called outside a block runs
+    as before, a few microseconds late. After a few such calls its override is taken away, until the switch goes on.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class _Switch:
             self._take_away(override)
 
     def called_again(self, override: Override) -> None:
-        """A call like the one before: worth a kernel in C++."""
+        """An operator was called as it was before: it is worth a kernel in C++."""
         if _python_dispatches():
             return
         with self._lock:
@@ -124,8 +124,8 @@ class _Switch:
 
 
 def _python_dispatches() -> bool:
-    """As while Inductor compiles, also where it calls operators with data to measure them. From such a call torch does
-    not find its way back if the override is taken away meanwhile, and ends the process."""
+    """Whether torch dispatches through Python, as while Inductor compiles, also where it calls operators with data to
+    measure them. If an override is taken away during such a call, torch ends the process."""
     keys = torch_private.included_keys
     return keys is None or bool(keys().has(torch_private.DispatchKey.PythonDispatcher))
 

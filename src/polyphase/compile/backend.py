@@ -38,7 +38,7 @@ PASS_HOOK = "post_grad_custom_pre_pass"
 class Fuse(InferenceAwareGraphPass or CustomGraphPass):  # type: ignore[misc]
     """The user's own passes, then ours.
 
-    The uuid is part of the keys of torch's caches: another version of this package, or another option, is another key.
+    The uuid is part of the keys of torch's caches: another version of this package, or another option, has another key.
     """
 
     def __init__(self, fusion: bool, before: Sequence[Any] = ()) -> None:
@@ -68,8 +68,8 @@ class Fuse(InferenceAwareGraphPass or CustomGraphPass):  # type: ignore[misc]
 def polyphase(
     graph: GraphModule, example_inputs: list[Any], *, mode: str | None = None, options: dict[str, Any] | None = None
 ) -> Any:
-    """`torch.compile(function, backend="polyphase")`: Inductor, with kernels of ours for what samples and for the
-    arithmetic around it; for every size, forward and backward.
+    """`torch.compile(function, backend="polyphase")`: Inductor, with kernels of ours for operators that sample and for
+    the arithmetic around them; for every size, forward and backward.
 
     `mode` and `options` are Inductor's. One option is ours: `"polyphase.fusion": False` leaves each operator a kernel
     of its own.
@@ -90,7 +90,7 @@ def polyphase(
 
 
 def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Ours, with defaults, and Inductor's."""
+    """Our options, with defaults, and Inductor's."""
     ours = {name: value for name, value in options.items() if name.startswith("polyphase.")}
     for name, value in ours.items():
         if name not in OPTIONS or type(value) is not type(OPTIONS[name]):

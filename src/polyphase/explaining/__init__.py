@@ -1,1 +1,1 @@
-"""`polyphase.explain`: what was fused, what was not, and why; for our backend and for plain Inductor alike."""
+"""`polyphase.explain`: what was fused, what was not, and why; with our backend and with plain Inductor alike."""

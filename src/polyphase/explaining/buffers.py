@@ -23,7 +23,7 @@ def buffers_of(graph: GraphLowering) -> Iterator[Buffer]:
 
 
 def _is_tensor(buffer: Any) -> bool:
-    """In memory of its own: a part of another one is not."""
+    """Whether a buffer has memory of its own, and is not a part of another one."""
     layout = buffer.maybe_get_layout()
     return isinstance(layout, Layout) and not isinstance(layout, (NoneLayout, NonOwningLayout))
 
@@ -38,7 +38,7 @@ def _buffer(graph: GraphLowering, name: str, role: str, value: Any, remark: str 
 
 
 def number(graph: GraphLowering, size: Any) -> int:
-    """A symbolic size as it was in the example."""
+    """A size as an integer: a symbolic one as it was in the example."""
     return (
         int(graph.sizevars.shape_env.replace(size).xreplace(_hints(graph))) if hasattr(size, "xreplace") else int(size)
     )
@@ -51,7 +51,7 @@ def _hints(graph: GraphLowering) -> dict[Any, Any]:
 
 
 def format_of(shape: Sequence[int], strides: Sequence[int]) -> str:
-    """The memory format's name: by the order in which the dimensions lie, those of one element aside."""
+    """The memory format's name, by the order in which dimensions of more than one element lie."""
     wide = [(stride, dim) for dim, (n, stride) in enumerate(zip(shape, strides, strict=True)) if n > 1]
     order = [dim for _, dim in sorted(wide, reverse=True)]
     if order == sorted(order):
@@ -72,7 +72,7 @@ def _dense(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -
 
 
 def _remark(buffer: Any) -> str:
-    """A copy into another memory order is work that nobody asked for."""
+    """A remark on a copy into another memory order, which is work that nobody asked for; else nothing."""
     origins = {str(one.target) for one in buffer.get_origins() if one.op == "call_function"}
     if origins == {"aten.clone.default"}:
         return "a layout copy: the same values in another memory order"

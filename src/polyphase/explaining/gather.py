@@ -1,7 +1,7 @@
 """While a function is compiled: what Inductor and our pass do, graph by graph.
 
-Inductor tells this to nobody; a few of its private functions are wrapped while an explanation is made. Caches are off
-then: a graph that comes from one has passed no stage.
+Inductor has no interface that tells this, so a few of its private functions are wrapped while an explanation is made.
+Caches are off then: a graph that comes from a cache has passed no stage.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Gathered:
 
     @property
     def graphs(self) -> list[Graph]:
-        """With the files their code was written to, which is known when all is done."""
+        """The graphs, with the files that their code was written to, which are known only when all is done."""
         return [replace(graph, code_file=str(lowering.cache_path or "")) for lowering, graph in self._graphs]
 
     def fused(self, report: Report) -> None:
@@ -66,7 +66,7 @@ class Gathered:
         self._loops = []
 
     def triton_kernel(self, name: str, source: str, nodes: Sequence[Any]) -> None:
-        """One loop nest, by blocks of elements. Among its nodes are marks, which have no body."""
+        """A kernel of Triton's is one loop nest, by blocks of elements. Some of its nodes are marks, without a body."""
         computed = [one for one in nodes if getattr(one, "_body", None) is not None]
         loops = (loop_of(computed, source),) if computed else ()
         self._order.append(InductorKernel(name, loops, source))
@@ -80,7 +80,7 @@ class Gathered:
             self._order.append(Call(str(name), max(elements, default=0)))
 
     def refused(self, first: str, second: str, why: str) -> None:
-        """That nodes have nothing in common is no news."""
+        """Two nodes that Inductor did not fuse. Those that have no data in common are not worth telling."""
         if why != "no shared data":
             self._not_fused[first, second] = why
 
@@ -103,7 +103,7 @@ class Gathered:
 
 @contextlib.contextmanager
 def gathered() -> Iterator[Gathered]:
-    """Holds for the whole process, one explanation at a time."""
+    """Wraps Inductor's functions for the whole process; there is one explanation at a time."""
     found = Gathered()
     with _lock, contextlib.ExitStack() as undo:
         undo.enter_context(inductor_config.patch(fx_graph_cache=False))
@@ -144,7 +144,7 @@ def _wrap(undo: contextlib.ExitStack, owner: Any, name: str, after: Callable[...
 
 @contextlib.contextmanager
 def _loops_watched(found: Gathered) -> Iterator[None]:
-    """One loop nest is what one call of codegen_node adds to the code of a kernel."""
+    """Tells of every loop nest: the code that one call of codegen_node adds to a kernel."""
     codegen_node = CppScheduling.codegen_node
 
     def watched(self: Any, node: Any) -> Any:

@@ -17,7 +17,7 @@ _FEW = 8
 
 
 def loop_of(nodes: Sequence[Any], code: str) -> Loop:
-    """Of one loop nest's nodes and its generated C++, or Triton, which works on blocks of elements."""
+    """From the nodes of one loop nest and its generated code: C++, or Triton, which works on blocks of elements."""
     vectorised = "at::vec::" in code or "@triton.jit" in code
     used = list(map(accesses_of, nodes))
     elements = max(math.prod(number(V.graph, n) for n in one.var_ranges.values()) for one in used)
@@ -40,7 +40,7 @@ def _accesses(dependencies: Iterable[Any]) -> Iterable[Access]:
 
 
 def _why_scalar(nodes: Sequence[Any], used: Sequence[Any]) -> str:
-    """The first thing in the way of vector loads, by the index expressions themselves."""
+    """The first thing that prevents vector loads, found in the index expressions themselves."""
     for one in used:
         for read in one.reads:
             why = _why_no_vector_load(read, one.var_ranges) if hasattr(read, "index") else ""

@@ -1,4 +1,4 @@
-"""An explanation as plain data: what `show` prints and what becomes JSON."""
+"""An explanation as plain data, which `show` prints and which can become JSON."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Access:
 
 @dataclass(frozen=True)
 class Step:
-    """One of Inductor's nodes within a loop: what its variables range over, what it reads and writes over them, and
-    what it was made from."""
+    """One of Inductor's nodes within a loop. `ranges`: of its variables; `origins`: the operators that it was made
+    from."""
 
     name: str
     ranges: dict[str, str]
@@ -55,8 +55,9 @@ class InductorKernel:
 
 @dataclass(frozen=True)
 class OurKernel:
-    """A program of ours. Bytes are of one run: every element of the inputs is read once at most, of the output written
-    once. `ends`: why it ends where it does; `not_fused`: neighbours that are no part of it, and why."""
+    """A program of ours. Bytes are those of one run, in which every element of the inputs is read once at most, and
+    every element of the output written once. `ends`: why the program ends where it does; `not_fused`: neighbours that
+    are no part of it, and why."""
 
     program: str
     plan: str
@@ -80,8 +81,8 @@ class OurKernel:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of something neither we nor Inductor generated: an operator of ATen, or of a library. `elements`: of the
-    largest tensor it reads or writes."""
+    """A call of code that neither we nor Inductor generated: an operator of ATen, or of a library. `elements`: of the
+    largest tensor that it reads or writes."""
 
     name: str
     elements: int
@@ -98,7 +99,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class Buffer:
-    """What lies in memory between kernels, or comes in or goes out."""
+    """A tensor in memory: an input, an output, or a result that one kernel leaves for another."""
 
     name: str
     role: str  # "input", "between" or "output"
@@ -112,8 +113,8 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Graph:
-    """One compiled graph. `not_taken`: what samples in it and was left to Inductor, with the reason; `grids`: what
-    samples at a grid that is computed and has to be in memory all the same."""
+    """One compiled graph. `not_taken`: operators that sample but were left to Inductor, with the reason; `grids`: calls
+    that sample at a computed grid which has to be in memory all the same, with the reason."""
 
     kind: str  # "inference", "forward" or "backward"
     kernels: tuple[OurKernel | InductorKernel | Call, ...]
@@ -133,7 +134,7 @@ class Graph:
 
     @property
     def traffic(self) -> int:
-        """Bytes written and read between kernels, beside what comes in and goes out."""
+        """Bytes written and read between kernels, without inputs and outputs."""
         return sum(2 * one.bytes for one in self.buffers if one.role == "between")
 
 
@@ -157,7 +158,7 @@ class Explanation:
         return json.dumps(dataclasses.asdict(self), indent=2)
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Every kernel as a file that rebuilds, checks and times itself: to be edited by hand, and run again."""
+        """Write every kernel as a file that rebuilds, checks and times itself. Edit the files by hand, and run them."""
         from polyphase.explaining.save import save
 
         return save(self, Path(folder))

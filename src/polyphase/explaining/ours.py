@@ -69,7 +69,7 @@ def _description(plan: MapsPlan | WarpPlan) -> str:
 
 
 def _tables(program: Program) -> tuple[str, ...]:
-    """What tables are made of, for each size once."""
+    """The maps that tables of taps are made from, once for each size."""
     if not isinstance(program.sampler, Axes):
         return ("none: positions are computed for every pixel",)
     return tuple(to_text(one) for one in program.sampler.maps if one.steps)

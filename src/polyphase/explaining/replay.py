@@ -1,4 +1,4 @@
-"""What saved kernels call: built from their files, checked, and timed."""
+"""The functions that saved kernels call: they build a kernel from its file, check it, and time it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _compare(found: Tensor, expected: Tensor, what: str) -> None:
 
 
 def _time(call: Callable[[], object]) -> float:
-    """The least of several runs, in us; on a GPU until it is done."""
+    """The shortest of several runs, in us; on a GPU each is waited for."""
     call()
     _wait()
     least = float("inf")

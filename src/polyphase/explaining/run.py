@@ -1,4 +1,4 @@
-"""`explain(fn)(*args)`: compile, run, and say what happened."""
+"""`explain(function)(*args)`: compile, run, and say what happened."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BACKENDS = ("polyphase", "inductor")
 
 
 class Explainer:
-    """Called as the function is called, once; or `over` several calls, for what recompiles."""
+    """Call it once, as the function is called; or use `over` for several calls, to see what recompiles."""
 
     def __init__(self, function: Callable[..., Any], backend: str, decompositions: Mapping[Any, Any] | None) -> None:
         if backend not in BACKENDS:
@@ -74,9 +74,10 @@ class Explainer:
 def explain(
     function: Callable[..., Any], backend: str = "polyphase", decompositions: Mapping[Any, Any] | None = None
 ) -> Explainer:
-    """What `torch.compile(function, backend=backend)` does with arguments: `print(explain(function)(*args))`.
+    """Say what `torch.compile(function, backend=backend)` does with arguments: `print(explain(function)(*args))`.
 
-    `decompositions` are put before Inductor's own (`polyphase.decompositions.table()`, for example).
+    With backend `inductor`, `decompositions` are put before Inductor's own (`polyphase.decompositions.table()`, for
+    example).
     """
     return Explainer(function, backend, decompositions)
 
@@ -90,7 +91,7 @@ def _breaks(graph: GraphModule) -> Iterable[Break]:
 
 
 def _backward(result: Any) -> None:
-    """Backward graphs are compiled when they are first needed."""
+    """Run the backward of a result: backward graphs are compiled when they are first needed."""
     tensors = [one for one in tree_leaves(result) if isinstance(one, torch.Tensor)]
     needed = [one for one in tensors if one.requires_grad and one.grad_fn is not None]
     if needed:

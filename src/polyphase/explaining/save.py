@@ -1,4 +1,4 @@
-"""Kernels as files of their own: each rebuilds, checks and times itself when it is run."""
+"""Kernels as files of their own, which rebuild, check and time themselves when they are run."""
 
 from __future__ import annotations
 

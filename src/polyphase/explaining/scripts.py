@@ -32,7 +32,7 @@ def load(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 @contextmanager
 def _mistakes_told(path: Path) -> Iterator[None]:
-    """As Python tells them when the script is run: from the script's own frames on, without ours."""
+    """Errors of a script are told as Python tells them when the script is run: from its own frames on, without ours."""
     try:
         yield
     except ScriptError:

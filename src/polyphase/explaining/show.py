@@ -64,7 +64,7 @@ def _graph(graph: Graph) -> Iterator[str]:
 
 
 def _small_of(kernels: Sequence[OurKernel | InductorKernel | Call]) -> list[InductorKernel | Call]:
-    """What is told in one line, because it is next to nothing beside the rest: work on 3 x 3 matrices, for example."""
+    """Kernels that are told in one line, because they do next to nothing: work on 3 x 3 matrices, for example."""
     small = [one for one in kernels if not isinstance(one, OurKernel) and one.elements <= _SMALL]
     return small if len(small) < len(kernels) else []
 
@@ -123,7 +123,8 @@ def _buffers(buffers: Sequence[Buffer], fold: bool) -> Iterator[str]:
 
 
 def _beside(buffer: Buffer, image: Buffer) -> str:
-    """How it lies beside the first input, where both are images of the same batch and channels."""
+    """How a buffer's memory format compares with the first input's, if both are images of one batch and as many
+    channels."""
     if buffer.shape[:2] == image.shape[:2] and len(buffer.shape) == len(image.shape) and buffer.format != image.format:
         return f", the input is {image.format}"
     return ""

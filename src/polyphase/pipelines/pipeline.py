@@ -1,4 +1,4 @@
-"""`polyphase.fuse`: a chain of transforms as one callable, to be pickled, that makes one program of it per image."""
+"""`polyphase.fuse`: a chain of transforms as one callable, which can be pickled and makes one program per image."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ _EXAMPLE = torch.empty(1, dtype=torch.uint8).expand(3, 480, 640)
 
 
 def fuse(transform: Any) -> Pipeline:
-    """A transform of torchvision (v1 or v2), of `polyphase.transforms`, an `nn.Sequential` or a list of such: as a
-    callable that gives the same pictures for the same seeds, by one kernel wherever it can.
+    """Make a pipeline of a transform of torchvision (v1 or v2) or of `polyphase.transforms`, of an `nn.Sequential`, or
+    of a list of such. It gives the same pictures for the same seeds, by one kernel wherever it can.
 
-    What is not known, subclasses among it, runs as itself, between.
+    A transform that is not known, also a subclass of a known one, runs as itself, between kernels.
     """
     return transform if isinstance(transform, Pipeline) else Pipeline(transform)
 
 
 class _Known:
-    """What makes pictures of images of one size and kind, of their memory; or a picture of which others are made, which
-    is bound once somebody asks."""
+    """Makes pictures of images of one size and kind: by `fresh`, from an image's memory; or like `picture`, which is
+    bound once a picture is asked for."""
 
     def __init__(self, kind: str, fresh: Callable[..., Tensor] | None = None, picture: Picture | None = None) -> None:
         self.kind, self.picture = kind, picture
@@ -70,7 +70,7 @@ class _Known:
 
 
 class Pipeline:
-    """Made by `fuse`. It keeps what it was given, and can be pickled if that can."""
+    """A pipeline, made by `fuse`. It keeps the transform that it was given, and can be pickled if that can."""
 
     def __init__(self, transform: Any) -> None:
         self.transform = transform
@@ -85,7 +85,7 @@ class Pipeline:
         return type(self), (self.transform,)
 
     def __call__(self, *inputs: Any) -> Any:
-        """As the transform it was made of: an image, or any sample that has one."""
+        """Takes what the transform that it was made of takes: an image, or any sample that has one."""
         if len(inputs) != 1:
             return self.walk(inputs, unpacks=True).value()
         made = self._latest.again(inputs[0], torch.get_default_dtype())
@@ -105,7 +105,7 @@ class Pipeline:
         return found.value() if known is None else known.value(image.source)
 
     def _by_size(self, image: Image) -> Any:
-        """Told from its size alone, in C++; None where that cannot tell."""
+        """The picture of an image whose steps follow from its size alone, made in C++; None where they do not."""
         sized = self._sketches.sized(image) if self._is_fixed else None
         if sized is None:
             return None
@@ -119,13 +119,13 @@ class Pipeline:
         return as_kind(made, sized.kind)
 
     def walk(self, sample: Any, *, unpacks: bool = False) -> Walk:
-        """All that is drawn is drawn, and nothing is computed that need not be."""
+        """Takes a sample through the steps: random parameters are drawn, and nothing is computed that can wait."""
         walk = Walk(sample, unpacks=unpacks)
         walk.take(self._steps)
         return walk
 
     def _remembered(self, image: Image, found: Sketch | Walk) -> _Known | None:
-        """Where nothing is random, what an image was bound to is for the next of its size and kind."""
+        """Where nothing is random: keeps what an image was bound to, for the next image of its size and kind."""
         if not self._is_fixed:
             return None
         if isinstance(found, Sketch):
@@ -164,12 +164,14 @@ class Pipeline:
         as_list: bool | None = False,
         on_error: str = "raise",
     ) -> Any:
-        """Images, of any sizes, to one tensor (N, channels, height, width): `out`, if given. What is random is drawn
-        image by image, in their order, before anything is computed; then threads take one image after the other.
+        """Make one tensor (N, channels, height, width) of images of any sizes: in `out`, if given. Random parameters
+        are drawn image by image, in their order, before anything is computed; then threads take one image after the
+        other.
 
-        `as_list`: to a list of tensors, which may be of several sizes; None: only where they are. `on_error="skip"`:
-        what cannot be done, or becomes another shape, dtype or device than most, is left out, and a mask of N says
-        what is there: the result is (tensor, mask).
+        `as_list=True` makes a list of tensors, which may be of several sizes; `as_list=None` makes one only where the
+        results differ in size, dtype or device. `on_error="skip"` leaves out an image that cannot be done, or that
+        becomes another shape, dtype or device than most. The result is then (tensor, mask): a mask of as many elements
+        as there are images says which of them the tensor has.
         """
         if on_error == "raise" and as_list is False and self._is_fixed:
             together = self._together(images, out, channels_last)
@@ -196,8 +198,8 @@ class Pipeline:
         )
 
     def _together(self, images: Any, out: Tensor | None, channels_last: bool) -> Tensor | None:
-        """Where all are of one kind, and one program does each: by what is remembered of their sizes. None where it
-        takes more."""
+        """One tensor of images of one kind that one program does each, by what is remembered of their sizes; None where
+        that is not enough."""
         if type(images) not in (list, tuple) or not images:
             return None
         first = images[0]
@@ -212,7 +214,7 @@ class Pipeline:
         return sheet.run(images, out)
 
     def _together_by_size(self, images: tuple[Any, ...], out: Tensor | None, channels_last: bool) -> Tensor | None:
-        """Told from their sizes, in C++."""
+        """Likewise, by one call into C++, where steps follow from the images' sizes."""
         try:
             first = image_of(images[0])
             sized = None if first is None else self._sketches.sized(first)
@@ -253,7 +255,7 @@ class Pipeline:
         return out
 
     def _pictures(self, images: Sequence[Any], on_error: str) -> tuple[list[Picture | Sketch], list[int]]:
-        """Those that can be done, and their numbers."""
+        """Pictures of the images that can be done, and the numbers of those images."""
         if on_error not in _ON_ERROR:
             raise UnknownNameError("on_error", on_error, _ON_ERROR)
         if isinstance(images, (Tensor, str, dict)) or not hasattr(images, "__len__") or not len(images):
@@ -270,9 +272,10 @@ class Pipeline:
         return pictures, numbers
 
     def collate(self, samples: Sequence[Any]) -> Any:
-        """The `collate_fn` of a DataLoader whose dataset has images as they are: samples of an image and other things,
-        as (image, label), to a sample of batches. Images are transformed and become one tensor, in shared memory in a
-        worker, and pinned where it goes to a GPU; everything else is as `default_collate` has it."""
+        """The `collate_fn` of a DataLoader whose dataset has images that are not transformed yet. It takes samples of
+        an image and other things, as (image, label), and gives one sample of batches. Images are transformed and become
+        one tensor, in shared memory in a worker, else pinned if there is a GPU; `default_collate` does everything
+        else."""
         walks = list[Walk | Sample]()
         for number, sample in enumerate(samples):
             try:
@@ -289,7 +292,7 @@ class Pipeline:
         return columns[0] if first is None else first.with_leaves(columns)
 
     def _sample(self, sample: Any) -> Walk | Sample:
-        """At the end of its way, its image not yet computed: by the image's sketch, where that is all there is."""
+        """A sample at the end of its way, its image not yet computed: by a sketch, if it has one image only."""
         found = lone_image(sample) if self._sketches.takes_samples else None
         if found is None:
             return self.walk(sample)
@@ -310,8 +313,8 @@ class Pipeline:
         return out
 
     def programs(self, image: Any) -> list[str]:
-        """The texts of the programs for an image, with what the generators would give now; they stay as they are. What
-        runs as itself is taken to leave the image as it is."""
+        """The texts of the programs for an image, with the random parameters that the generators would give now; the
+        generators stay as they are. Transforms that run as themselves are taken to leave the image as it is."""
         walk = Walk(image, runs=False)
         with _generators_kept():
             walk.take(self._steps)
@@ -348,12 +351,12 @@ def _read_alike(first: Image, images: tuple[Any, ...]) -> tuple[Any, ...] | None
 
 
 def _recorded(pictures: Sequence[Picture | Sketch]) -> list[Tensor] | None:
-    """By torch operations, one by one, where one of them is to be recorded; else None."""
+    """The pictures made by torch operations, one by one, if autograd is to record any of them; else None."""
     return [one.run() for one in pictures] if any(one.plain for one in pictures) else None
 
 
 def _kind_of(image: Image) -> tuple[Any, ...]:
-    """What its programs depend on."""
+    """What an image's programs depend on."""
     kind, source, _, plain = image
     return kind, source.facts, source.flipped, plain, torch.get_default_dtype()
 
