@@ -146,14 +146,16 @@ def test_compiled_with_a_scale() -> None:
         ({"scale": (1.0, 2.0, 3.0)}, ("(1.0, 2.0, 3.0)", "2 in the order")),
         ({"scale": math.inf}, ("inf", "above 0")),
         ({"scale": "2"}, ("'2'", "above 0")),
+        ({"scale": 10**400}, ("scale has", "greatest float")),
+        ({"size": (1, 3, 2, 10**400)}, ("no memory", "smaller size")),
         ({"antialias": "no"}, ("antialias='no'", "True, False or None")),
         ({"antialias": False, "scale": 2.0}, ("scale=2.0", "antialias=True")),
     ],
 )
 def test_mistakes(options: dict[str, Any], says: tuple[str, ...]) -> None:
-    given = {"antialias": True, **options}
+    given = {"size": (1, 3, 2, 2), "antialias": True, **options}
     with pytest.raises(PolyphaseError) as caught:
-        P.affine_sample(torch.rand(1, 3, 8, 8), torch.eye(2, 3)[None], (1, 3, 2, 2), **given)
+        P.affine_sample(torch.rand(1, 3, 8, 8), torch.eye(2, 3)[None], **given)
     for part in says:
         assert part in str(caught.value)
 

@@ -99,6 +99,7 @@ AS_EAGER = [
     resize(IMAGE, "(-8, -9)", "at least 1", scale_factor=-1.0),
     resize(IMAGE, "nan", "finite", scale_factor=float("nan")),
     resize(IMAGE, "inf", "finite", scale_factor=float("inf"), mode="bilinear"),
+    resize(IMAGE, "scale_factor has", "greatest float", scale_factor=10**400),
     resize(IMAGE, "scale_factor 1e+308", "8 pixels", "a smaller one", scale_factor=1e308),
     resize(IMAGE, "4.5", "float", "integer", size=4.5),
     resize(IMAGE, "4.0", "float", "integer", size=(4.0, 4)),
@@ -187,6 +188,7 @@ OUR_OWN: list[tuple[type[PolyphaseError], Mistake]] = [
         WrongArgumentTypeError,
         resize(IMAGE, "tensor([2., 2.])", scale_factor=torch.tensor([2.0, 2.0]), recompute_scale_factor=True),
     ),
+    (WrongArgumentTypeError, pad(IMAGE, (1, 1), "value has", "greatest float", value=10**400)),
     (WrongArgumentTypeError, pad(IMAGE, (1, 1), "tensor([1, 2])", "a number", value=torch.tensor([1, 2]))),
     (NotATensorError, Mistake("crop", (1.0,), (0, 0, 1, 4), {}, ("tuple", "torch.as_tensor"))),
 ]

@@ -220,6 +220,7 @@ WRONG: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     ((0, 9), {}, WrongArgumentError, r"2 numbers; of such an image it has 4 numbers, \(left, top, right, bottom\)"),
     (7, {}, WrongArgumentTypeError, "box=7 of type int; it must be a tuple of 4 numbers"),
     (("0", 0, 9, 6), {}, WrongArgumentTypeError, "box has '0' of type str; give 4 numbers"),
+    ((0, 0, 10**400, 6), {}, WrongArgumentTypeError, "box has a number beyond the greatest float"),
     ((0, 0, 9, 6), {"mode": "area"}, WrongArgumentError, "mode 'area'.*use mode 'box' with antialias=True"),
     ((0, 0, 9, 0.5), {"align_corners": True}, WrongSizeError, "align_corners=True.*one pixel along every axis"),
     ((0, 0, 9, 6), {"size": None, "scale_factor": 2.0}, WrongArgumentError, "box=.* and a scale_factor; give the size"),

@@ -301,6 +301,7 @@ MISTAKES: list[tuple[Callable[[], Any], tuple[str, ...]]] = [
     (lambda: P.displacement_sample(torch.rand(2, 3, 4, 5), torch.rand(2, 0, 5, 2)), ("(0, 5)", "at least 1")),
     (lambda: P.pixel_matrix(torch.rand(3, 2), (4, 5), (4, 5)), ("(3, 2)", "2 x 3")),
     (lambda: P.pixel_matrix(torch.rand(3, 3), (4, 0), (4, 5)), ("input_size", "at least 1")),
+    (lambda: P.pixel_matrix(torch.rand(3, 3), (4, 5), (4, 5), inverse="no"), ("inverse='no'", "True, False")),  # type: ignore[arg-type]
     (lambda: P.pixel_matrix(torch.rand(3, 3), (4, 5), 5), ("output_size",)),  # type: ignore[arg-type]
 ]
 

@@ -98,6 +98,12 @@ def test_lists_of_images() -> None:
         ({"fill": "red"}, errors.WrongArgumentTypeError, "give a number, or a tuple"),
         ({"fill": torch.ones(3)}, errors.WrongArgumentTypeError, "give a number, or a tuple"),
         ({"fill": float("nan")}, errors.WrongArgumentError, "give finite numbers"),
+        (
+            {"fill": 1e39},
+            errors.WrongArgumentError,
+            r"torch.float32 image; give finite numbers, of 3.4\d+e\+38 at most",
+        ),
+        ({"fill": 10**400}, errors.WrongArgumentTypeError, "fill has a number beyond the greatest float"),
     ],
 )
 def test_mistakes(given: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -106,6 +112,11 @@ def test_mistakes(given: dict[str, Any], error: type[Exception], message: str) -
         P.grid_sample(x, grid(torch.float32), **given)
     with pytest.raises(error, match=message):
         P.affine_sample(x, theta(torch.float32), (2, 3, 4, 4), **given)
+
+
+def test_a_fill_that_only_float64_holds() -> None:
+    away = torch.full((1, 1, 1, 2), 7.0, dtype=torch.float64)
+    assert P.grid_sample(torch.rand(1, 1, 4, 4, dtype=torch.float64), away, fill=1e39).item() == 1e39
 
 
 # ---- derivatives

@@ -67,7 +67,7 @@ def _sampled_at(image: Facts, grid: Facts, *given: Any) -> Program:
     *rules, fill, fill_rule = given
     options = arguments.warp_options(*rules)
     sampler = arguments.grid_warp(image.shape, image.dtype, grid.shape, grid.dtype, *options)
-    return warp_program(image.dtype, arguments.filled(sampler, image.shape, fill, fill_rule))
+    return warp_program(image.dtype, arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule))
 
 
 def _sampled_by(image: Facts, theta: Facts, size: Any, *given: Any) -> Program:
@@ -75,7 +75,7 @@ def _sampled_by(image: Facts, theta: Facts, size: Any, *given: Any) -> Program:
     options = arguments.warp_options(*rules)
     size = arguments.affine_size(size)
     sampler = arguments.affine_warp(image.shape, image.dtype, theta.shape, theta.dtype, size, *options)
-    return warp_program(image.dtype, arguments.filled(sampler, image.shape, fill, fill_rule))
+    return warp_program(image.dtype, arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule))
 
 
 def _sampled_by_homography(image: Facts, matrix: Facts, size: Any, *given: Any) -> Program:
@@ -83,14 +83,14 @@ def _sampled_by_homography(image: Facts, matrix: Facts, size: Any, *given: Any) 
     options = arguments.warp_options(*rules)
     size = arguments.affine_size(size)
     sampler = arguments.perspective_warp(image.shape, image.dtype, matrix.shape, matrix.dtype, size, *options)
-    return warp_program(image.dtype, arguments.filled(sampler, image.shape, fill, fill_rule))
+    return warp_program(image.dtype, arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule))
 
 
 def _displaced(image: Facts, field: Facts, *given: Any) -> Program:
     *rules, fill, fill_rule = given
     options = arguments.warp_options(*rules)
     sampler = arguments.displacement_warp(image.shape, image.dtype, field.shape, field.dtype, *options)
-    return warp_program(image.dtype, arguments.filled(sampler, image.shape, fill, fill_rule))
+    return warp_program(image.dtype, arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule))
 
 
 def _always(given: tuple[Any, ...]) -> bool:
@@ -383,7 +383,7 @@ def pixel_matrix(
     _check_tensor("pixel_matrix", matrix, "matrix")
     rows = arguments.pixel_matrix_rows(matrix.shape, matrix.dtype)
     before, after = arguments.image_size(input_size, "input_size"), arguments.image_size(output_size, "output_size")
-    aligned = arguments.corners_are_aligned(align_corners)
+    aligned, inverse = arguments.corners_are_aligned(align_corners), bool(arguments.switch(inverse, "inverse"))
     return from_pixels(matrix, before, after, inverse=inverse, align_corners=aligned)[..., :rows, :]
 
 

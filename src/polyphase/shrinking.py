@@ -82,7 +82,7 @@ def _scales(theta: Tensor, before: Sequence[int], after: Sequence[int], aligned:
     own, others = ([max(n - 1, 1) if aligned else n for n in reversed(one)] for one in (before, after))
 
     def along(axis: int, row: list[float]) -> float:
-        return math.hypot(*[entry * own[axis] / n for entry, n in zip(row[:axes], others, strict=True)])
+        return math.hypot(*[entry * (own[axis] / n) for entry, n in zip(row[:axes], others, strict=True)])
 
     return [tuple([along(axis, rows[axis]) for axis in reversed(range(axes))]) for rows in theta.detach().tolist()]
 

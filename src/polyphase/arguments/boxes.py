@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from polyphase.arguments.integers import number
 from polyphase.errors import WrongArgumentError, WrongArgumentTypeError, WrongSizeError
 from polyphase.sampling.steps import Box, Size
 
@@ -52,4 +53,5 @@ def _boxes(box: Any, sides: tuple[str, ...]) -> tuple[Box, ...]:
     if len(box) != len(sides):
         raise WrongArgumentError(f"box={tuple(box)} has {len(box)} numbers; of such an image it has {wanted}")
     axes = len(sides) // 2
-    return tuple((float(box[axis]), float(box[axes + axis])) for axis in reversed(range(axes)))
+    numbers = [number(side, "box") for side in box]
+    return tuple((numbers[axis], numbers[axes + axis]) for axis in reversed(range(axes)))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any
 
+import torch
+
+from polyphase.arguments.integers import number
 from polyphase.errors import WrongArgumentError, WrongArgumentTypeError, WrongSizeError
 from polyphase.sampling.steps import Size
 from polyphase.sampling.warps import FILL_RULES, Warp
 
 
-def filled(warp: Warp, shape: Sequence[Size], fill: Any, rule: Any) -> Warp:
-    """`shape`: the image's."""
+def filled(warp: Warp, shape: Sequence[Size], dtype: torch.dtype, fill: Any, rule: Any) -> Warp:
+    """`shape`, `dtype`: the image's."""
     if not isinstance(rule, str) or rule not in FILL_RULES:
         raise WrongArgumentError(f"unknown fill_rule {rule!r}; choose one of: {', '.join(FILL_RULES)}")
     numbers = fill_numbers(fill)
@@ -29,10 +31,11 @@ def filled(warp: Warp, shape: Sequence[Size], fill: Any, rule: Any) -> Warp:
             f"fill has {len(numbers)} numbers for an image of shape {tuple(shape)}; give one, or one for each of its "
             f"{shape[1]} channels"
         )
-    if rule == "blend" and warp.mode != "nearest" and not all(map(math.isfinite, numbers)):
+    most = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).max
+    if rule == "blend" and warp.mode != "nearest" and not all(-most <= one <= most for one in numbers):
         raise WrongArgumentError(
-            f"fill={fill!r} with fill_rule 'blend', which would spoil every pixel; give finite numbers, or use "
-            "'constant' or 'edge'"
+            f"fill={fill!r} with fill_rule 'blend', which would spoil every pixel of a {dtype} image; give finite "
+            f"numbers, of {most} at most, or use 'constant' or 'edge'"
         )
     return replace(warp, fill=tuple(numbers), fill_rule=rule)
 
@@ -46,4 +49,4 @@ def fill_numbers(fill: Any) -> list[float] | None:
         raise WrongArgumentTypeError(
             f"fill={fill!r} of type {type(fill).__name__}; give a number, or a tuple with one for each channel"
         )
-    return [float(one) for one in given]
+    return [number(one, "fill") for one in given]

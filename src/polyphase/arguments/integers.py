@@ -1,4 +1,4 @@
-"""Sizes, dimensions and amounts as plain integers, and switches as plain booleans."""
+"""Sizes, dimensions and amounts as plain integers, other numbers as floats, and switches as plain booleans."""
 
 from __future__ import annotations
 
@@ -44,6 +44,14 @@ def integer(value: Any, name: str) -> int:
         return operator.index(value)
     except TypeError as error:
         raise WrongArgumentTypeError(f"{name} has {value!r}, which is no integer; give plain integers") from error
+
+
+def number(value: Any, name: str) -> float:
+    """Of what is known to be a number, or a tensor of one element."""
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise WrongArgumentTypeError(f"{name} has a number beyond the greatest float; give a smaller one") from error
 
 
 def switch(value: Any, name: str) -> bool | None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from polyphase.arguments.boxes import SIDES, boxes_of
-from polyphase.arguments.integers import are_known, integers, switch
+from polyphase.arguments.integers import are_known, integers, number, switch
 from polyphase.arguments.integers import sizes as sizes_of
 from polyphase.errors import (
     NotSupportedError,
@@ -218,7 +218,7 @@ def _scale(factor: Any, tensors_too: bool) -> float:
         )
     if isinstance(factor, Tensor) and factor.numel() != 1:
         raise WrongArgumentTypeError(f"scale_factor {factor!r}; give numbers, or tensors of one element")
-    scale = float(factor)
+    scale = number(factor, "scale_factor")
     if not math.isfinite(scale):
         raise WrongSizeError(f"scale_factor {scale}; it must be a finite number greater than 0")
     return scale
@@ -351,15 +351,15 @@ def border_value(value: Any, mode: str, dtype: torch.dtype, amounts: tuple[Size,
         return 0
     if not isinstance(value, Real) and not (isinstance(value, Tensor) and value.numel() == 1):
         raise WrongArgumentTypeError(f"pad value {value!r} of type {type(value).__name__}; it must be a number")
-    number = float(value)
-    if mode != "constant" and number != 0:
+    border = number(value, "value")
+    if mode != "constant" and border != 0:
         raise WrongSizeError(f"pad mode {mode!r} with value={value}; only mode 'constant' has a value: leave it out")
     if mode != "constant" or not any(amount > 0 for amount in amounts):
         return 0
     if dtype == torch.bool:
-        return number != 0
+        return border != 0
     limits = torch.finfo(dtype) if dtype.is_floating_point or dtype.is_complex else torch.iinfo(dtype)
     exact = isinstance(limits, torch.iinfo)
-    if not limits.min <= number <= limits.max and (exact or math.isfinite(number)):
+    if not limits.min <= border <= limits.max and (exact or math.isfinite(border)):
         raise WrongSizeError(f"pad value {value} of a {dtype} image; it must be from {limits.min} to {limits.max}")
-    return int(number) if exact else number
+    return int(border) if exact else border

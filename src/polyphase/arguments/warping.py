@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from polyphase.arguments.integers import sizes, switch
+from polyphase.arguments.integers import number, sizes, switch
 from polyphase.errors import (
     MismatchedTensorsError,
     NotSupportedError,
@@ -173,12 +173,13 @@ def check_shrinking(mode: str, padding: str, align_corners: bool) -> None:
 
 def map_scales(scale: Any, axes: int) -> tuple[float, ...]:
     found = tuple(scale) if isinstance(scale, list | tuple) else (scale,) * axes
-    if len(found) != axes or not all(isinstance(one, Real) and 0 < float(one) < math.inf for one in found):
+    numbers = tuple(number(one, "scale") for one in found if isinstance(one, Real))
+    if not len(found) == len(numbers) == axes or not all(0 < one < math.inf for one in numbers):
         raise WrongArgumentError(
             f"scale {scale!r}; it is how many pixels of the image there are for each of the output's: a number above "
             f"0, or {axes} in the order of the image's axes"
         )
-    return tuple(float(one) for one in found)
+    return numbers
 
 
 def _check_output(size: tuple[Size, ...]) -> None:

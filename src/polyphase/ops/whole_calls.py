@@ -93,7 +93,7 @@ def grid_sample(
     check_dense("grid_sample with a fill", image, grid)
     image, grid = as_warped_under_autocast(image, grid)
     sampler = arguments.grid_warp(image.shape, image.dtype, grid.shape, grid.dtype, *given)
-    sampler = arguments.filled(sampler, image.shape, fill, fill_rule)
+    sampler = arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule)
     return _warp(image, grid, sampler) if have_kernels else plain_torch.warp(image, grid, sampler)
 
 
@@ -124,7 +124,7 @@ def affine_sample(
     image, theta = as_warped_under_autocast(image, theta)
     size = arguments.affine_size(size)
     sampler = arguments.affine_warp(image.shape, image.dtype, theta.shape, theta.dtype, size, *given)
-    sampler = arguments.filled(sampler, image.shape, fill, fill_rule)
+    sampler = arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule)
     return _warp(image, theta, sampler) if have_kernels else plain_torch.warp(image, theta, sampler)
 
 
@@ -143,7 +143,9 @@ def perspective_sample(
     image, matrix = as_warped_under_autocast(image, matrix)
     size = arguments.affine_size(size)
     sampler = arguments.perspective_warp(image.shape, image.dtype, matrix.shape, matrix.dtype, size, *given)
-    return _by_formula(arguments.filled(sampler, image.shape, fill, fill_rule), *parts_of_matrix(image, matrix))
+    return _by_formula(
+        arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule), *parts_of_matrix(image, matrix)
+    )
 
 
 def displacement_sample(
@@ -159,7 +161,7 @@ def displacement_sample(
     check_dense("displacement_sample", image, field)
     image, field = as_warped_under_autocast(image, field)
     sampler = arguments.displacement_warp(image.shape, image.dtype, field.shape, field.dtype, *given)
-    sampler = arguments.filled(sampler, image.shape, fill, fill_rule)
+    sampler = arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule)
     return _by_formula(sampler, *parts_of_field(image, field))
 
 
