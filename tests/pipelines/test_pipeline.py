@@ -14,7 +14,13 @@ from torch import Tensor
 
 import polyphase
 from polyphase import transforms as T
-from polyphase.errors import NotSupportedError, UnknownNameError, WrongArgumentError, WrongSizeError
+from polyphase.errors import (
+    NotSupportedError,
+    UnknownNameError,
+    WrongArgumentError,
+    WrongArgumentTypeError,
+    WrongSizeError,
+)
 from polyphase.pipelines import sources
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid, inverse_affine, perspective_coefficients
 from tests.pipelines.chains import MEAN, STD, image, lies_as
@@ -382,7 +388,21 @@ def test_no_image(sample: Any) -> None:
         (lambda: T.Pad(1, padding_mode="wrap"), UnknownNameError),
         (lambda: T.RandomHorizontalFlip(2.0), WrongArgumentError),
         (lambda: T.RandomRotation(-3), WrongArgumentError),
+        (lambda: T.RandomRotation("a"), WrongArgumentError),
+        (lambda: T.RandomRotation(("a", "b")), WrongArgumentError),
+        (lambda: T.RandomRotation(None), WrongArgumentError),
+        (lambda: T.RandomRotation(10**400), WrongArgumentTypeError),
+        (lambda: T.RandomRotation(3, center=(1,)), WrongArgumentError),
+        (lambda: T.RandomRotation(3, fill="red"), WrongArgumentError),
+        (lambda: T.RandomRotation(3, fill=torch.ones(3)), WrongArgumentError),
+        (lambda: T.RandomRotation(3, fill={torch.Tensor: (1, None)}), WrongArgumentError),
+        (lambda: T.RandomPerspective(fill=()), WrongArgumentError),
+        (lambda: T.RandomAffine(3, fill=10**400), WrongArgumentTypeError),
         (lambda: T.RandomAffine(3, translate=(2, 0)), WrongArgumentError),
+        (lambda: T.RandomAffine(3, translate=0.5), WrongArgumentError),
+        (lambda: T.RandomAffine(3, scale=(1,)), WrongArgumentError),
+        (lambda: T.Pad(3, fill="red"), WrongArgumentError),
+        (lambda: T.RandomCrop(3, fill=(1, "red")), WrongArgumentError),
         (lambda: T.Compose([]), WrongArgumentError),
         (lambda: T.RandomChoice([T.Resize(3)], p=[1, 2]), WrongArgumentError),
         (lambda: T.ToDtype("float"), WrongArgumentError),

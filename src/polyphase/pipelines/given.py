@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import torch
 
+from polyphase.arguments.integers import number
 from polyphase.errors import UnknownNameError, WrongArgumentError
 from polyphase.pipelines.picture import ARRAY, FILTERS, IMAGE, NEAREST, PIL, TENSOR
 
@@ -64,14 +66,31 @@ def amounts_of(padding: Any) -> tuple[int, int, int, int]:
     return left, right, top, bottom
 
 
+def numbers_of(given: Any, name: str, lengths: tuple[int, ...], instead: str = "") -> tuple[float, ...]:
+    """`instead`: what else could be given."""
+    is_row = isinstance(given, Sequence) and all(isinstance(one, Real) for one in given)
+    if not is_row or len(given) not in lengths:
+        raise WrongArgumentError(f"{name}={given!r}; give {instead}{' or '.join(map(str, lengths))} numbers")
+    return tuple(number(one, name) for one in given)
+
+
+def check_fill(fill: Any) -> None:
+    """One value, or a dictionary with one for each type of image."""
+    for one in fill.values() if isinstance(fill, Mapping) else (fill,):
+        row = one if isinstance(one, (tuple, list)) else () if one is None else (one,)
+        if not (row or one is None) or not all(isinstance(value, Real) for value in row):
+            raise WrongArgumentError(f"fill={fill!r}; give a number, one for each channel, or None")
+        for value in row:
+            number(value, "fill")
+
+
 def angle_range(given: Any, name: str, lengths: tuple[int, ...] = (2,)) -> tuple[float, ...]:
-    if isinstance(given, (int, float)):
-        if given < 0:
+    if isinstance(given, Real):
+        most = number(given, name)
+        if most < 0:
             raise WrongArgumentError(f"{name}={given}; a single number must not be negative: give (least, most)")
-        return (-float(given), float(given))
-    if len(given) not in lengths:
-        raise WrongArgumentError(f"{name}={given}; give one number, or {' or '.join(map(str, lengths))} numbers")
-    return tuple(map(float, given))
+        return (-most, most)
+    return numbers_of(given, name, lengths, "one number, or ")
 
 
 def check_probability(p: float) -> None:

@@ -14,6 +14,7 @@ from polyphase.pipelines.doing import pad, resize, why_not_moved, why_not_padded
 from polyphase.pipelines.given import (
     amounts_of,
     below,
+    check_fill,
     check_padding,
     check_probability,
     interpolation_name,
@@ -219,6 +220,7 @@ class Pad(Transform):
 
     def __post_init__(self) -> None:
         check_padding(self.padding, self.padding_mode)
+        check_fill(self.fill)
 
     def why_not(self, picture: Picture) -> str | None:
         return why_not_padded(picture, self.fill, self.padding_mode)
@@ -241,6 +243,7 @@ class RandomCrop(Transform):
         object.__setattr__(self, "size", pair(self.size))
         if self.padding is not None:
             check_padding(self.padding, self.padding_mode)
+        check_fill(self.fill)
 
     def why_not(self, picture: Picture) -> str | None:
         if self.padding or self.pad_if_needed:

@@ -13,9 +13,11 @@ from polyphase.pipelines.given import (
     angle_range,
     below,
     centre_of,
+    check_fill,
     check_probability,
     colour_of,
     interpolation_name,
+    numbers_of,
     uniform,
 )
 from polyphase.pipelines.grids import (
@@ -36,6 +38,13 @@ class Warped(Transform):
     # It turns by right angles as by others.
     as_v1: bool = field(default=False, repr=False, kw_only=True)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation))  # type: ignore[attr-defined]
+        check_fill(self.fill)  # type: ignore[attr-defined]
+        centre = getattr(self, "center", None)
+        if centre is not None:
+            numbers_of(centre, "center", (2,))
+
     def why_not(self, picture: Picture) -> str | None:
         return why_not_warped(picture, self.interpolation, self.fill)  # type: ignore[attr-defined]
 
@@ -55,8 +64,8 @@ class RandomRotation(Warped):
     fill: Any = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "degrees", angle_range(self.degrees, "degrees"))
-        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation))
 
     def draw(self, height: int, width: int) -> Params:
         return {"angle": uniform(*self.degrees)}
@@ -91,13 +100,15 @@ class RandomAffine(Warped):
     center: Any = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "degrees", angle_range(self.degrees, "degrees"))
-        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation))
         if self.shear is not None:
             object.__setattr__(self, "shear", angle_range(self.shear, "shear", (2, 4)))
-        if self.translate is not None and not all(0.0 <= t <= 1.0 for t in self.translate):
+        if self.translate is not None and not all(
+            0.0 <= t <= 1.0 for t in numbers_of(self.translate, "translate", (2,))
+        ):
             raise WrongArgumentError(f"translate={self.translate}; give shares of the width and height, from 0 to 1")
-        if self.scale is not None and not all(s > 0 for s in self.scale):
+        if self.scale is not None and not all(s > 0 for s in numbers_of(self.scale, "scale", (2,))):
             raise WrongArgumentError(f"scale={self.scale}; give two numbers greater than 0")
 
     def draw(self, height: int, width: int) -> Params:
@@ -129,8 +140,8 @@ class RandomPerspective(Warped):
     fill: Any = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_probability(self.p)
-        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation))
         if not 0 <= self.distortion_scale <= 1:
             raise WrongArgumentError(f"distortion_scale={self.distortion_scale}; give a number from 0 to 1")
 
