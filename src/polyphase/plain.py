@@ -21,7 +21,13 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import has_torch_function_unary
 
 from polyphase.kernels import devices
-from polyphase.torch_private import TensorGuards, forward_level, len_torch_dispatch_stack, warn_that_it_changed
+from polyphase.torch_private import (
+    TensorGuards,
+    forward_level,
+    is_within_jvp,
+    len_torch_dispatch_stack,
+    warn_that_it_changed,
+)
 
 Check: TypeAlias = Callable[..., bool]
 Result = TypeVar("Result")
@@ -92,8 +98,8 @@ def guard_of(tensors: tuple[Tensor, ...], any_size: bool) -> Check | None:
 
 
 def forward_mode_is_on() -> bool:
-    """Whether tensors may carry tangents."""
-    return forward_level() >= 0
+    """Whether tensors may carry tangents. A graph that Dynamo made of torch.func.jvp tells functorch alone."""
+    return forward_level() >= 0 or is_within_jvp()
 
 
 def _never(tensors: object) -> bool:

@@ -120,6 +120,13 @@ def _forward_level_by_unpacking() -> int:
     return -1 if forward_ad.unpack_dual(probe).primal is probe else 0
 
 
+def _finds_jvp(get_stack: Callable[[], Any]) -> Callable[[], bool]:
+    def is_within_jvp() -> bool:
+        return any(level.key().name == "Jvp" for level in get_stack() or ())
+
+    return is_within_jvp
+
+
 @functools.cache
 def _probe() -> Tensor:
     return torch.zeros(1, device="cpu")
@@ -176,6 +183,12 @@ FUNCTIONS = {
         "a call takes a microsecond longer",
         _forward_level_by_unpacking,
         take=lambda _: functools.partial(getattr, forward_ad, "_current_level"),  # asked at every call
+    ),
+    "is_within_jvp": Private(
+        "torch._C._functorch:get_interpreter_stack",
+        "torch.func.jvp of our functions cannot be compiled",
+        lambda: False,
+        take=_finds_jvp,
     ),
     # Outputs.
     "empty_strided_cpu": Private(
@@ -374,6 +387,7 @@ ALL = FUNCTIONS | LOADING | ON_CUDA | TRACING | COMPILING | EXPLAINING | MEASURI
 # For those who check types; all others are Any.
 len_torch_dispatch_stack: Callable[[], int]
 forward_level: Callable[[], int]
+is_within_jvp: Callable[[], bool]
 empty_strided_cpu: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor]
 empty_strided_cuda: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor]
 current_raw_stream: Callable[[int], int]

@@ -298,7 +298,8 @@ for _call in (
     *(interpolate, flip, pad, grid_sample, affine_grid, affine_sample),
     *(perspective_sample, displacement_sample),
 ):
-    LIBRARY.impl(_call.__name__, _call, "CompositeImplicitAutograd")
+    for _key in ("CompositeImplicitAutograd", "FuncTorchBatchedDecomposition"):
+        LIBRARY.impl(_call.__name__, _call, _key)
 
 
 def one_per_axis(value: Any, image: Tensor) -> Sequence[Any] | None:
