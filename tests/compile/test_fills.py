@@ -20,6 +20,8 @@ from tests.support.vision import torchvision
 BYTES = torch.randint(0, 256, (2, 3, 40, 52), dtype=torch.uint8)
 FLOATS = torch.rand(2, 3, 40, 52)
 COLOUR = [1.0, 0.25, 3.0]
+#: As wide and high as there are channels.
+GRID_OF_3 = torch.rand(2, 3, 3, 2) * 3 - 1.5
 
 
 def grid(axes: int = 2) -> Tensor:
@@ -138,6 +140,53 @@ def test_why_not(name: str) -> None:
     assert "fill" not in kernel.program
     assert why in [refused.why for refused in kernel.not_fused]
     torch.testing.assert_close(result, function(*args), rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+#: What is made of the sampled image and its share inside; the image and its grid.
+NOT_A_PICTURE: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Tensor, Tensor]] = {
+    "numbers along a row": (lambda s, m: (s - torch.tensor(COLOUR)) * m + torch.tensor(COLOUR), FLOATS, GRID_OF_3),
+    "numbers down a column": (lambda s, m: s + (1 - m) * torch.tensor(COLOUR).view(3, 1), FLOATS, GRID_OF_3),
+    "numbers along a volume's depth": (
+        lambda s, m: s + (1 - m) * torch.tensor(COLOUR).view(3, 1, 1),
+        torch.rand(2, 3, 5, 6, 7),
+        torch.rand(2, 3, 3, 3, 3) * 3 - 1.5,
+    ),
+    "as many images as colours": (
+        lambda s, m: (s - torch.full((4, 1, 1, 1), 0.5)) * m + torch.full((4, 1, 1, 1), 0.5),
+        FLOATS[:1],
+        GRID_OF_3[:1],
+    ),
+    "an image, several times": (lambda s, m: s.expand(4, -1, -1, -1) * m, FLOATS[:1], GRID_OF_3[:1]),
+    "a colour of another dtype": (
+        lambda s, m: s + (1 - m) * torch.tensor(COLOUR, dtype=torch.float64).view(1, -1, 1, 1),
+        FLOATS,
+        GRID_OF_3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_A_PICTURE)
+def test_a_colour_of_another_shape_or_dtype(name: str) -> None:
+    """What is made of both is then no picture of the sampled one's shape and dtype."""
+    of_both, x, at = NOT_A_PICTURE[name]
+
+    def function(x: Tensor, at: Tensor) -> Tensor:
+        return of_both(*sampled(x, at))
+
+    report, result = fused(function, x, at)
+    assert not any("fill" in one.program for one in report.kernels)
+    torch.testing.assert_close(result, function(x, at), rtol=1e-4, atol=1e-4)
+
+
+def test_ones_of_another_dtype() -> None:
+    """The image is converted before it is sampled."""
+
+    def function(x: Tensor, at: Tensor) -> Tensor:
+        both = F.grid_sample(torch.cat([x, x.new_ones(2, 1, 40, 52, dtype=at.dtype)], 1), at, align_corners=False)
+        return both[:, :-1] * both[:, -1:]
+
+    _, result = fused(function, FLOATS, grid().double())
+    torch.testing.assert_close(result, function(FLOATS, grid().double()))
 
 
 def test_what_is_no_mask_is_none() -> None:

@@ -38,15 +38,14 @@ _BINARY = {
     aten.sub.Scalar: "sub",
     aten.mul.Scalar: "mul",
 }
+_VIEWS = (aten.view.default, aten.reshape.default, aten.unsqueeze.default)
 #: What changes no number of a constant: at most how it lies.
 _SAME_NUMBERS = (
     aten.lift_fresh_copy.default,
     aten.clone.default,
     aten.alias.default,
-    aten.view.default,
-    aten.reshape.default,
-    aten.unsqueeze.default,
     aten.expand.default,
+    *_VIEWS,
 )
 #: Of a colour. What is longer is no colour.
 MOST_NUMBERS = 4096
@@ -117,7 +116,8 @@ def mixed_with_ones(node: Node) -> Node | None:
         return None
     image, ones = together.given("tensors")
     has_one_channel = statically_known_true(value(ones).shape[1] == 1)
-    return image if has_one_channel and _numbers(ones) == (1.0,) else None
+    has_dtype = value(image).dtype == value(beside).dtype
+    return image if has_one_channel and has_dtype and _numbers(ones) == Numbers((1.0,)) else None
 
 
 class Replaced(NamedTuple):
@@ -208,9 +208,11 @@ def _find(node: Node, channels: Any) -> tuple[Node, tuple[float, ...], str] | Wh
         if one not in meanings and any(of in meanings for of in one.all_input_nodes):
             meaning = meanings[one] = _meaning(one, meanings)
             why = meaning if meaning is Why.FILL_IS_COMPUTED else why
-            complete += [(one, *fill) for fill in [_rule_of(meaning, mode)] if fill is not None]
+            fill = _rule_of(meaning, mode)
+            if fill is not None and _is_picture(one, node, channels):
+                complete.append((one, *fill))
         one = one.next
-    alone = [found for found in complete if _is_all(found[0], node, meanings, channels)]
+    alone = [found for found in complete if _is_all(found[0], node, meanings)]
     return alone[-1] if alone else Why.NOT_ALONE if complete else why
 
 
@@ -222,7 +224,9 @@ def _meaning(node: Node, meanings: dict[Node, Any]) -> Any:
             return meanings[argument]
         if isinstance(argument, (int, float)):
             return (float(argument),)
-        return _numbers(argument)
+        found = _numbers(argument)
+        is_colour = found is None or len(found.values) == 1 or found.dim == 1 - value(node).dim()
+        return Why.NOT_A_FILL if not is_colour else found and found.values
 
     target, args = node.target, node.args
     if target in (aten.expand.default, aten.clone.default, aten.alias.default):
@@ -269,41 +273,54 @@ def _are_numbers(meaning: Any) -> bool:
     return isinstance(meaning, tuple) and all(isinstance(one, float) for one in meaning)
 
 
-def _is_all(last: Node, sampler: Node, meanings: dict[Node, Any], channels: Any) -> bool:
-    """Whether nobody else reads what the fill is made of; and it is made for each channel."""
+def _is_picture(last: Node, sampler: Node, channels: Any) -> bool:
+    """Whether it is as large as what is sampled, and of its dtype: a colour may broadcast, and promote."""
+    batch, _, *size = value(sampler).shape
+    return same(value(last).shape, (batch, channels, *size)) and value(last).dtype == value(sampler).dtype
+
+
+def _is_all(last: Node, sampler: Node, meanings: dict[Node, Any]) -> bool:
+    """Whether nobody else reads what the fill is made of."""
     made_of, new = set[Node](), [last]
     while new:
         one = new.pop()
         made_of.add(one)
         new += [of for of in one.all_input_nodes if of in meanings and of not in made_of]
     read_by = {user for one in (made_of - {last}) | {sampler} for user in one.users}
-    return read_by <= made_of and same(value(last).shape[1:2], (channels,))
+    return read_by <= made_of
 
 
 # ---- constants
 
 
-def _numbers(node: Any) -> tuple[float, ...] | None:
-    """Of a constant that is the same for all pixels: one number, or one for each channel."""
+class Numbers(NamedTuple):
+    """dim: along which they lie one after the other, from the last on."""
+
+    values: tuple[float, ...]
+    dim: int = -1
+
+
+def _numbers(node: Any) -> Numbers | None:
+    """Of a constant that is the same for all pixels: one number, or several along a dimension."""
     if not isinstance(node, Node) or not isinstance(node.meta.get("val"), Tensor):
         return None
     if node.target is aten.full.default:
         number = node.args[1]
-        return (float(number),) if isinstance(number, (int, float)) else None
+        return Numbers((float(number),)) if isinstance(number, (int, float)) else None
     if node.target in _SAME_NUMBERS:
         found = _numbers(node.args[0])
-        return found if found is None or len(found) == 1 or _is_along_channels(node, len(found)) else None
+        return found if found is None or len(found.values) == 1 else _regrouped(found, node)
     if node.op == "get_attr":
         constant = getattr(node.graph.owning_module, str(node.target), None)
         if type(constant) is Tensor and constant.dim() == 1 and 0 < constant.numel() <= MOST_NUMBERS:
-            return tuple(map(float, constant.tolist()))
+            return Numbers(tuple(map(float, constant.tolist())))
     return None
 
 
-def _is_along_channels(node: Node, count: int) -> bool:
-    """Whether numbers stand one after the other, or are those of an image's channels."""
+def _regrouped(numbers: Numbers, node: Node) -> Numbers | None:
+    if node.target not in _VIEWS:
+        return numbers
     shape = value(node).shape
-    if len(shape) == 1:
-        return True
-    pixel = (1, count, *[1] * (len(shape) - 2)) if len(shape) > 3 else (count, *[1] * (len(shape) - 1))
-    return same(shape, pixel) or (node.target is aten.expand.default and statically_known_true(shape[-3] == count))
+    longer = [dim for dim, n in enumerate(shape) if not statically_known_true(n == 1)]
+    is_row = len(longer) == 1 and statically_known_true(shape[longer[0]] == len(numbers.values))
+    return numbers._replace(dim=longer[0] - len(shape)) if is_row else None
