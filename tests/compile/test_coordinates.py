@@ -163,6 +163,51 @@ def test_symbolic_sizes(function: Function) -> None:
     assert (read.matrices, len(read.formulas)) == ((2, 0) if function in BY_MATRIX else (0, 2)), "two graphs for all"
 
 
+def _pixels(x: Tensor) -> tuple[Tensor, Tensor]:
+    h, w = x.shape[-2:]
+    column, row = torch.arange(w, dtype=x.dtype), torch.arange(h, dtype=x.dtype)
+    return column.expand(h, w), row[:, None].expand(h, w)
+
+
+def by_a_remainder(x: Tensor, flow: Tensor) -> Tensor:
+    """Which is 0 for some sizes."""
+    column, row = _pixels(x)
+    rest = torch.full(x.shape[-2:], x.shape[-2] % 4, dtype=x.dtype)
+    grid = torch.stack([torch.where(rest > 0, column, column + 1), row], -1) / 10 - 1
+    return F.grid_sample(x, grid + flow[:, 3:-3, 2:-1], align_corners=True)
+
+
+def by_a_difference(x: Tensor, flow: Tensor) -> Tensor:
+    """Which is negative for some sizes."""
+    column, row = _pixels(x)
+    less = torch.full(x.shape[-2:], (x.shape[-2] - 20) // 2, dtype=x.dtype)
+    grid = torch.stack([torch.where(less > 0, column, column + 1), row], -1) / 10 - 1
+    return F.grid_sample(x, grid + flow[:, 3:-3, 2:-1], align_corners=True)
+
+
+def by_the_middle(x: Tensor, flow: Tensor) -> Tensor:
+    height, width = x.shape[-2:]
+    top, left = (flow.shape[1] - height) // 2, (flow.shape[2] - width) // 2
+    grid = torch.stack(_pixels(x), -1) / 10 - 1 + flow[:, top : top + height, left : left + width]
+    return F.grid_sample(x, grid, align_corners=True)
+
+
+def by_a_row_from_the_end(x: Tensor, flow: Tensor) -> Tensor:
+    row = flow[:, -2 * (x.shape[-2] // 2) :][:, :1, : x.shape[-1]]
+    return F.grid_sample(x, torch.stack(_pixels(x), -1) / 10 - 1 + row, align_corners=True)
+
+
+@pytest.mark.parametrize("function", [by_a_remainder, by_a_difference, by_the_middle, by_a_row_from_the_end])
+def test_what_symbolic_sizes_make(function: Function) -> None:
+    read = Read()
+    run = torch.compile(function, backend=read, dynamic=True)
+    for height, width in ((9, 11), (24, 13), (8, 20)):
+        x, flow = image(2, (height, width)), torch.rand(2, height + 6, width + 3, 2, dtype=torch.float64)
+        same(run(x, flow), function(x, flow))
+    is_compared = function in (by_a_remainder, by_a_difference)
+    assert [one.why for one in read.left] == ([Why.NOT_A_FORMULA] if is_compared else [])
+
+
 def test_numbers_are_no_part_of_a_kernel() -> None:
     """Sizes of one graph and of another give the same expressions."""
     found = []
@@ -202,7 +247,134 @@ def test_a_step_is_taken_where_it_is_written(function: Callable[[Tensor, int], T
     assert len(read.formulas) == 1
 
 
+def in_another_dtype(length: int) -> Tensor:
+    return torch.floor(torch.arange(length, dtype=torch.float32) * 0.01 * 100).double()
+
+
+def of_numbers(length: int) -> Tensor:
+    """7.0 in float32, but 0.7 as float32 has it is less."""
+    return torch.arange(length) * torch.floor(torch.tensor(0.7) * 10) / 8
+
+
+def of_evenly_spaced(length: int) -> Tensor:
+    return torch.floor(torch.linspace(0, 1, length, dtype=torch.float64) * (length - 1))
+
+
+def of_numbers_in_the_dtype(length: int) -> Tensor:
+    number = torch.floor(torch.tensor(0.29, dtype=torch.float64) * 100)  # 28, though 0.29 times 100 is 29
+    return torch.arange(length, dtype=torch.float64) * number / 28
+
+
+@pytest.mark.parametrize(
+    ("column", "why"),
+    [
+        *((in_another_dtype, [Why.ANOTHER_DTYPE]), (of_numbers, [Why.ANOTHER_DTYPE])),
+        *((of_evenly_spaced, [Why.NOT_A_FORMULA]), (of_numbers_in_the_dtype, [])),
+    ],
+)
+def test_a_step_is_taken_as_its_dtype_rounds(column: Callable[[int], Tensor], why: list[Why]) -> None:
+    read, width = Read(), 100
+
+    def moved(x: Tensor) -> Tensor:
+        grid = torch.stack([(column(width) * 2 + 1) / width - 1, torch.zeros(width, dtype=x.dtype)], -1)
+        return F.grid_sample(x, grid.to(x.dtype).expand(2, 5, width, 2), align_corners=False)
+
+    x = image(2, (5, width))
+    same(torch.compile(moved, backend=read)(x), moved(x))
+    assert [one.why for one in read.left] == why
+
+
+def test_what_is_computed_in_float64_is_not_computed_in_less() -> None:
+    """Differences of large numbers, such as places on a map."""
+
+    def moved(x: Tensor, origin: Tensor) -> Tensor:
+        places = (origin[:, None, None, None].expand(2, *SIZE, 2) - 1e9).float()
+        base = F.affine_grid(torch.eye(2, 3).expand(2, 2, 3), list(x.shape), align_corners=False)
+        return F.grid_sample(x, base + places, align_corners=False)
+
+    read, x = Read(), image(dtype=torch.float32)
+    origin = torch.tensor([1e9 + 0.25, 1e9 - 0.125], dtype=torch.float64)
+    same(torch.compile(moved, backend=read)(x, origin), moved(x, origin))
+    assert [one.why for one in read.left] == [Why.ANOTHER_DTYPE]
+
+
+def test_a_root_of_a_negative_number_is_nan() -> None:
+    def moved(x: Tensor) -> Tensor:
+        base = F.affine_grid(torch.eye(2, 3, dtype=x.dtype).expand(2, 2, 3), list(x.shape), align_corners=False)
+        return F.grid_sample(x, base * torch.sqrt(torch.tensor(-1.0, dtype=x.dtype)), align_corners=False)
+
+    read, x = Read(), image()
+    torch.testing.assert_close(torch.compile(moved, backend=read)(x), moved(x), equal_nan=True)
+    assert read.samplers == 0
+
+
+def test_small_factors_count() -> None:
+    """A grid in small units, by a matrix with large ones."""
+
+    def moved(x: Tensor, matrix: Tensor) -> Tensor:
+        y, column = torch.meshgrid(*(torch.linspace(-1, 1, n, dtype=x.dtype) for n in SIZE), indexing="ij")
+        return F.grid_sample(x, torch.stack([column, y], -1) * 1e-13 * matrix[:, :1, None, None], align_corners=True)
+
+    read, tensors = Read(), (image(), torch.tensor([[0.9e13], [0.8e13]], dtype=torch.float64))
+    same(torch.compile(moved, backend=read)(*tensors), moved(*tensors))
+    assert read.matrices == 1
+
+
+# ---- values that images have
+
+
+def scaled(values: Callable[[Tensor], Tensor]) -> Function:
+    """By what is made of an image's value, which is as large as a grid."""
+
+    def function(x: Tensor, value: Tensor) -> Tensor:
+        y, column = torch.meshgrid(*(torch.linspace(-1, 1, n, dtype=x.dtype) for n in SIZE), indexing="ij")
+        return F.grid_sample(
+            x, torch.stack([column, y], -1) * values(value[:, None, None, None].expand(2, *SIZE, 1)), align_corners=True
+        )
+
+    return function
+
+
+def inverse(value: Tensor) -> Tensor:
+    """Never of 0, so that 0 has a slope."""
+    far = value.abs() > 1e-8
+    return torch.where(far, 1 / torch.where(far, value, torch.ones_like(value)), torch.ones_like(value))
+
+
+OF_IMAGES: dict[str, tuple[Callable[[Tensor], Tensor], list[Why]]] = {
+    "clamped": (lambda value: value.clamp(0.41, 0.77), []),
+    "the least": (lambda value: torch.minimum(value, torch.full_like(value, 0.77)), []),
+    "turned round": (lambda value: torch.where(value > 0.6, torch.full_like(value, 0.9), -0.7), []),
+    "inverse": (inverse, []),
+}
+
+
+@pytest.mark.parametrize("name", OF_IMAGES)
+@pytest.mark.parametrize("value", [0.0, 0.57, 0.77])
+def test_values_of_images(name: str, value: float) -> None:
+    """In the matrix that is made of them. What has kinks is none where gradients are needed: at 0.77, a clamp has
+    another slope than a minimum."""
+    read, function = Read(), scaled(OF_IMAGES[name][0])
+    x, values = image(), torch.tensor([0.83, value], dtype=torch.float64)
+    same(torch.compile(function, backend=read)(x, values), function(x, values))
+    assert (read.matrices, read.left) == (1, ())
+    torch._dynamo.reset()
+    has_kinks, read = name in ("clamped", "the least"), Read()
+    if name != "turned round":
+        check_gradients(function, x, values, run=torch.compile(function, backend=read))
+        assert [one.why for one in read.left] == ([Why.NOT_SMOOTH] if has_kinks else [])
+
+
 # ---- parts of tensors
+
+
+def test_a_slice_from_before_the_beginning() -> None:
+    def function(x: Tensor, flow: Tensor) -> Tensor:
+        return F.grid_sample(x, flow[..., -100:][:, -100 : SIZE[0]] * 0.5, align_corners=False)
+
+    read, tensors = Read(), (image(), torch.rand(2, SIZE[0] + 3, SIZE[1], 2, dtype=torch.float64))
+    check_gradients(function, *tensors, run=torch.compile(function, backend=read))
+    assert len(read.formulas) == 1
 
 
 def of_an_inner_part(x: Tensor, flow: Tensor) -> Tensor:
@@ -374,6 +546,46 @@ def test_many_values_are_refused() -> None:
     read = Read()
     torch.compile(splines, backend=read)(image(), torch.rand(2, 40, dtype=torch.float64))
     assert [one.why for one in read.left] == [Why.TOO_MANY_INPUTS]
+
+
+def iterated(times: int) -> Function:
+    """Each step needs the one before several times."""
+
+    def function(image: Tensor, strength: Tensor) -> Tensor:
+        y, x = torch.meshgrid(*(torch.linspace(-1, 1, n, dtype=image.dtype) for n in SIZE), indexing="ij")
+        scale = torch.ones_like(x)
+        for _ in range(times):
+            scale = 1 / (1 + strength[:, None, None] * (x * x + y * y) * scale * scale)
+        return F.grid_sample(image, torch.stack([x * scale, y * scale], -1), align_corners=True)
+
+    return function
+
+
+def shifted(times: int) -> Function:
+    """As deep as it is long."""
+
+    def function(image: Tensor, strength: Tensor) -> Tensor:
+        y, x = torch.meshgrid(*(torch.linspace(-1, 1, n, dtype=image.dtype) for n in SIZE), indexing="ij")
+        x = x * strength[:, None, None]
+        for number in range(times):
+            x = (x + number / 1000).abs() * (1 - number / 999)
+        return F.grid_sample(image, torch.stack([x, y.expand_as(x)], -1), align_corners=True)
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        *((iterated(3), None), (iterated(25), Why.LONG_FORMULA)),
+        *((shifted(15), None), (shifted(20), Why.TOO_MANY_INPUTS), (shifted(300), Why.LONG_FORMULA)),
+    ],
+    ids=str,
+)
+def test_long_formulas_are_refused(function: Function, why: Why | None) -> None:
+    read, tensors = Read(), (image(), torch.tensor([0.1, 0.2], dtype=torch.float64))
+    same(torch.compile(function, backend=read)(*tensors), function(*tensors))
+    assert [one.why for one in read.left] == ([] if why is None else [why])
 
 
 # ---- selecting, which formulas do besides

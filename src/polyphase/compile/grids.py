@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from polyphase.compile.coordinates.algebra import Refused, simplified
+from polyphase.compile.coordinates.algebra import STEPS, Refused, has_operation, has_step, simplified
 from polyphase.compile.coordinates.cutout import CutOut, cut_out, example, may_write
 from polyphase.compile.coordinates.emit import Emitter
 from polyphase.compile.coordinates.found import Found, Tensors
@@ -28,6 +28,7 @@ from polyphase.compile.reasons import NotFused, Why
 from polyphase.kernels.devices import has_kernels
 from polyphase.sampling.formulas import is_smooth
 from polyphase.sampling.warps import FILL_RULES, MODES, PADDINGS
+from polyphase.torch_private import is_erased
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,8 @@ def _replaced(module: GraphModule, sampler: Node) -> NotFused | None:
         _put(module, sampler, sampling.grid, _computed(module, sampler, sampling, cut, found))
     except Refused as refused:
         return NotFused(str(sampler), refused.why, refused.at)
+    except RecursionError:  # all that is asked of values goes down into their parts
+        return NotFused(str(sampler), Why.LONG_FORMULA)
     return None
 
 
@@ -199,9 +202,15 @@ def _found(cut: CutOut, sampling: Sampling) -> Found:
     if grid.dtype not in (torch.float32, torch.float64) or example(sampling.image).dtype != grid.dtype:
         raise Refused(Why.ANOTHER_DTYPE)
     assert made is not None, "a grid is a tensor"
-    walk = Walk(cut.recording, cut.literals, readers(), grid.fake_mode.shape_env)
-    written = (walk.value(made, pixel(grid.shape, component)) for component in range(grid.dim() - 2))
-    axes = tuple(map(simplified, written))
+    walk = Walk(cut.recording, cut.literals, readers(), grid.fake_mode.shape_env, grid.dtype)
+    written = [walk.value(made, pixel(grid.shape, component)) for component in range(grid.dim() - 2)]
+    if cut.recording.floats() != {grid.dtype} and any(map(has_step, written)):
+        raise Refused(Why.ANOTHER_DTYPE, "what leads to a step")
+    if torch.ops.aten.linspace.default in cut.recording.operators() and any(
+        has_operation(one, STEPS) for one in written
+    ):
+        raise Refused(Why.NOT_A_FORMULA, "a step of linspace, whose last bits are torch's own")
+    axes = tuple(simplified(one, grid.dtype) for one in written)
     return Found(axes, tuple(grid.shape[1:-1]), sampling.align_corners)
 
 
@@ -210,14 +219,18 @@ def _check_worth(found: Found, cut: CutOut, sampling: Sampling) -> None:
     others = [one for one in users if not may_write(one)]
     if others:
         raise Refused(Why.NOT_ALONE, str(others[0]))
-    if found.matrix() is not None:
+    matrix = found.matrix()
+    needs_gradients = any(example(cut.leaves[one.leaf]).requires_grad for one in found.reads())
+    if matrix is not None:
+        # At their kinks, minimum and clamp have different slopes; what was written is not known.
+        if needs_gradients and any(has_operation(one, ("minimum", "maximum")) for row in matrix for one in row):
+            raise Refused(Why.NOT_SMOOTH)
         return
     tensors = Tensors(found)
     dtype = example(sampling.grid).dtype
     if any(example(cut.leaves[one.leaf]).dtype != dtype for one in tensors.fields):
         raise Refused(Why.ANOTHER_DTYPE, "a field of another dtype than the grid")
-    read = {cut.leaves[one.leaf] for one in found.reads()}
-    if any(example(one).requires_grad for one in read) and not is_smooth(tensors.formula()[0]):
+    if needs_gradients and not is_smooth(tensors.formula()[0]):
         raise Refused(Why.NOT_SMOOTH)
 
 
@@ -229,7 +242,7 @@ def _computed(module: GraphModule, sampler: Node, sampling: Sampling, cut: CutOu
             if matrix is not None:
                 return emitter.affine(found, matrix, sampling.rules)
             return emitter.formula(found, sampling.rules)
-        except Refused:
+        except (Refused, RecursionError):
             emitter.undo()
             raise
 
@@ -243,7 +256,7 @@ def _put(module: GraphModule, sampler: Node, grid: Node, result: Node) -> None:
 
 def _erase_unread(module: GraphModule, node: Node) -> None:
     """What computed a grid, and writes nowhere. What is left, AOTAutograd finds to be unread."""
-    if node.users or node.op not in ("call_function", "call_method") or may_write(node):
+    if is_erased(node) or node.users or node.op not in ("call_function", "call_method") or may_write(node):
         return
     inputs = node.all_input_nodes
     module.graph.erase_node(node)

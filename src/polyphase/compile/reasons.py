@@ -35,6 +35,7 @@ class Why(Enum):
     LONG_SIZES = "its symbolic sizes are computed by long formulas, which take torch minutes to compare"
     DIVIDED_BY_ZERO = "its coordinates are divided by 0"
     NOT_SMOOTH = "its coordinates need gradients, and have steps or kinks"
+    LONG_FORMULA = "its coordinates are computed by too long a formula"
     TOO_MANY_INPUTS = "its coordinates are computed from too many values or tensors"
 
 

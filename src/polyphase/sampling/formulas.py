@@ -106,6 +106,11 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
     return ()
 
 
+def depth_of(expression: Expression) -> int:
+    """How many operations lie inside one another."""
+    return max((1 + depth_of(part) for part in parts_of(expression)), default=0)
+
+
 def coordinates(
     formula: Formula, size: Sequence[Size], entries: Tensor, fields: Sequence[Tensor], align_corners: bool
 ) -> Tensor:

@@ -18,8 +18,12 @@ import sympy
 import torch
 
 from polyphase.compile.reasons import Why
-from polyphase.sampling.pointwise import Binary, Place, Select, Unary
+from polyphase.sampling.formulas import parts_of
+from polyphase.sampling.pointwise import BINARY, UNARY, Binary, Place, Select, Unary
 from polyphase.sampling.steps import Size
+
+#: Of a value: its operations, and what they are of.
+MOST_NODES = 2000
 
 Value: TypeAlias = Any  # an Expression whose leaves are Places, `Known` and `Read`
 
@@ -37,6 +41,11 @@ class Known:
     """A number, of symbols where sizes are symbolic. 1.0 is 1."""
 
     number: sympy.Expr
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are no symbols."""
+        return not self.number.free_symbols
 
     def __post_init__(self) -> None:
         if isinstance(self.number, sympy.Float) and float(self.number).is_integer():
@@ -122,9 +131,22 @@ def _plain(expression: sympy.Expr) -> sympy.Expr:
     return expression.func(*arguments)
 
 
+class MadeSize(sympy.Dummy):  # type: ignore[misc]
+    """Stands for what a size, or a number made of sizes, is made by."""
+
+    __slots__ = ("made_by",)
+
+
 @lru_cache(maxsize=1024)
 def _as_symbol(expression: sympy.Expr) -> sympy.Symbol:
-    return sympy.Dummy("size", integer=True, positive=True)
+    symbol = MadeSize("size", integer=True, positive=expression.is_positive)
+    symbol.made_by = expression
+    return symbol
+
+
+def as_made(claim: sympy.Basic) -> sympy.Basic:
+    """In torch's own symbols, of which more is known."""
+    return claim.xreplace({one: one.made_by for one in claim.free_symbols if isinstance(one, MadeSize)})
 
 
 ZERO, ONE, TWO = (Known(sympy.Integer(n)) for n in (0, 1, 2))
@@ -134,8 +156,9 @@ def is_number(value: Value, number: int) -> bool:
     return isinstance(value, Known) and bool(value.number == number)
 
 
-def _binary(op: str, left: Value, right: Value) -> Value:
-    return Binary(op, left, right)
+def as_written(op: str, *parts: Value) -> Value:
+    """An operation, and nothing moved."""
+    return Unary(op, *parts) if len(parts) == 1 else Binary(op, *parts)
 
 
 def add(left: Value, right: Value) -> Value:
@@ -149,7 +172,7 @@ def add(left: Value, right: Value) -> Value:
         case Binary("add", inner, Known(a)), Known(b):
             return add(inner, Known(a + b))
         case _, Known():
-            return _binary("add", left, right)
+            return as_written("add", left, right)
         case Binary("add", inner, Known() as shift), _:
             return add(add(inner, right), shift)
         case _, Binary("add", inner, Known() as shift):
@@ -202,45 +225,62 @@ def divide(left: Value, right: Value) -> Value:
     return Binary("div", left, right)
 
 
-def as_written(op: str, left: Value, right: Value) -> Value:
-    """Nothing is moved, but numbers are computed."""
-    if (isinstance(left, Known) and isinstance(right, Known)) or (op == "div" and is_number(right, 0)):
-        return _RULES[op](left, right)
-    return Binary(op, left, right)
-
-
 _RULES: dict[str, Callable[..., Value]] = {"add": add, "sub": subtract, "mul": multiply, "div": divide}
-_STEPS = ("floor", "ceil", "round")
+STEPS = ("floor", "ceil", "round")
 
 
-def simplified(value: Value) -> Value:
-    """What was written, by the rules; but for what leads to a step. Comparisons that depend on an image's values, as a
-    homography's denominator does, are hardly ever of equal numbers."""
+def simplified(value: Value, dtype: torch.dtype) -> Value:
+    """What was written, by the rules; but for what leads to a step, which is computed in the dtype. Comparisons that
+    depend on an image's values, as a homography's denominator does, are hardly ever of equal numbers."""
+
+    def go(one: Value) -> Value:
+        return simplified(one, dtype)
+
     match value:
-        case Unary(op) if op in _STEPS:
-            return value
+        case Unary(op) if op in STEPS:
+            return computed(value, dtype)
         case Unary("neg", of):
-            return negate(simplified(of))
+            return negate(go(of))
         case Unary("sqrt", of):
-            return square_root(simplified(of))
+            return square_root(go(of))
         case Unary(op, of):
-            return apply(op, simplified(of))
+            return apply(op, go(of))
         case Binary(op, left, right):
-            return _RULES.get(op, partial(apply, op))(simplified(left), simplified(right))
+            return _RULES.get(op, partial(apply, op))(go(left), go(right))
         case Select(left, right, greater, otherwise):
-            if any(not leaf_is_field(one) for one in reads_of(left) + reads_of(right)):
-                left, right = simplified(left), simplified(right)
-            greater, otherwise = simplified(greater), simplified(otherwise)
-            return greater if greater == otherwise else Select(left, right, greater, otherwise)
+            prepared = go if depends_on_images(value) else partial(computed, dtype=dtype)
+            greater, otherwise = go(greater), go(otherwise)
+            return greater if greater == otherwise else Select(prepared(left), prepared(right), greater, otherwise)
     return value
 
 
+def depends_on_images(condition: Select) -> bool:
+    """Whether a comparison is of values that an image has."""
+    return any(not leaf_is_field(one) for one in reads_of(condition.left) + reads_of(condition.right))
+
+
+def computed(value: Value, dtype: torch.dtype) -> Value:
+    """As it was written; of numbers, what each operation makes of them in the dtype."""
+    value = with_parts(value, lambda one: computed(one, dtype))
+    parts: Sequence[Value] = parts_of(value)
+    numbers = [one.number for one in parts if isinstance(one, Known) and one.is_plain]
+    if not isinstance(value, Unary | Binary) or len(numbers) < len(parts):
+        return value
+    operation: Callable[..., torch.Tensor] = {**UNARY, **BINARY}[value.op]
+    return known(operation(*(torch.tensor(float(one), dtype=dtype, device="cpu") for one in numbers)).item())
+
+
 def square_root(value: Value) -> Value:
-    return Known(sympy.sqrt(value.number)) if isinstance(value, Known) else Unary("sqrt", value)
+    if not isinstance(value, Known):
+        return Unary("sqrt", value)
+    return Known(sympy.nan if value.number.is_negative else sympy.sqrt(value.number))
 
 
 def select(condition: Select, greater: Value, otherwise: Value) -> Value:
-    """By a comparison that what is selected need not make again."""
+    """By a comparison that what is selected need not make again; for the slopes of an image's values it has to, as one
+    that is not finite spoils the other."""
+    if not is_of_pixels(condition):
+        return Select(condition.left, condition.right, greater, otherwise)
     yes, no = where_it_holds(greater, condition, True), where_it_holds(otherwise, condition, False)
     return yes if yes == no else Select(condition.left, condition.right, yes, no)
 
@@ -251,11 +291,11 @@ def apply(op: str, *values: Value) -> Value:
         if op not in _OF_NUMBERS:
             raise Refused(Why.NOT_A_FORMULA, f"{op} of numbers")
         return Known(_OF_NUMBERS[op](*(one.number for one in values)))
-    return Unary(op, *values) if len(values) == 1 else Binary(op, *values)
+    return as_written(op, *values)
 
 
 _OF_NUMBERS = {
-    "abs": sympy.Abs, "floor": sympy.floor, "ceil": sympy.ceiling, "minimum": sympy.Min, "maximum": sympy.Max
+    "abs": sympy.Abs, "minimum": sympy.Min, "maximum": sympy.Max
 }  # fmt: skip
 
 
@@ -278,8 +318,28 @@ def leaves_of(value: Value) -> list[Value]:
     return [value]
 
 
+def is_long(value: Value) -> bool:
+    """What is used twice is there twice: of an iteration, values grow by a power."""
+    waiting, count = [value], 0
+    while waiting and count <= MOST_NODES:
+        count += 1
+        waiting += parts_of(waiting.pop())
+    return count > MOST_NODES
+
+
 def reads_of(value: Value) -> list[Read]:
     return [leaf for leaf in leaves_of(value) if isinstance(leaf, Read)]
+
+
+def has_operation(value: Value, names: Sequence[str]) -> bool:
+    """Whether one of them is part of it."""
+    return getattr(value, "op", None) in names or any(has_operation(one, names) for one in parts_of(value))
+
+
+def has_step(value: Value) -> bool:
+    """Whether it may depend on the last bit."""
+    is_step = isinstance(value, Select) and not depends_on_images(value)
+    return is_step or has_operation(value, STEPS) or any(map(has_step, parts_of(value)))
 
 
 def is_of_pixels(value: Value) -> bool:
@@ -318,8 +378,9 @@ def linear(value: Value, axes: Sequence[Coordinate]) -> list[Value] | None:
     if scaled is not None:
         axis, factor, shift = scaled
         found: list[Value] = [ZERO] * (len(axes) + 1)
+        moved = factor * axes[axis].shift + shift
         found[axis] = _rounded(factor * axes[axis].factor)
-        found[-1] = _rounded(factor * axes[axis].shift + shift)
+        found[-1] = ZERO if shift != 0 and is_about(moved / shift, ZERO.number) else _rounded(moved)
         return found
     match value:
         case Binary("add" | "sub" as op, left, right):
@@ -356,8 +417,8 @@ def _all_scaled(op: Callable[[Value, Value], Value], values: list[Value] | None,
 
 
 def _rounded(number: sympy.Expr) -> Known:
-    """0 and 1 as they would be if floats did not round."""
-    return next((one for one in (ZERO, ONE) if is_about(number, one.number)), Known(number))
+    """1 as it would be if floats did not round."""
+    return ONE if is_about(number, ONE.number) else Known(number)
 
 
 def is_about(number: sympy.Expr, wanted: sympy.Expr) -> bool:

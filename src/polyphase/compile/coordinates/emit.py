@@ -98,15 +98,13 @@ class Emitter:
 
     def _per_image(self, value: Value, images: Size) -> Node:
         """Of shape (images,)."""
-        made = self._computed(value)
-        if not isinstance(made, Node) or isinstance(value, Known):
-            made = self._call(torch.scalar_tensor, made, dtype=self._dtype, device=self._device)
-        return self._call(torch.broadcast_to, made, (self.size(images),))
+        return self._call(torch.broadcast_to, self._computed(value), (self.size(images),))
 
-    def _computed(self, value: Value) -> Any:
+    def _computed(self, value: Value) -> Node:
         match value:
             case Known(number):
-                return self._number(number)
+                given = self._number(number)
+                return self._call(torch.scalar_tensor, given, dtype=self._dtype, device=self._device)
             case Read():
                 if value not in self._entries_read:
                     self._entries_read[value] = self._converted(value, self._read(value)[0])
@@ -142,7 +140,7 @@ class Emitter:
         for dim, index in reversed(list(enumerate(indices))):
             (part,) = index or (Part(1),)
             if part.digit is None:
-                node = self._call(torch.select, node, dim, part.at)
+                node = self._call(torch.select, node, dim, self.size(part.at))
                 continue
             count = self._places[part.digit]
             if not is_same(part.extent, count):

@@ -10,13 +10,17 @@ import sympy
 from polyphase.compile.coordinates import algebra
 from polyphase.compile.coordinates.algebra import Coordinate, Known, Read, Refused, Value, known
 from polyphase.compile.reasons import Why
-from polyphase.kernels.records import MOST_ENTRIES, MOST_OPERANDS
-from polyphase.sampling.formulas import Formula
+from polyphase.kernels.records import MOST_ENTRIES, MOST_NUMBERS, MOST_OPERANDS
+from polyphase.sampling.formulas import Formula, depth_of
 from polyphase.sampling.pointwise import Base, Binary, Constant, Entry, Expression, Field, Number
 from polyphase.sampling.steps import Size, size_slot
 
 #: Numbers that a kernel may depend on.
 LITERALS = (0.0, 1.0, 2.0, -1.0, 0.5)
+
+
+#: Operations inside one another. Python parses twice as many parentheses.
+MOST_NESTED = 100
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,10 @@ class Tensors:
     def formula(self) -> tuple[Formula, list[sympy.Expr]]:
         """With slots for what is symbolic, and that."""
         axes = tuple(algebra.with_leaves(_with_bases(one, self.found), self._leaf) for one in self.found.axes)
+        if len(self.numbers) > MOST_NUMBERS:
+            raise Refused(Why.TOO_MANY_INPUTS, f"{len(self.numbers)} numbers")
+        if max(map(depth_of, axes)) > MOST_NESTED:
+            raise Refused(Why.LONG_FORMULA)
         symbolic = [one for one in self.numbers if one.free_symbols]
         numbers = [size_slot(symbolic.index(one)) if one.free_symbols else float(one) for one in self.numbers]
         return Formula(axes, tuple(numbers)), symbolic

@@ -40,6 +40,10 @@ class Recording:
     def made(self, tensor: Tensor) -> Call | None:
         return self.calls.get(id(tensor))
 
+    def floats(self) -> set[torch.dtype]:
+        """Dtypes that it computes in."""
+        return {call.result.dtype for call in self.calls.values() if call.result.dtype.is_floating_point}
+
     def operators(self) -> set[Any]:
         return {call.operator for call in self.calls.values()}
 

@@ -36,11 +36,18 @@ def _number(value: float) -> Reader:
 
 
 def _full(walk: Walk, call: Call, at: Indices) -> Value:
-    return known(call.arguments()["fill_value"])
+    return _rounded(call.arguments()["fill_value"], call)
 
 
 def _scalar(walk: Walk, call: Call, at: Indices) -> Value:
-    return known(call.arguments()["s"])
+    return _rounded(call.arguments()["s"], call)
+
+
+def _rounded(number: Any, call: Call) -> Value:
+    """As a tensor of floats has it."""
+    dtype = call.result.dtype
+    plain = isinstance(number, float) and dtype.is_floating_point
+    return known(torch.tensor(number, dtype=dtype, device="cpu").item() if plain else number)
 
 
 def _eye(walk: Walk, call: Call, at: Indices) -> Value:
@@ -50,7 +57,7 @@ def _eye(walk: Walk, call: Call, at: Indices) -> Value:
 def _arange(walk: Walk, call: Call, at: Indices) -> Value:
     given = call.arguments()
     start, step = known(given.get("start") or 0), known(given.get("step") or 1)
-    return algebra.add(algebra.multiply(_place(at[0]), step), start)
+    return algebra.as_written("add", algebra.as_written("mul", _place(at[0]), step), start)
 
 
 def _iota(walk: Walk, call: Call, at: Indices) -> Value:
@@ -118,8 +125,12 @@ def _two(op: str) -> Reader:
     return read
 
 
-def _one(function: Callable[[Value], Value]) -> Reader:
-    return lambda walk, call, at: function(walk.value(call.args[0], at))
+def _one(op: str) -> Reader:
+    return lambda walk, call, at: algebra.as_written(op, walk.value(call.args[0], at))
+
+
+def _reciprocal(walk: Walk, call: Call, at: Indices) -> Value:
+    return algebra.as_written("div", ONE, walk.value(call.args[0], at))
 
 
 def _reversed_subtract(walk: Walk, call: Call, at: Indices) -> Value:
@@ -129,18 +140,18 @@ def _reversed_subtract(walk: Walk, call: Call, at: Indices) -> Value:
 
 
 def _extreme(op: str) -> Reader:
-    return lambda walk, call, at: algebra.apply(op, *(walk.broadcast(one, at) for one in call.args))
+    return lambda walk, call, at: algebra.as_written(op, *(walk.broadcast(one, at) for one in call.args))
 
 
 def _power(walk: Walk, call: Call, at: Indices) -> Value:
     of, exponent = walk.value(call.args[0], at), call.args[1]
     if exponent == 0.5:
-        return algebra.square_root(of)
+        return algebra.as_written("sqrt", of)
     if exponent not in (1, 2, 3):
         raise Refused(Why.NOT_A_FORMULA, f"{call.operator} of {exponent}")
     power = of
     for _ in range(int(exponent) - 1):
-        power = algebra.multiply(power, of)
+        power = algebra.as_written("mul", power, of)
     return power
 
 
@@ -149,7 +160,7 @@ def _clamp(walk: Walk, call: Call, at: Indices) -> Value:
     value = walk.value(given["self"], at)
     for name, op in (("min", "maximum"), ("max", "minimum")):
         if given.get(name) is not None:
-            value = algebra.apply(op, value, walk.broadcast(given[name], at))
+            value = algebra.as_written(op, value, walk.broadcast(given[name], at))
     return value
 
 
@@ -174,11 +185,12 @@ def _compared(
 
     def read(walk: Walk, call: Call, at: Indices) -> Value:
         left, right = (walk.broadcast(one, at) for one in call.args[:2])
-        if isinstance(left, Known) and isinstance(right, Known):
-            for answer in (True, False):
-                if _is_settled(holds(left.number, right.number), answer, walk.environment):
-                    return ONE if answer else ZERO
-        if sides is None or (isinstance(left, Known) and isinstance(right, Known)):
+        numbers = [algebra.simplified(one, walk.dtype) for one in (left, right)]
+        are_known = all(isinstance(one, Known) for one in numbers)
+        for answer in (True, False) if are_known else ():
+            if _is_settled(holds(*(one.number for one in numbers)), answer, walk.environment):
+                return ONE if answer else ZERO
+        if sides is None or are_known:
             raise Refused(Why.NOT_A_FORMULA, f"{call.operator} of what is not known")
         return Select(*sides(left, right), *_CONDITION)
 
@@ -187,6 +199,7 @@ def _compared(
 
 def _is_settled(claim: Any, answer: bool, environment: Any) -> bool:
     """Whether a claim about sizes is known to be true, or false, whatever they are."""
+    claim = algebra.as_made(claim)
     if claim in (sympy.true, sympy.false):
         return bool(claim) is answer
     symbolic = torch.SymBool(SymNode(claim if answer else sympy.Not(claim), environment, bool, None))
@@ -241,10 +254,6 @@ def _put_in(kept: Sequence[Index], dims: Sequence[int], of: Tensor, places: Sequ
     return tuple(whole)
 
 
-def _operation(op: str) -> Reader:
-    return _one(lambda value: algebra.apply(op, value))
-
-
 @cache
 def readers() -> dict[Any, Reader]:
     return {
@@ -262,11 +271,9 @@ def readers() -> dict[Any, Reader]:
         **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), _two("mul")),
         **dict.fromkeys((aten.div.Tensor, aten.div.Scalar), _two("div")),
         **dict.fromkeys((aten.rsub.Tensor, aten.rsub.Scalar), _reversed_subtract),
-        aten.neg.default: _one(algebra.negate),
-        aten.reciprocal.default: _one(lambda value: algebra.as_written("div", ONE, value)),
-        aten.sqrt.default: _one(algebra.square_root),
+        aten.reciprocal.default: _reciprocal,
         aten.pow.Tensor_Scalar: _power,
-        **{getattr(aten, op).default: _operation(op) for op in ("abs", "floor", "ceil", "round")},
+        **{getattr(aten, op).default: _one(op) for op in ("neg", "sqrt", "abs", "floor", "ceil", "round")},
         **{getattr(aten, op).default: _extreme(op) for op in ("minimum", "maximum")},
         **dict.fromkeys((aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default), _clamp),
         aten.where.self: _where,

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_and
 
 from polyphase.compile.coordinates.algebra import Index, Refused, Value, constant, extent_of, is_same, known
 from polyphase.compile.coordinates.recorded import Call
@@ -86,9 +87,7 @@ def _slice(walk: Walk, call: Call, at: Indices) -> Value:
 
 def _in_slice(given: dict[str, Any], n: Size, index: Index, call: Call) -> Index:
     """The place in a whole dimension of n of a place in its slice."""
-    start, step = given["start"] or 0, given["step"]
-    if isinstance(start, int) and start < 0:
-        start = start + n
+    start, step = _from_the_first(given["start"] or 0, n, call), given["step"]
     if is_same(n, 1):
         return ()
     place = constant(index)
@@ -97,6 +96,18 @@ def _in_slice(given: dict[str, Any], n: Size, index: Index, call: Call) -> Index
     if step != 1 or len(index) != 1:
         raise Refused(Why.NOT_A_FORMULA, f"{call.operator} of some of the pixels")
     return (replace(index[0], extent=extent_of(n), at=extent_of(index[0].at + extent_of(start))),)
+
+
+def _from_the_first(start: Size, n: Size, call: Call) -> Size:
+    """Where a slice of n begins: from the last on if negative, and not before the first. Of symbolic sizes, torch has
+    asked so, in the same words, and keeps to the answer."""
+    if statically_known_true(sym_and(start >= 0, start <= n)):
+        return start
+    if statically_known_true(sym_and(start < 0, start >= -n)):
+        return start + n
+    if statically_known_true(start < -n):
+        return 0
+    raise Refused(Why.NOT_A_FORMULA, f"{call.operator} from a place that is not known")
 
 
 def _flip(walk: Walk, call: Call, at: Indices) -> Value:

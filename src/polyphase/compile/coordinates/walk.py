@@ -22,8 +22,10 @@ from polyphase.compile.coordinates.algebra import (
     Value,
     constant,
     extent_of,
+    is_long,
     is_same,
     known,
+    reads_of,
 )
 from polyphase.compile.coordinates.recorded import Call, Recording
 from polyphase.compile.reasons import Why
@@ -38,13 +40,18 @@ Indices: TypeAlias = "tuple[Index, ...]"
 
 class Walk:
     """Of one recording. Its inputs are leaves; literals: those that are numbers. readers: of operators. environment:
-    what is known of symbolic sizes."""
+    what is known of symbolic sizes. dtype: the grid's, in which coordinates will be computed."""
 
     def __init__(
-        self, recording: Recording, literals: Mapping[int, Tensor], readers: Mapping[Any, Reader], environment: Any
+        self,
+        recording: Recording,
+        literals: Mapping[int, Tensor],
+        readers: Mapping[Any, Reader],
+        environment: Any,
+        dtype: torch.dtype,
     ) -> None:
         self._recording, self._literals = recording, literals
-        self._readers, self.environment = readers, environment
+        self._readers, self.environment, self.dtype = readers, environment, dtype
         self._leaves = {id(one): number for number, one in enumerate(recording.inputs)}
         self._found: dict[tuple[int, Indices], Value] = {}
 
@@ -65,6 +72,10 @@ class Walk:
         if tensor.dtype not in DTYPES:
             raise Refused(Why.ANOTHER_DTYPE, str(call.operator))
         value = self._readers[call.operator](self, call, at)
+        if is_long(value):
+            raise Refused(Why.LONG_FORMULA)
+        if tensor.dtype == torch.float64 != self.dtype and reads_of(value) and not isinstance(value, Read):
+            raise Refused(Why.ANOTHER_DTYPE, f"{call.operator} in float64")
         if tensor.dtype == torch.bool and not self._is_truth(value):
             raise Refused(Why.NOT_A_FORMULA, f"{call.operator} to truth values")
         if not tensor.dtype.is_floating_point and tensor.dtype != torch.bool and _is_given_floats(call):
