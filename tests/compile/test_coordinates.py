@@ -104,11 +104,37 @@ def scaled_in_place(x: Tensor, flow: Tensor) -> Tensor:
 
 def seen_in_part(x: Tensor, flow: Tensor) -> tuple[Tensor, Tensor]:
     grid = flow * 0.5
-    row = grid[:, 0].mul_(2)
+    row = grid[..., 0].mul_(2)
     return F.grid_sample(x, grid, align_corners=False), row
 
 
-@pytest.mark.parametrize(("function", "why"), [(scaled_in_place, []), (seen_in_part, [Why.NOT_ALONE])])
+def scaled_in_a_small_part(x: Tensor, flow: Tensor) -> Tensor:
+    """What is written to is as small as a matrix."""
+    grid = torch.zeros(2, 8, 8, 2, dtype=x.dtype)
+    grid[..., 0] += flow.mean(-1)[:, :8, :8]
+    grid[..., 1] = torch.linspace(-1, 1, 8, dtype=x.dtype)
+    grid[:, :, :, 0].mul_(0.5)
+    return F.grid_sample(x, grid, align_corners=False)
+
+
+def written_by_others(x: Tensor, flow: Tensor) -> Tensor:
+    grid = flow * 0.5
+    grid[..., 0].tanh_()
+    return F.grid_sample(x, grid + 0.1, align_corners=False)
+
+
+def read_by_another_grid(x: Tensor, flow: Tensor) -> Tensor:
+    grid = flow * 0.5
+    return F.grid_sample(x, grid, align_corners=False) + F.grid_sample(x, grid * 0.9, align_corners=False)
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        *((scaled_in_place, []), (seen_in_part, [Why.NOT_ALONE]), (scaled_in_a_small_part, [])),
+        *((written_by_others, [Why.MUTATION_BETWEEN]), (read_by_another_grid, [])),
+    ],
+)
 def test_a_grid_that_is_written_part_by_part(function: Function, why: list[Why]) -> None:
     """Its parts are read by what writes to them; that is no reason to make it."""
     read, tensors = Read(), (image(), torch.rand(2, *SIZE, 2, dtype=torch.float64))

@@ -51,15 +51,23 @@ class Sampling:
 
 def without_grids(module: GraphModule) -> tuple[NotFused, ...]:
     """In the graphs of higher-order operators too. Gives what samples at a grid that stays, and why."""
-    left = []
+    left: list[NotFused] = []
     for one in module.modules():
         if isinstance(one, GraphModule):
-            for node in list(one.graph.nodes):
-                why = _replaced(one, node) if node.target in _READERS else None
-                if why is not None:
-                    left.append(why)
+            left += _left_of(one)
             one.recompile()
     return tuple(left)
+
+
+def _left_of(module: GraphModule) -> list[NotFused]:
+    """What read a grid may be gone when others are replaced: then it is tried again."""
+    waiting = [node for node in module.graph.nodes if node.target in _READERS]
+    while True:
+        found = {node: _replaced(module, node) for node in waiting}
+        again = [node for node, why in found.items() if why is not None and why.why is Why.NOT_ALONE]
+        if not again or len(again) == len(waiting):
+            return [why for why in found.values() if why is not None]
+        waiting = again
 
 
 # ---- calls

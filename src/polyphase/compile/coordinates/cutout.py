@@ -92,18 +92,23 @@ class _Search:
     def cut_out(self, grid: Node) -> CutOut:
         members: set[Node] = set()
         leaves: set[Node] = set()
+        writers: set[Node] = set()  # to what members made: what they do is recorded, or nothing is
         waiting = [grid]
         while waiting:
             node = waiting.pop()
-            if node in members or node in leaves or not _is_of_tensors(node):
+            if node in members or not _is_of_tensors(node):
                 continue
-            if self._is_leaf(node):
+            if node not in writers and self._is_leaf(node):
                 if self._writers(node):
                     raise Refused(Why.MUTATION_BETWEEN, str(node))
                 leaves.add(node)
-            else:
-                members.add(node)
-                waiting += [*node.all_input_nodes, *self._writers(node)]
+                continue
+            if node in writers and not self._is_readable(node):
+                raise Refused(Why.MUTATION_BETWEEN, str(node))
+            leaves.discard(node)
+            members.add(node)
+            writers.update(self._writers(node))
+            waiting += [*node.all_input_nodes, *self._writers(node)]
         numbers = {one for one in members if _is_literal(one)}
         steps, inputs = (sorted(some, key=self._order.__getitem__) for some in (members, leaves | numbers))
         literals = {place: _literal(one) for place, one in enumerate(inputs) if one in numbers}
