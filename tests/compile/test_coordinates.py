@@ -346,6 +346,17 @@ def test_small_factors_count() -> None:
     assert read.matrices == 1
 
 
+@pytest.mark.parametrize("value", [-1.0, 1.0])
+def test_a_division_by_nothing_has_a_sign(value: float) -> None:
+    def moved(x: Tensor, given: Tensor) -> Tensor:
+        nothing = torch.zeros(2, *SIZE, 2, dtype=x.dtype) * given
+        return F.grid_sample(x, nothing.neg().reciprocal().clamp(-0.5, 0.5), align_corners=False)
+
+    read, tensors = Read(), (image(), torch.tensor([value], dtype=torch.float64))
+    same(torch.compile(moved, backend=read)(*tensors), moved(*tensors))
+    assert [one.why for one in read.left] == [Why.DIVIDED_BY_ZERO]
+
+
 # ---- values that images have
 
 

@@ -218,9 +218,9 @@ def multiply(left: Value, right: Value) -> Value:
 
 
 def divide(left: Value, right: Value) -> Value:
+    if is_number(right, 0) or (isinstance(right, Binary) and right.op == "mul" and is_number(right.right, 0)):
+        raise Refused(Why.DIVIDED_BY_ZERO)  # numbers have no sign of 0
     if isinstance(right, Known):
-        if right.number == 0:
-            raise Refused(Why.DIVIDED_BY_ZERO)
         return multiply(left, Known(1 / right.number))
     return Binary("div", left, right)
 
