@@ -38,7 +38,7 @@ OTHER_COORDINATES = (torch.float32, torch.float64)
 def warp_options(mode: Any, padding_mode: Any, align_corners: Any) -> tuple[str, str, bool]:
     """What a call says besides its tensors. Nothing said about corners means that they are not aligned."""
     if not isinstance(mode, str) or mode not in MODES:
-        raise WrongArgumentError(f"unknown grid_sample mode {mode!r}; choose one of: {', '.join(MODES)}")
+        raise WrongArgumentError(f"unknown mode {mode!r} of a warp; choose one of: {', '.join(MODES)}")
     if not isinstance(padding_mode, str) or padding_mode not in PADDINGS:
         raise WrongArgumentError(f"unknown padding_mode {padding_mode!r}; choose one of: {', '.join(PADDINGS)}")
     return mode, padding_mode, corners_are_aligned(align_corners)
@@ -63,8 +63,8 @@ def grid_warp(
     align_corners: bool,
 ) -> Warp:
     _check_grid_shape(shape, grid_shape)
-    _check_image(shape, mode)
-    _check_dtypes(dtype, "grid", grid_dtype, mode)
+    _check_image("grid_sample", shape, mode)
+    _check_dtypes("grid_sample", dtype, "grid", grid_dtype, mode)
     return Warp("grid", mode, padding, align_corners)
 
 
@@ -90,8 +90,8 @@ def affine_warp(
             f"affine_sample of {shape[0]} images with {size[0]} matrices, size {size}; there must be one for each: "
             "expand the one or the other"
         )
-    _check_image(shape, mode)
-    _check_dtypes(dtype, "theta", theta_dtype, mode)
+    _check_image("affine_sample", shape, mode)
+    _check_dtypes("affine_sample", dtype, "theta", theta_dtype, mode)
     return Warp("affine", mode, padding, align_corners, size[2:])
 
 
@@ -117,8 +117,8 @@ def perspective_warp(
             f"must be one of 3 x 3 for each: give {(size[0], 3, 3)}, or expand the one or the other"
         )
     _check_output(size)
-    _check_image(shape, mode)
-    _check_dtypes(dtype, "matrix", matrix_dtype, mode)
+    _check_image("perspective_sample", shape, mode)
+    _check_dtypes("perspective_sample", dtype, "matrix", matrix_dtype, mode)
     return Warp("formula", mode, padding, align_corners, size[2:], formula=homography())
 
 
@@ -132,8 +132,8 @@ def displacement_warp(
     align_corners: bool,
 ) -> Warp:
     _check_grid_shape(shape, field_shape, "displacement_sample", "field")
-    _check_image(shape, mode)
-    _check_dtypes(dtype, "field", field_dtype, mode)
+    _check_image("displacement_sample", shape, mode)
+    _check_dtypes("displacement_sample", dtype, "field", field_dtype, mode)
     _check_output(tuple(field_shape[1:-1]))
     # Aligned coordinates of an axis of one pixel all lead to it. Only reflection, which folds there, asks for them.
     aligned = align_corners and padding == "reflection"
@@ -238,37 +238,36 @@ def _check_grid_shape(shape: Sizes, grid_shape: Sizes, name: str = "grid_sample"
         )
 
 
-def _check_image(shape: Sizes, mode: str) -> None:
+def _check_image(name: str, shape: Sizes, mode: str) -> None:
     if mode == "bicubic" and len(shape) == 5:
         raise WrongSizeError(
-            f"grid_sample mode 'bicubic' of a volume, of shape {tuple(shape)}; it is for images: "
-            "use 'bilinear' or 'nearest'"
+            f"{name} mode 'bicubic' of a volume, of shape {tuple(shape)}; it is for images: use 'bilinear' or 'nearest'"
         )
     if 0 in shape[2:]:
         raise WrongSizeError(
-            f"grid_sample of an image of shape {tuple(shape)}, without pixels; every spatial dimension needs at least "
+            f"{name} of an image of shape {tuple(shape)}, without pixels; every spatial dimension needs at least "
             "one element"
         )
 
 
-def _check_dtypes(dtype: torch.dtype, name: str, coordinates: torch.dtype, mode: str) -> None:
-    """`name`: what the coordinates are called."""
+def _check_dtypes(name: str, dtype: torch.dtype, given: str, coordinates: torch.dtype, mode: str) -> None:
+    """`given`: what the coordinates are called."""
     if dtype in COORDINATES:
         if coordinates not in COORDINATES[dtype]:
             raise MismatchedTensorsError(
-                f"grid_sample of a {dtype} image with a {name} of {coordinates}; the {name} must be "
-                f"{_named(COORDINATES[dtype])}: cast it with {name}.to({dtype})"
+                f"{name} of a {dtype} image with a {given} of {coordinates}; the {given} must be "
+                f"{_named(COORDINATES[dtype])}: cast it with {given}.to({dtype})"
             )
         return
     if mode != "nearest" and dtype not in (torch.uint8, *SUMMED_IN):
         raise NotSupportedError(
-            f"grid_sample with mode {mode!r} of a {dtype} image; it mixes pixels, which can be "
+            f"{name} with mode {mode!r} of a {dtype} image; it mixes pixels, which can be "
             f"{_named((torch.uint8, *SUMMED_IN, *COORDINATES))}: cast the image, or use mode 'nearest'"
         )
     if coordinates not in OTHER_COORDINATES:
         raise NotSupportedError(
-            f"grid_sample of a {dtype} image with a {name} of {coordinates}; the {name} must be "
-            f"{_named(OTHER_COORDINATES)}: cast it with {name}.float()"
+            f"{name} of a {dtype} image with a {given} of {coordinates}; the {given} must be "
+            f"{_named(OTHER_COORDINATES)}: cast it with {given}.float()"
         )
 
 
