@@ -4,7 +4,7 @@ working."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import torch
@@ -14,12 +14,18 @@ from torch import Tensor
 import polyphase
 import polyphase.functional as P
 from tests.conformance.decompose import Recorded
+from tests.support.samples import HAS_LANCZOS
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 GRIDS = {4: torch.rand(2, 7, 8, 2) * 2 - 1, 5: torch.rand(2, 5, 7, 8, 3) * 2 - 1}
 
+Calls: TypeAlias = "dict[str, tuple[int, Callable[[Any, Tensor], Tensor]]]"
+
+LANCZOS: Calls = {
+    "antialiased lanczos": (4, lambda f, x: f.interpolate(x, (7, 3), mode="lanczos", antialias=True)),
+}
 #: By name: the rank of the image, and the call in a namespace that has it.
-CALLS: dict[str, tuple[int, Callable[[Any, Tensor], Tensor]]] = {
+CALLS: Calls = {
     "grid_sample": (4, lambda f, x: f.grid_sample(x, GRIDS[4], align_corners=False)),
     "grid_sample of volumes": (5, lambda f, x: f.grid_sample(x, GRIDS[5], align_corners=False)),
     "reflect pad": (4, lambda f, x: f.pad(x, (1, 2, 2, 1), mode="reflect")),
@@ -32,6 +38,7 @@ CALLS: dict[str, tuple[int, Callable[[Any, Tensor], Tensor]]] = {
     "bilinear": (4, lambda f, x: f.interpolate(x, (7, 3), mode="bilinear")),
     "bicubic": (4, lambda f, x: f.interpolate(x, (7, 3), mode="bicubic")),
     "antialiased bicubic": (4, lambda f, x: f.interpolate(x, (7, 3), mode="bicubic", antialias=True)),
+    **(LANCZOS if HAS_LANCZOS else {}),
     "nearest": (4, lambda f, x: f.interpolate(x, (7, 3), mode="nearest")),
     "nearest of volumes": (5, lambda f, x: f.interpolate(x, (7, 3, 2), mode="nearest")),
     "nearest-exact of volumes": (5, lambda f, x: f.interpolate(x, (7, 3, 2), mode="nearest-exact")),

@@ -108,7 +108,7 @@ def _places(op: OpOverload, tables: Sequence[Table], has_shape: bool) -> Iterato
     if _COMPOSITE in kernels:
         yield _Place(kernels, _COMPOSITE, op, _decomposed)
         yield _Place(kernels, _AUTOGRAD_CUDA, op, _autograd)
-    if has_shape and (_META not in kernels or (id(kernels), _META) in _taken):
+    if has_shape:
         yield _Place(kernels, _META, op, _without_data)
     if has_shape and op in decomposition_table:  # which fake tensors are shaped by
         yield _Place(decomposition_table, op, op, _shaped)
