@@ -242,6 +242,33 @@ def test_bytes_compiled() -> None:
 
 
 @pytest.mark.inductor
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_resized_batches_of_nothing_compiled(dynamic: bool) -> None:
+    modes = ("nearest", "nearest-exact", "bilinear", "bicubic", "area")
+
+    def resized(x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(F.interpolate(x, size=(4, 9), mode=mode) for mode in modes)
+
+    nothing = torch.empty(0, 3, 5, 6, requires_grad=True)
+    got, want = compiled(resized, dynamic=dynamic)(nothing), resized(nothing)
+    assert [one.shape for one in got] == [one.shape for one in want]
+    (gradient,) = torch.autograd.grad(got, nothing, want)
+    assert gradient.shape == nothing.shape
+
+
+@pytest.mark.inductor
+def test_a_few_nearest_bytes_by_a_factor_compiled() -> None:
+    """Given back to Inductor, they would be floats."""
+
+    def larger(x: Tensor) -> Tensor:
+        return F.interpolate(x, scale_factor=1.7, mode="nearest")
+
+    line = torch.arange(24, dtype=torch.uint8).view(2, 3, 4)
+    assert torch.equal(compiled(larger)(line), larger(line))
+    assert compiled(larger)(line).dtype == torch.uint8
+
+
+@pytest.mark.inductor
 def test_pads_of_nothing_compiled() -> None:
     """Inductor does not know these operators whole, and no kernel of ours is needed."""
 

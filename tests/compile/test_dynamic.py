@@ -130,6 +130,23 @@ def test_gradients_for_any_size(name: str, functions: Any) -> None:
     assert graphs() == 1
 
 
+@pytest.mark.usefixtures("gathering")
+@pytest.mark.parametrize("axes", [1, pytest.param(2, marks=pytest.mark.full), pytest.param(3, marks=pytest.mark.full)])
+def test_nearest_pixels_of_any_size(axes: int) -> None:
+    """Inductor knows them only taken apart, so that they are ours however few they are, or how quick its loops."""
+
+    def function(x: Tensor, other: Tensor) -> Tensor:
+        return F.interpolate(x, size=other.shape[2:], mode="nearest-exact") + 1
+
+    run = compiled(function, dynamic=True)
+    for size, wanted in ((6, 5), (7, 4), (11, 23)):
+        tensors = torch.rand(2, 3, *(size,) * axes), torch.empty(1, 2, *(wanted,) * axes)
+        got, launched = launches(run, *tensors)
+        same(got, function(*tensors))
+        assert launched == 1, size
+    assert graphs() == 1
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor", "polyphase"])
 def test_our_functions_in_dynamos_two_graphs(backend: str) -> None:
     def function(x: Tensor) -> Tensor:

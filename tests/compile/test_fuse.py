@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polyphase.compile.reasons import Why
-from polyphase.kernels.devices import MovingCosts, wing_of
 from polyphase.sampling.axis_maps import NotMerged, Reason
 from tests.compile.graphs import fused
 
@@ -207,12 +205,9 @@ def test_left_to_inductor(name: str) -> None:
     torch.testing.assert_close(result, function(*args))
 
 
+@pytest.mark.usefixtures("gathering")
 @pytest.mark.parametrize("name", LEFT)
-def test_left_to_inductor_where_it_gathers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU: all that only moves, but for small elements that stand alone."""
-    costs = MovingCosts(worth_a_call=8192, vector=4, gathers=4)
-    wing = replace(wing_of(torch.device("cpu")), costs=costs)
-    monkeypatch.setattr("polyphase.compile.costs.wing_of", lambda device: wing)
+def test_left_to_inductor_where_it_gathers(name: str) -> None:
     function, args, why = LEFT[name]
     alone = name.startswith("nothing but")
     report, _ = fused(function, *args)

@@ -14,7 +14,7 @@ from torch.fx import Node
 from polyphase.compile.arithmetic import is_pointwise, makes_views
 from polyphase.compile.drafts import Draft, value
 from polyphase.compile.reasons import Why
-from polyphase.compile.recognise import aten_operators
+from polyphase.compile.recognise import can_be_given_back
 from polyphase.kernels.devices import wing_of
 from polyphase.sampling.pointwise import VALUE
 from polyphase.sampling.steps import Pad, Size, Slice, Step
@@ -25,7 +25,7 @@ FEWEST_ALONE = 64
 
 
 def better_left_to_inductor(draft: Draft) -> Why | None:
-    if draft.weighted or any(map(_decomposes, draft.nodes)):
+    if draft.weighted or not all(map(can_be_given_back, draft.nodes)):
         return None
     costs = wing_of(value(draft.image).device).costs
     has_neighbours = _is_computed(draft.image) or _is_read_by_loops(draft.last)
@@ -36,12 +36,6 @@ def better_left_to_inductor(draft: Draft) -> Why | None:
         return Why.GATHERED
     least = costs.worth_a_call if has_neighbours else FEWEST_ALONE
     return Why.FEW_ELEMENTS if _hint(value(draft.last).numel(), least) < least else None
-
-
-def _decomposes(node: Node) -> bool:
-    """Whether Inductor knows it only taken apart."""
-    operator = aten_operators().get(node.target)  # type: ignore[call-overload]
-    return operator is not None and operator.decomposes
 
 
 def _is_computed(node: Node) -> bool:

@@ -18,7 +18,7 @@ from polyphase.arguments.resampling import WEIGHTED_DTYPES
 from polyphase.arguments.warping import COORDINATES
 from polyphase.decompositions.upsample import Family, arguments_of, overloads, resize_steps
 from polyphase.plain import DTYPES
-from polyphase.sampling.steps import Area, Flip, Pad, Resize, Size, SizeSlot, Slice, Step
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, SizeSlot, Slice, Step
 from polyphase.sampling.templates import warp_with_sizes, with_sizes
 from polyphase.sampling.text import from_text, maps_from_text
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
@@ -112,13 +112,15 @@ class Operator:
     """An operator of ATen that we take.
 
     dtypes: what eager takes; the rest is refused as ever. rank: of its image, None where any will do, or it checks
-    itself. decomposes: Inductor knows it only taken apart, so that it cannot be given back.
+    itself. decomposes: Inductor knows it only taken apart, so that it cannot be given back. picks: nearest
+    pixels, which Inductor knows whole of some calls.
     """
 
     read: Reader
     dtypes: tuple[torch.dtype, ...]
     rank: int | None = None
     decomposes: bool = False
+    picks: bool = False
 
 
 @cache
@@ -142,7 +144,8 @@ def aten_operators() -> dict[OpOverload, Operator]:
         antialiased = isinstance(family.step, Resize) and family.step.antialias
         no_bytes = isinstance(family.step, Resize) and family.axes != 2
         dtypes = ANTIALIASED_DTYPES if antialiased else FLOATS if no_bytes else WEIGHTED_DTYPES
-        found[forward.default] = Operator(_resize(family), dtypes, family.axes + 2)
+        picks = isinstance(family.step, Nearest)
+        found[forward.default] = Operator(_resize(family), dtypes, family.axes + 2, picks=picks)
         found[backward.default] = Operator(_resize(family, backward=True), dtypes, family.axes + 2)
     padded = tuple(dtype for dtype in DTYPES if dtype != torch.bool)
     for axes in (1, 2, 3):
@@ -160,7 +163,7 @@ def aten_operators() -> dict[OpOverload, Operator]:
 def _resize(family: Family, backward: bool = False) -> Reader:
     def read(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
         values = call.values()
-        if not _scales_are_numbers(values):
+        if not all(isinstance(scale, (int, float)) for scale in _scales(values)):
             return None
         steps = tuple(resize_steps(family, values, [new_slot(n) for n in values["output_size"]]))
         if backward:
@@ -170,12 +173,10 @@ def _resize(family: Family, backward: bool = False) -> Reader:
     return read
 
 
-def _scales_are_numbers(values: dict[str, Any]) -> bool:
-    return all(
-        scale is None or isinstance(scale, (int, float))
-        for name, scale in values.items()
-        if name in ("scales", "scales_d", "scales_h", "scales_w")
-    )
+def _scales(values: dict[str, Any]) -> list[Any]:
+    """Those that are given."""
+    named = (values.get(name) for name in ("scales", "scales_d", "scales_h", "scales_w"))
+    return [scale for scale in named if scale is not None]
 
 
 def _flip(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
@@ -237,6 +238,18 @@ def is_taken_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
     if all(_is_nothing(n, n) for n in call["padding"]):
         return True
     return op in _PADDED_VOLUMES and suggest_memory_format(call.tensor("self")) != torch.contiguous_format
+
+
+def can_be_given_back(node: Node) -> bool:
+    """Whether Inductor knows what was kept whole, so that it may stay in the graph."""
+    operator = aten_operators().get(node.target)  # type: ignore[call-overload]
+    if operator is None or not operator.picks:
+        return operator is None or not operator.decomposes
+    # Its loop has the sizes of axes as numbers, and scales, which are floats, make floats of integers.
+    values = call_of(node).values()
+    image, sizes = values["self"], values["output_size"]
+    is_promoted = not image.dtype.is_floating_point and bool(_scales(values))
+    return not is_promoted and all(type(n) is int for n in (*image.shape[2:], *sizes))
 
 
 def _pad(mode: str) -> Reader:
