@@ -61,13 +61,13 @@ def without_grids(module: GraphModule) -> tuple[NotFused, ...]:
 
 def _left_of(module: GraphModule) -> list[NotFused]:
     """What read a grid may be gone when others are replaced: then it is tried again."""
+    found: dict[Node, NotFused | None] = {}
     waiting = [node for node in module.graph.nodes if node.target in _READERS]
-    while True:
-        found = {node: _replaced(module, node) for node in waiting}
-        again = [node for node, why in found.items() if why is not None and why.why is Why.NOT_ALONE]
-        if not again or len(again) == len(waiting):
-            return [why for why in found.values() if why is not None]
-        waiting = again
+    while waiting:
+        found |= {node: _replaced(module, node) for node in waiting}
+        again = [node for node in waiting if (why := found[node]) is not None and why.why is Why.NOT_ALONE]
+        waiting = again if len(again) < len(waiting) else []
+    return [why for why in found.values() if why is not None]
 
 
 # ---- calls
