@@ -66,7 +66,9 @@ def main(
 
 @app.command()
 def bench(
-    suite: Annotated[str, typer.Option(help="aa, nearest, warp, flip, bicubic, chain, backward, model or all")] = "all",
+    suite: Annotated[
+        str, typer.Option(help="aa, nearest, warp, flip, bicubic, chain, backward, model, library or all")
+    ] = "all",
     quick: Annotated[bool, typer.Option("--quick", help="a few rows of each suite, briefly")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     threads: Annotated[int, typer.Option(help="of torch and of peers that can be told")] = 1,

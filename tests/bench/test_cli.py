@@ -19,6 +19,7 @@ import torch
 from polyphase import cli
 from polyphase.bench import environment, measure, results
 from polyphase.bench.measure import Effort
+from polyphase.bench.workloads import ALL, SUITES
 from polyphase.cpu import isa
 from polyphase.cuda import driver
 from polyphase.errors import NvrtcMissingError
@@ -54,6 +55,11 @@ def test_bench_ends_with_the_table_and_the_files(invoke: Invoke, tmp_path: Path)
     assert first.startswith("0/2 pass 1 of 1, flip: horizontal flip")
     assert (second[:4], done) == ("1/2 ", "2/2 done")
     assert page.read_text().startswith("<!doctype html>")
+
+
+def test_all_suites_are_in_the_help(invoke: Invoke) -> None:
+    words = set(invoke("bench", "--help").stdout.replace(",", " ").split())
+    assert words >= {*SUITES, ALL}
 
 
 @pytest.mark.parametrize("columns", [80, 60])
