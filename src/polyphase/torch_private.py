@@ -122,7 +122,8 @@ def _forward_level_by_unpacking() -> int:
 
 def _finds_jvp(get_stack: Callable[[], Any]) -> Callable[[], bool]:
     def is_within_jvp() -> bool:
-        return any(level.key().name == "Jvp" for level in get_stack() or ())
+        levels = get_stack()  # None nearly always
+        return levels is not None and any(level.key().name == "Jvp" for level in levels)
 
     return is_within_jvp
 

@@ -112,8 +112,8 @@ class Operator:
     """An operator of ATen that we take.
 
     dtypes: what eager takes; the rest is refused as ever. rank: of its image, None where any will do, or it checks
-    itself. decomposes: Inductor knows it only taken apart, so that it cannot be given back. picks: nearest
-    pixels, which Inductor knows whole of some calls.
+    itself. decomposes: Inductor knows it only taken apart, so that it cannot be given back. picks: of nearest pixels,
+    which Inductor knows whole in some calls only (`can_be_given_back`).
     """
 
     read: Reader
