@@ -221,9 +221,26 @@ inline ImageStrides image_strides(const int64_t* strides, int64_t rank) {
   return {strides[0], strides[1], rank == 5 ? strides[2] : 0, strides[rank - 2], strides[rank - 1]};
 }
 
-// Whether pixels and rows of these strides follow each other as one long row.
-inline bool are_one_row(const int64_t* size, int64_t z_stride, int64_t y_stride, int64_t x_stride) {
-  return (size[1] == 1 || y_stride == size[2] * x_stride) && (size[0] == 1 || z_stride == size[1] * size[2] * x_stride);
+// Rows of fewer points are taken for one: tiles would mostly be empty, and every row begins anew. Longer ones are walked down
+// in bands.
+constexpr int64_t kShortRowOfPoints = 8 * 32;
+
+// What a grid's output looks like does not matter to its points: short rows of them are one long row, wherever the grid lies.
+// So are the rows of any small image. Where results are stored they have to be one row, as all are that we allocate.
+inline void take_rows_for_one(WarpCall& call, bool gradients, bool small) {
+  if (call.affine || call.formula || call.tensor_count > 0) return;
+  if (!small && call.out_size[2] >= kShortRowOfPoints) return;
+  const int64_t planes = call.out_size[0], rows = call.out_size[1], length = call.out_size[2];
+  ImageStrides& target = call.target_strides;
+  const PointRows stored = {rows, length, target.z, target.y, target.x};
+  if (!gradients) {
+    if (!stored.are_one(planes)) return;
+    target.x = stored.row_stride();
+  }
+  call.points[0] = rows;
+  call.points[1] = length;
+  call.out_size[0] = call.out_size[1] = 1;
+  call.out_size[2] = planes * rows * length;
 }
 
 // How many images become one: as many as leave pages to be followed for several rows of a band (`warp/bands.h`), each channel
@@ -303,14 +320,7 @@ inline void bind_warp(const Request& request, const Tail& tail, Bound& bound) {
   bound.buffer_count = gradients ? 5 : 3;
   bound.most_threads = call.batch * call.channels * pixels / kWarpedElementsPerThread;
   if (!gradients && call.out_size[0] * call.out_size[1] >= bound.most_threads) join_images(call);
-  // Of a small image, one row by a grid is a few whole tiles, short rows are many that are mostly empty.
-  const ImageStrides& target = call.target_strides;
-  const CoordinateStrides& grid = call.coordinate_strides;
-  if (bound.most_threads <= 1 && !gradients && !call.affine && !call.formula && call.vector_count + call.tensor_count == 0 &&
-      are_one_row(call.out_size, target.z, target.y, target.x) && are_one_row(call.out_size, grid.z, grid.y, grid.x)) {
-    call.out_size[0] = call.out_size[1] = 1;
-    call.out_size[2] = pixels;
-  }
+  take_rows_for_one(call, gradients, bound.most_threads <= 1);
 }
 
 inline void bind(const uint8_t* data, int64_t size, Bound& bound) {

@@ -21,7 +21,11 @@ class GradientTile {
   using Taps = WarpTaps<Filter, P, kAxes>;
 
   explicit GradientTile(const WarpCall& call)
-      : call_(call), positions(call), gradient_(static_cast<const S*>(call.target)) {}
+      : call_(call),
+        x_stride_(given(call).row_stride()),
+        walks_(call.is_points() && !given(call).are_one(call.planes_of_points())),
+        positions(call),
+        gradient_(static_cast<const S*>(call.target)) {}
 
   int64_t rows() const { return call_.out_size[0] * call_.out_size[1]; }
 
@@ -38,6 +42,10 @@ class GradientTile {
     count = static_cast<int>(min<int64_t>(kTile, call_.out_size[2] - x));
     TileOf<P> at[kAxes];
     positions.tile(z_, y_, x, count, at);
+    if (walks_) {
+      PointWalk walk(given(call_), x);
+      for (int i = 0; i < count; ++i, walk.next()) walked_[i] = walk.offset();
+    }
     taps.make(at, positions, call_.padding, image, slopes);
     taps.combine();
   }
@@ -45,8 +53,13 @@ class GradientTile {
   // The gradient of channel c of the tile's output; 0 beyond its end.
   void load_gradient(int64_t c, V* out) const {
     alignas(64) S values[kTile] = {};
-    const S* from = row_ + c * call_.target_strides.channel + x_ * call_.target_strides.x;
-    for (int i = 0; i < count; ++i) values[i] = from[i * call_.target_strides.x];
+    const S* from = row_ + c * call_.target_strides.channel;
+    if (walks_) {
+      for (int i = 0; i < count; ++i) values[i] = from[walked_[i]];
+    } else {
+      from += x_ * x_stride_;
+      for (int i = 0; i < count; ++i) values[i] = from[i * x_stride_];
+    }
     load(values, out);
     for (int i = count; i < kTile; ++i) out[i] = 0;
   }
@@ -60,7 +73,16 @@ class GradientTile {
   }
 
  private:
+  // Where the gradient that came in lies.
+  static PointRows given(const WarpCall& call) {
+    const ImageStrides& s = call.target_strides;
+    return call.is_points() ? call.points_of(s.z, s.y, s.x) : PointRows{1, 2, 0, 0, s.x};
+  }
+
   const WarpCall& call_;
+  const int64_t x_stride_;  // of the gradient, from point to point of a row
+  const bool walks_;        // it is one of points that do not lie as one row
+  int64_t walked_[kTile];   // where they lie
 
  public:
   Positions<G, P, kAxes, false, Formula> positions;
@@ -156,23 +178,24 @@ class CoordinateGradient {
       const int64_t n = row / tile_.rows(), r = row % tile_.rows();
       tile_.enter_row(n, r);
       for (double& sum : sums_) sum = 0;
-      for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
-        tile_.enter_tile(x, call_.image_strides, true);
-        sum_channels(static_cast<const S*>(call_.source) + n * call_.image_strides.batch);
-        if constexpr (Formula::kExists) {
-          through_formula(row * call_.out_size[2] + x);
-        } else if (call_.affine) {
-          add_to_matrix(x, r);
-        } else {
-          store(row * call_.out_size[2] + x);
-        }
-      }
+      for (int64_t x = 0; x < call_.out_size[2]; x += kTile) tile(n, r, x);
       if (Formula::kExists || call_.affine) {
         double* share = static_cast<double*>(call_.coordinate_gradient) + row * kSums;
         for (int m = 0; m < kSums; ++m) share[m] = sums_[m];
       }
     }
   }
+
+  // Of a grid whose points are one row: tiles, counted over the batch.
+  void run_tiles(int64_t begin, int64_t end) {
+    const int64_t tiles = tiles_of_points(call_);
+    for (int64_t t = begin; t < end; ++t) {
+      tile_.enter_row(t / tiles, 0);
+      tile(t / tiles, 0, t % tiles * kTile);
+    }
+  }
+
+  static int64_t tiles_of_points(const WarpCall& call) { return (call.out_size[2] + kTile - 1) / kTile; }
 
  private:
   static constexpr int kCount = WarpTaps<Filter, P, kAxes>::kCount;
@@ -185,6 +208,20 @@ class CoordinateGradient {
     }
   }
   static constexpr int kSums = sums();
+
+  // Of row r of image n, from pixel x on.
+  void tile(int64_t n, int64_t r, int64_t x) {
+    const int64_t pixel = (n * tile_.rows() + r) * call_.out_size[2] + x;
+    tile_.enter_tile(x, call_.image_strides, true);
+    sum_channels(static_cast<const S*>(call_.source) + n * call_.image_strides.batch);
+    if constexpr (Formula::kExists) {
+      through_formula(pixel);
+    } else if (call_.affine) {
+      add_to_matrix(x, r);
+    } else {
+      store(pixel);
+    }
+  }
 
   // by_axis_[a] = sum over channels and taps of gradient * value * slope along axis a.
   void sum_channels(const S* image) {
@@ -291,7 +328,11 @@ struct WarpGradients {
     }
     if constexpr (Filter::kTaps > 1) {
       if (call.coordinate_gradient != nullptr) {
-        call.parallel(call.batch * call.out_size[0] * call.out_size[1], call.threads, coordinate_rows, context);
+        if (call.is_points()) {
+          call.parallel(call.batch * Coordinates::tiles_of_points(call), call.threads, coordinate_tiles, context);
+        } else {
+          call.parallel(call.batch * call.out_size[0] * call.out_size[1], call.threads, coordinate_rows, context);
+        }
       }
     }
   }
@@ -314,8 +355,13 @@ struct WarpGradients {
     }
   }
 
+  using Coordinates = CoordinateGradient<Load, Filter, G, P, kAxes, Formula>;
+
   static void coordinate_rows(void* context, int64_t begin, int64_t end) {
-    CoordinateGradient<Load, Filter, G, P, kAxes, Formula>(*static_cast<const WarpCall*>(context)).run(begin, end);
+    Coordinates(*static_cast<const WarpCall*>(context)).run(begin, end);
+  }
+  static void coordinate_tiles(void* context, int64_t begin, int64_t end) {
+    Coordinates(*static_cast<const WarpCall*>(context)).run_tiles(begin, end);
   }
 };
 

@@ -100,7 +100,10 @@ template <class G, class P, int kAxes, bool kSettled, class Formula = NoFormula>
 class Positions {
  public:
   explicit Positions(const WarpCall& call)
-      : call_(call), dense_(__is_same(G, float) && call.coordinate_strides.component == 1 && call.coordinate_strides.x == kAxes) {
+      : call_(call),
+        x_stride_(grid_of(call).row_stride()),
+        walks_(call.is_points() && !grid_of(call).are_one(call.planes_of_points())),
+        dense_(__is_same(G, float) && call.coordinate_strides.component == 1 && x_stride_ == kAxes && !walks_) {
     for (int i = 0; i < kTile; ++i) ramp_.at[i] = i;
     for (int a = 0; a < kAxes; ++a) axes_[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0, sizeof(G) < 8);
     for (int i = 0; i < Formula::kNumbers; ++i) at_.shared.numbers[i] = static_cast<P>(call.numbers[i]);
@@ -298,7 +301,11 @@ class Positions {
       return;
     }
     const CoordinateStrides& s = call_.coordinate_strides;
-    read_grid(coordinates_ + z * s.z + y * s.y + x * s.x, count, out);
+    if (walks_) {
+      walk_grid(x, count, out);
+    } else {
+      read_grid(coordinates_ + z * s.z + y * s.y + x * x_stride_, count, out);
+    }
     to_pixels(out);
   }
 
@@ -366,6 +373,22 @@ class Positions {
     return kept.base;
   }
 
+  static PointRows grid_of(const WarpCall& call) {
+    const CoordinateStrides& s = call.coordinate_strides;
+    return call.is_points() ? call.points_of(s.z, s.y, s.x) : PointRows{1, 2, 0, 0, s.x};
+  }
+
+  // `count` points from number `point` on of a grid that does not lie as one row.
+  POLYPHASE_ROW_LOOP void walk_grid(int64_t point, int count, TileOf<P> (&out)[kAxes]) const {
+    PointWalk walk(grid_of(call_), point);
+    for (int i = 0; i < kTile; ++i) {
+      for (int a = 0; a < kAxes; ++a) {
+        out[a].at[i] = i < count ? static_cast<P>(coordinates_[walk.offset() + a * call_.coordinate_strides.component]) : P(0);
+      }
+      if (i < count) walk.next();
+    }
+  }
+
   void read_grid(const G* grid, int count, TileOf<P> (&out)[kAxes]) const {
     const CoordinateStrides& s = call_.coordinate_strides;
     if constexpr (kAxes == 2 && __is_same(G, float) && __is_same(P, float)) {
@@ -380,11 +403,13 @@ class Positions {
       }
     }
     for (int i = 0; i < kTile; ++i) {
-      for (int a = 0; a < kAxes; ++a) out[a].at[i] = i < count ? static_cast<P>(grid[i * s.x + a * s.component]) : P(0);
+      for (int a = 0; a < kAxes; ++a) out[a].at[i] = i < count ? static_cast<P>(grid[i * x_stride_ + a * s.component]) : P(0);
     }
   }
 
   const WarpCall& call_;
+  const int64_t x_stride_;          // of a grid, from point to point of a row
+  const bool walks_;                // it is one of points that do not lie as one row
   const bool dense_;                // a grid of floats that lie one after the other
   const G* coordinates_ = nullptr;  // of the image
   PixelAxis<P> axes_[kAxes];

@@ -38,6 +38,24 @@ class WarpWorker {
         filled_(call.fill_rule != kFillNone),
         fill_(call) {}
 
+  // Of outputs that are one row, parts begin to end: of `parts` that each image is cut into, the last of whole tiles too.
+  void run_parts(int64_t begin, int64_t end, int64_t parts) {
+    const int64_t length = call_.out_size[2], tiles = length / kTile;
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t part = unit % parts, stop = part + 1 == parts ? length : tiles * (part + 1) / parts * kTile;
+      n_ = unit / parts;
+      z_ = 0;
+      positions_.enter_image(n_);
+      sampler_.enter_image(n_);
+      O* target = static_cast<O*>(call_.target) + n_ * call_.target_strides.batch;
+      for (int64_t x = tiles * part / parts * kTile; x < stop; x += kTile) {
+        const int64_t from = min(x, length - count_);
+        tile(0, from, target + from * call_.target_strides.x);
+      }
+    }
+    if (streams_) finish_streaming();
+  }
+
   // Output rows begin to end, counted over (batch, z, y). Tiles go down a band of rows before they go right.
   void run(int64_t begin, int64_t end) {
     const int64_t rows = call_.out_size[1];
@@ -289,18 +307,35 @@ class WarpWorker {
   TileFill<V, Filter, P, kAxes> fill_;
 };
 
+// What threads share of an output that is one row. A part has two whole tiles and more: the last tile begins within the one
+// before, which is then the same part's.
+inline int64_t parts_of_row(const WarpCall& call) {
+  constexpr int64_t kMostParts = 16;
+  return call.threads < 2 ? 1 : max<int64_t>(1, min(kMostParts, call.out_size[2] / (2 * kTile)));
+}
+
 template <class Prologue, class Filter, class G, class P, int kAxes, class Epilogue, class Formula = NoFormula>
 struct Warp {
   static void run(const KernelCall& any) {
     const WarpCall& call = static_cast<const WarpCall&>(any);
     const int64_t rows = call.batch * call.out_size[0] * call.out_size[1];
-    const auto body = [](void* context, int64_t begin, int64_t end) {
-      WarpWorker<Prologue, Filter, G, P, kAxes, Epilogue, Formula>(*static_cast<const WarpCall*>(context)).run(begin, end);
-    };
-    call.parallel(rows, call.threads, body, const_cast<WarpCall*>(&call));
+    const bool is_row = call.out_size[0] * call.out_size[1] == 1;
+    call.parallel(is_row ? rows * parts_of_row(call) : rows, call.threads, is_row ? parts : whole_rows,
+                  const_cast<WarpCall*>(&call));
   }
 
   static constexpr Kernel kernel() { return {run, sizeof(typename Prologue::To)}; }
+
+ private:
+  using Worker = WarpWorker<Prologue, Filter, G, P, kAxes, Epilogue, Formula>;
+
+  static void whole_rows(void* context, int64_t begin, int64_t end) {
+    Worker(*static_cast<const WarpCall*>(context)).run(begin, end);
+  }
+  static void parts(void* context, int64_t begin, int64_t end) {
+    const WarpCall& call = *static_cast<const WarpCall*>(context);
+    Worker(call).run_parts(begin, end, parts_of_row(call));
+  }
 };
 
 }  // namespace polyphase
