@@ -71,6 +71,15 @@ def test_a_kernel_that_waits_may_be_begun_early(stand_in: Driver) -> None:
     assert stand_in.launches == [(STREAM, 1024, 4096), (STREAM, 2048, 4096)]
 
 
+def test_launches_of_what_makes_tables_are_counted_apart(stand_in: Driver) -> None:
+    before = launcher._functions().counts()  # type: ignore[union-attr]
+    for makes_tables in (False, True, True):
+        plan = LaunchPlan(0, 7, (1, 1, 1), 64, 0, 0, 0, 0, 0, makes_tables=makes_tables)
+        launcher.bind(plan, bytes(16)).run(STREAM, 1024, 1)
+    after = launcher._functions().counts()  # type: ignore[union-attr]
+    assert [now - then for now, then in zip(after, before, strict=True)] == [1, 2, 0]
+
+
 def test_what_goes_wrong_is_said(stand_in: Driver) -> None:
     def no_memory(*shape: Any) -> Any:
         raise MemoryError("none left")

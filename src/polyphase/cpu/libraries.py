@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,9 @@ os.register_at_fork(after_in_child=_unlock_in_child)
 _libraries: dict[build.Request, ctypes.PyDLL] = {}  # never unloaded: tables in the launcher's cache point into them
 _kernels: set[int] = set()
 
+#: Calls that waited for libraries, also for those that another thread was building.
+_waited: Counter[str] = Counter()
+
 
 class Launcher(NamedTuple):
     """What launcher.cpp gives Python; its comments say how each is called."""
@@ -76,10 +80,9 @@ class Addresses(NamedTuple):
 
 @functools.cache
 def launcher() -> Launcher:
-    with _lock:
-        functions = _loaded([launcher_request(isa.chosen())])[0].polyphase_functions
-        functions.argtypes, functions.restype = [ctypes.py_object], ctypes.py_object
-        made = Launcher(*functions(torch.get_num_threads))
+    functions = _loaded([launcher_request(isa.chosen())])[0].polyphase_functions
+    functions.argtypes, functions.restype = [ctypes.py_object], ctypes.py_object
+    made = Launcher(*functions(torch.get_num_threads))
     use_handles(made.read_by_handles)
     return made
 
@@ -87,17 +90,24 @@ def launcher() -> Launcher:
 @functools.cache
 def addresses(plan: MapsPlan | WarpPlan, moves: bool = False) -> Addresses:
     """Of all that a plan needs, built side by side. `moves`: some axes are not weighted."""
-    with _lock:
-        *others, kernel, _ = _loaded([*requests(plan, moves), launcher_request(isa.chosen())])
-        found = [_address(sampler, emit.SAMPLER_SYMBOL) for sampler in others]
-        address = _address(kernel, emit.KERNEL_SYMBOL)
-        _kernels.add(address)
-        return Addresses(address, found[0], found[-1] if moves else 0) if found else Addresses(address)
+    *others, kernel, _ = _loaded([*requests(plan, moves), launcher_request(isa.chosen())])
+    found = [_address(sampler, emit.SAMPLER_SYMBOL) for sampler in others]
+    address = _address(kernel, emit.KERNEL_SYMBOL)
+    _kernels.add(address)
+    return Addresses(address, found[0], found[-1] if moves else 0) if found else Addresses(address)
 
 
 def _loaded(requests: list[build.Request]) -> list[ctypes.PyDLL]:
     """What somebody removes after it was found and before it is loaded is built again."""
-    missing = [one for one in requests if one not in _libraries]
+    if all(one in _libraries for one in requests):
+        return [_libraries[one] for one in requests]
+    _waited["builds"] += 1
+    with _lock:
+        _load([one for one in requests if one not in _libraries])
+        return [_libraries[one] for one in requests]
+
+
+def _load(missing: list[build.Request]) -> None:
     for tries in range(MOST_TRIES):
         paths = build.libraries(missing)
         try:
@@ -110,7 +120,6 @@ def _loaded(requests: list[build.Request]) -> list[ctypes.PyDLL]:
                     f"{path} was built but cannot be loaded: {error}. "
                     "Set POLYPHASE_CACHE_DIR to a directory whose files can be executed"
                 ) from None
-    return [_libraries[one] for one in requests]
 
 
 def _address(library: ctypes.PyDLL, symbol: str) -> int:
@@ -126,15 +135,13 @@ def tap_bytes(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: b
 @functools.cache
 def _sampler(dtype: torch.dtype, weighted: bool, architecture: str) -> int:
     plan = MapsPlan(source=dtype, sampled=dtype, target=dtype, weighted=weighted, architecture=architecture)
-    with _lock:
-        return _address(_loaded(_sampler_requests(plan, moves=False))[0], emit.SAMPLER_SYMBOL)
+    return _address(_loaded(_sampler_requests(plan, moves=False))[0], emit.SAMPLER_SYMBOL)
 
 
 def kernel_of(source: str) -> int:
     """The address of a kernel built from a source, as plans with arithmetic are built."""
     options = ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
-    with _lock:
-        return _address(_loaded([build.Request(source, isa.chosen(), options=options)])[0], emit.KERNEL_SYMBOL)
+    return _address(_loaded([build.Request(source, isa.chosen(), options=options)])[0], emit.KERNEL_SYMBOL)
 
 
 def stats() -> dict[str, int]:
@@ -143,7 +150,9 @@ def stats() -> dict[str, int]:
     return {
         "kernels_built": build.built["kernel"],
         "kernels_loaded": len(_kernels),
+        "builds_waited": _waited["builds"],
         "kernels_launched": launched,
+        "makers_launched": 0,
         "tables_made": made,
         "tables_cached": cached,
     }

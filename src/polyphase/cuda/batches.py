@@ -160,12 +160,14 @@ class Stream:
     def run(self, kernel: Kernel, address: int, number: int) -> None:
         """Parameters are where a table lies, and a number."""
         plan, chosen, blocks, threads, shared_bytes = kernel
-        made = LaunchPlan(self.device, self.function(plan, chosen), blocks, threads, shared_bytes, 0, 0, 0, 0)
+        sizes = (blocks, threads, shared_bytes)
+        made = LaunchPlan(self.device, self.function(plan, chosen), *sizes, 0, 0, 0, 0, makes_tables=plan is None)
         launcher.bind(made, bytes(16)).run(self.number, address, number)
 
 
 @functools.cache
 def _tap_maker(device: int) -> int:
+    build.built["waited"] += 1
     image = build.image(emit.tap_maker_source(), launch.architecture(device), "tables of taps")
     return driver.load(device, image, emit.KERNEL_SYMBOL, driver.most_shared_bytes(device))
 

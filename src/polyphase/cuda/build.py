@@ -23,7 +23,7 @@ OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false")
 #: the end on all later ones, whose driver compiles it.
 PREBUILT_FOR = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
 
-#: How many kernels this process has compiled.
+#: How many kernels this process has compiled, and how often a call waited for one, or for it to be loaded.
 built: Counter[str] = Counter()
 
 

@@ -157,6 +157,7 @@ def keep_forever(tables: Sequence[object]) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def function_of(plan: MapsPlan | WarpPlan, way: Way, device: int) -> int:
+    build.built["waited"] += 1
     source = emit.kernel_source(plan, way)
     load = functools.partial(
         driver.load, device, name=emit.KERNEL_SYMBOL, shared_bytes=driver.most_shared_bytes(device)
@@ -202,12 +203,14 @@ def forget() -> None:
 
 def stats() -> dict[str, int]:
     """As `kernels.counts` has them, of this device."""
-    launches, tables = launcher.counted()
+    counted = launcher.counted()
     return {
         "kernels_built": build.built["kernel"],
         "kernels_loaded": len(loaded),
-        "kernels_launched": launches,
-        "tables_made": maps.counts["made"] + tables,
+        "builds_waited": build.built["waited"],
+        "kernels_launched": counted.launches,
+        "makers_launched": counted.makers,
+        "tables_made": maps.counts["made"] + counted.tables,
         "tables_cached": host_table.cache_info().hits,
     }
 

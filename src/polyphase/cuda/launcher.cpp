@@ -36,7 +36,7 @@ LaunchKernelEx launch_kernel_early;
 GetContext current_context, pop_context;
 PushContext push_context;
 IsCapturing is_capturing;
-int64_t launched = 0;  // atomic
+int64_t launched = 0, makers_launched = 0;  // atomic
 int64_t made_tables = 0;
 
 constexpr int kMostBytes = 4096;  // of parameters, which is what every GPU takes
@@ -67,6 +67,7 @@ struct Plan {
   int64_t waits;                   // whether the kernel itself waits for those before it, so that it may be begun meanwhile
   int64_t vectors, tensors;        // how many
   int64_t vectors_at, tensors_at;  // where a call has their addresses, in bytes
+  int64_t makes_tables;            // for other kernels: such launches are counted apart
 };
 
 struct Bound {
@@ -126,7 +127,7 @@ int launch(const Plan& plan, void* call, size_t size, void* stream) {
   if (status == 0) status = launch_on(stream, plan, extra);
   if (elsewhere) pop_context(&context);
   if (status != 0) return -1;
-  __atomic_add_fetch(&launched, 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch(plan.makes_tables != 0 ? &makers_launched : &launched, 1, __ATOMIC_RELAXED);
   return capturing != 0;
 }
 
@@ -361,8 +362,9 @@ PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
 }
 
 PyObject* python_counts(PyObject*, PyObject* const*, ptrdiff_t) {
-  const int64_t counts[] = {__atomic_load_n(&launched, __ATOMIC_RELAXED), made_tables};
-  return guarded([&] { return numbers(counts, 2); });
+  const int64_t counts[] = {__atomic_load_n(&launched, __ATOMIC_RELAXED), __atomic_load_n(&makers_launched, __ATOMIC_RELAXED),
+                            made_tables};
+  return guarded([&] { return numbers(counts, 3); });
 }
 
 PyMethodDef functions[] = {
@@ -370,7 +372,7 @@ PyMethodDef functions[] = {
     {"launch", python_launch, METH_FASTCALL, "Launches what was bound; whether a graph is being captured."},
     {"fresh", python_fresh, METH_FASTCALL, "What was bound, as a function of an image."},
     {"sized", python_sized, METH_FASTCALL, "What launches images of any size, whose steps follow from it; or None."},
-    {"counts", python_counts, METH_FASTCALL, "How many launches there were, and tables made for images of any size."},
+    {"counts", python_counts, METH_FASTCALL, "Launches, those of what makes tables, and tables made for images of any size."},
     {"again", python_again, METH_FASTCALL, "A call, to be made once more where it is the one before."},
     {"read_by_handles", python_read_by_handles, METH_FASTCALL, "How tensors are asked from now on."},
     {"dispatch_by", python_dispatch_by, METH_FASTCALL, "How kernels in the dispatcher know torch."},

@@ -23,12 +23,14 @@ from polyphase.kernels.handles import use_handles
 SOURCE = Path(__file__).parent / "launcher.cpp"
 
 _lock = threading.Lock()
-_slow_launches = 0
+#: Launches by ctypes: of kernels that make tables, and of others.
+_slow_launches = {True: 0, False: 0}
 
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """`Plan` of launcher.cpp: how a kernel is launched on a device, how many operands its call has, and where."""
+    """`Plan` of launcher.cpp: how a kernel is launched on a device, how many operands its call has, and where.
+    makes_tables: it makes tables for other kernels, so that its launches are counted apart."""
 
     device: int
     function: int
@@ -39,11 +41,13 @@ class LaunchPlan:
     tensors: int
     vectors_at: int
     tensors_at: int
+    makes_tables: bool = False
 
     def packed(self) -> bytes:
         operands = (self.vectors, self.tensors, self.vectors_at, self.tensors_at)
         sizes = (*self.blocks, self.threads, self.shared_bytes, driver.waits(self.device, self.function), *operands)
-        return struct.pack("=12q", self.function, driver.context_address(self.device), *sizes)
+        context = driver.context_address(self.device)
+        return struct.pack("=13q", self.function, context, *sizes, self.makes_tables)
 
 
 #: With a stream, and the addresses of target, source, vectors and tensors; whether a graph is being captured.
@@ -121,11 +125,18 @@ def sized(pattern: bytes, row: bytes, steps: bytes, parts: SizedParts) -> Launch
     return None if functions is None else functions.sized(pattern, row, steps, parts)
 
 
-def counted() -> tuple[int, int]:
-    """Launches, and tables that were made for images of any size."""
+class Counted(NamedTuple):
+    """Launches of kernels, of those that make tables, and tables that were made for images of any size."""
+
+    launches: int
+    makers: int
+    tables: int
+
+
+def counted() -> Counted:
     functions = _functions() if _functions.cache_info().currsize else None
-    launches, tables = functions.counts() if functions else (0, 0)
-    return _slow_launches + launches, tables
+    launches, makers, tables = functions.counts() if functions else (0, 0, 0)
+    return Counted(_slow_launches[False] + launches, _slow_launches[True] + makers, tables)
 
 
 class _Functions(NamedTuple):
@@ -133,7 +144,7 @@ class _Functions(NamedTuple):
     launch: Run
     fresh: Callable[[FreshCall], Callable[..., Tensor]]
     sized: Callable[[bytes, bytes, bytes, SizedParts], LaunchSized | None]
-    counts: Callable[[], tuple[int, int]]
+    counts: Callable[[], tuple[int, int, int]]
     again: Callable[..., Callable[..., Any]]
     read_by_handles: Callable[[type, bytes], None]
     dispatch_by: Callable[[bytes], None]
@@ -163,12 +174,11 @@ def _functions() -> _Functions | None:
 
 
 def _launch_slowly(plan: LaunchPlan, call: bytes, stream: int, *addresses: int) -> int:
-    global _slow_launches
     parameters = bytearray(call)
     target_and_source, operands = addresses[:2], addresses[2:]
     struct.pack_into("=2q", parameters, 0, *target_and_source)
     struct.pack_into(f"={plan.vectors}q", parameters, plan.vectors_at, *operands[: plan.vectors])
     struct.pack_into(f"={plan.tensors}q", parameters, plan.tensors_at, *operands[plan.vectors :])
     driver.launch(plan.device, plan.function, plan.blocks, plan.threads, plan.shared_bytes, stream, parameters)
-    _slow_launches += 1
+    _slow_launches[plan.makes_tables] += 1
     return driver.is_capturing(plan.device, stream)

@@ -104,13 +104,15 @@ class Likeness(NamedTuple):
         row, _ = self.item.prepared(self.chosen, self.aligned).row(lambda *parts: ([0] * len(parts), None), 0)
         data = filled(row, self.chosen.shape, tuple([one.data_ptr() for one in self.inputs]))
         threads = (self.chosen.way.threads, emit.TAP_THREADS)
-        kernel, tap_maker = (self._bound(memory, *one) for one in zip(self.functions, threads, strict=True))
+        kernel, tap_maker = (
+            self._bound(memory, *one) for one in zip(self.functions, threads, (False, True), strict=True)
+        )
         functions = (memory.stream_of, memory.device, memory.empty, memory.staged, memory.there)
         parts = SizedParts(kernel, tap_maker, *functions, self.inputs)
         return launcher.sized(pattern.packed(), bytes(PAIR_BYTES) + data, steps, parts)
 
-    def _bound(self, memory: TorchMemory, function: int, threads: int) -> object:
-        plan = LaunchPlan(memory.device, function, (1, 1, 1), threads, 8 * threads, 0, 0, 0, 0)
+    def _bound(self, memory: TorchMemory, function: int, threads: int, makes_tables: bool) -> object:
+        plan = LaunchPlan(memory.device, function, (1, 1, 1), threads, 8 * threads, 0, 0, 0, 0, makes_tables)
         return launcher.bind(plan, bytes(PAIR_BYTES)).part
 
     def _pattern(self) -> RowPattern | None:
