@@ -26,6 +26,7 @@ ORDER = [
     ("compile",),
     ("explaining",),
     ("bench",),
+    ("trying",),
     ("cli",),
 ]
 #: A device's own folder: what it may import, and who may import it besides the registry, which does so by name.

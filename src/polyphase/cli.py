@@ -1,5 +1,5 @@
-"""The command line, `polyphase bench | compare | report | explain | env | cache`: it reads options, and other modules
-do the work."""
+"""The command line, `polyphase try | bench | compare | report | explain | env | cache`: it reads options, and other
+modules do the work."""
 
 from __future__ import annotations
 
@@ -61,7 +61,43 @@ def main(
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="and no more")
     ] = False,
 ) -> None:
-    """Measure Polyphase on this machine, and see what it runs on."""
+    """Try Polyphase on your own transforms, measure it on this machine, and see what it runs on."""
+
+
+@app.command("try")
+def try_transforms(
+    transform: Annotated[
+        str | None,
+        typer.Argument(
+            help="package.module:name or FILE.py:name, a transform or what makes one; ImageNet's, if not said"
+        ),
+    ] = None,
+    pictures: Annotated[
+        str | None, typer.Argument(help="a folder or file, or a dataset as MODULE:NAME; drawn pictures, if not said")
+    ] = None,
+    kind: Annotated[
+        str, typer.Option("--as", help="what pictures of files are given as: pillow, tensor, array")
+    ] = "pillow",
+    most: Annotated[int, typer.Option(help="so many pictures, at most")] = 12,
+    threads: Annotated[int, typer.Option(help="of torch; a DataLoader's worker has one")] = 1,
+    seed: Annotated[int, typer.Option(help="that both begin with, for each picture")] = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="the page")] = Path("polyphase-try.html"),
+) -> None:
+    """Run your transforms as they are and fused: the same pictures? What is one launch, and how long does it take?
+
+    Ctrl-C keeps what was measured.
+    """
+    from polyphase.trying import page, said, session
+
+    plan = session.plan(session.Request(transform, pictures, kind, most, threads, seed))
+    with _progress(plan.steps) as tell:
+        trials = session.execute(plan, tell)
+    for one in trials:
+        typer.echo(f"{said.as_text(one)}\n")
+    page.write(trials, output)
+    typer.echo(f"page: {output}")
+    if not all(one.complete for one in trials):
+        raise typer.Exit(INTERRUPTED)
 
 
 @app.command()

@@ -160,6 +160,16 @@ class ScriptError(PolyphaseError, ValueError):
     """A file or function that `polyphase explain` cannot find, or that fails or lacks its inputs."""
 
 
+class TransformFailedError(PolyphaseError, RuntimeError):
+    """A transform given to `polyphase try` that fails as it is, before Polyphase has touched it."""
+
+    def __init__(self, sample: str, given: str, told: str) -> None:
+        super().__init__(
+            f"your transform fails, without us, on {sample}, given {given} (--as gives pictures as pillow, tensor or "
+            f"array):\n{told}"
+        )
+
+
 class WrongOptionError(PolyphaseError, RuntimeError):
     """An option of `torch.compile(backend="polyphase")` that does not exist, or a value it cannot have."""
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shutil
 import struct
-import subprocess
 import zlib
 from pathlib import Path
 
@@ -16,9 +14,7 @@ import torch
 from polyphase.bench import pictures, report
 from polyphase.bench.results import Run
 from tests.bench.conftest import run
-
-# What the browser saw is kept here, for people to look at; git ignores it.
-ARTEFACTS = Path(__file__).parents[2] / "build" / "screenshots"
+from tests.support.browser import check_in_a_browser
 
 
 @pytest.fixture(scope="module")
@@ -103,56 +99,8 @@ def long_run() -> Run:
     return dataclasses.replace(whole, rows=rows)
 
 
-# Run in the page: what sticks out of it, and what bars' texts lie over their neighbours.
-LOOK = """
-<script>
-addEventListener("load", () => {
-  const wrong = [];
-  const width = document.documentElement.clientWidth;
-  if (document.documentElement.scrollWidth > width) wrong.push("the page is wider than the window");
-  for (const bar of document.querySelectorAll(".bar")) {
-    const boxes = [...bar.children].map(e => [e, e.getBoundingClientRect()]);
-    for (const [a, p] of boxes) {
-      if (a.scrollWidth > a.clientWidth + 1 && a.className == "value") wrong.push("cut off: " + a.textContent);
-      for (const [b, q] of boxes)
-        if (a !== b && p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 1 && q.top < p.bottom - 1)
-          wrong.push("overlap: " + a.textContent + " / " + b.textContent);
-    }
-  }
-  if ([...document.images].some(image => !image.naturalWidth)) wrong.push("a picture does not load");
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const paper = getComputedStyle(document.body).backgroundColor;
-  document.body.innerHTML = "<pre id=seen>" + JSON.stringify([dark, paper, width, wrong]) + "</pre>";
-});
-</script>
-"""
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("width", [1200, 600])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_in_a_browser(tmp_path: Path, scheme: str, width: int) -> None:
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if browser is None:
-        pytest.skip("no chromium is installed: apt-get install chromium")
-    ARTEFACTS.mkdir(parents=True, exist_ok=True)
-    text = report.page([long_run()])
-    (ARTEFACTS / "report.html").write_text(text)
-    (tmp_path / "looked.html").write_text(text.replace("</main>", f"</main>{LOOK}"))
-
-    def browse(page: Path, *words: str) -> str:
-        command = [
-            *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"),
-            *(f"--user-data-dir={tmp_path}", f"--window-size={width},4200", "--virtual-time-budget=5000"),
-            f"--blink-settings=preferredColorScheme={1 if scheme == 'light' else 0}",
-            *(*words, page.as_uri()),
-        ]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-
-    seen = re.search(r"<pre id=\"seen\">(.*?)</pre>", browse(tmp_path / "looked.html", "--dump-dom"))
-    assert seen is not None
-    paper = "rgb(20, 24, 29)" if scheme == "dark" else "rgb(255, 255, 255)"
-    assert seen[1] == f'[{"true" if scheme == "dark" else "false"},"{paper}",{width},[]]'
-    picture = ARTEFACTS / f"report-{scheme}-{width}.png"
-    browse(ARTEFACTS / "report.html", f"--screenshot={picture}")
-    assert picture.stat().st_size > 50_000
+    check_in_a_browser(report.page([long_run()]), "report", scheme, width, tmp_path)

@@ -1,18 +1,14 @@
-"""torchvision, where it is installed. Its wheel may be of another build of torch: then its own operators are missing,
-which transforms do not need, but its import does."""
+"""torchvision, where it is installed, though its wheel may be of another build of torch."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-_operators: list[torch.library.Library] = []
+from polyphase.bench.libraries import define_missing_operators
 
 
 def torchvision(name: str = "torchvision.transforms.v2") -> Any:
@@ -27,25 +23,3 @@ def torchvision(name: str = "torchvision.transforms.v2") -> Any:
         if "torchvision::" not in str(error):
             raise
         pytest.skip(f"torchvision cannot be imported: {error}")
-
-
-def define_missing_operators() -> None:
-    spec = importlib.util.find_spec("torchvision")
-    if spec is None or spec.origin is None or _operators:
-        return
-    folder = Path(spec.origin).parent
-    if any(folder.glob("_C*.so")) and _loads(next(folder.glob("_C*.so"))):
-        return
-    text = (folder / "_meta_registrations.py").read_text()
-    library = torch.library.Library("torchvision", "DEF")
-    for name in dict.fromkeys(re.findall(r'register_(?:meta|fake)\("(?:torchvision::)?(\w+)"', text)):
-        library.define(f"{name}(Tensor tensor) -> Tensor")
-    _operators.append(library)
-
-
-def _loads(extension: Path) -> bool:
-    try:
-        torch.ops.load_library(str(extension))
-    except OSError:
-        return False
-    return True
