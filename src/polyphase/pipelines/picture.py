@@ -23,7 +23,8 @@ from polyphase.kernels.layout import dense_strides
 from polyphase.pipelines import strides
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
 from polyphase.pipelines.patched import Patched
-from polyphase.pipelines.sources import Source, of_pil, of_tensor
+from polyphase.pipelines.pillow import Edits, of_pil
+from polyphase.pipelines.sources import Source, of_tensor
 from polyphase.pipelines.stages import CROP, FLIP, Positions, Ready, Stage, run
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import (
@@ -61,6 +62,7 @@ class Picture:
     shape: Sizes
     strides: Sizes
     _original: object
+    _edits: Edits | None  # of a Pillow image, as long as they are all that is done to it
 
     def __init__(self, kind: str, source: Source, original: object, *, plain: bool = False) -> None:
         """`original`: what it was read from."""
@@ -121,6 +123,7 @@ class Picture:
             self._positions = self._positions.then(CROP, top, left, height, width)
         else:
             self._follow((_part(top, height, self.height), _part(left, width, self.width)))
+        self._edit("crop", top, left, height, width)
         self._resized_to(height, width, self.strides, densely=False)
 
     def flip(self, dim: int) -> None:
@@ -129,6 +132,7 @@ class Picture:
             self._positions = self._positions.then(FLIP, dim)
         else:
             self._follow(((), (Flip(),)) if dim == -1 else ((Flip(),), ()))
+        self._edit("flip", dim)
         self._lies_densely()
 
     def pad(self, amounts: Sequence[int], fill: float, mode: str, *, as_batch: bool = True) -> None:
@@ -145,6 +149,7 @@ class Picture:
             self._borders = (*self._borders, Border(value, stored=self._epilogue != VALUE))
             added = [tuple(_numbered(step, len(self._borders)) for step in steps) for steps in added]
         self._follow((added[0], added[1]))
+        self._edit("pad", amounts, fill)
         size = maps[0].output_size(self.height), maps[1].output_size(self.width)
         out_shape = (*self.shape[:-2], *size)
         lies = strides.padded(self.shape, self.strides, out_shape, as_batch=as_batch)
@@ -154,6 +159,7 @@ class Picture:
         """`in_floats`: bytes are summed as floats, and rounded once, as torchvision's v1 does."""
         if (height, width) == (self.height, self.width):
             return
+        self._edits = None
         dtype, is_nearest = self.dtype, mode in NEAREST
         native = (torch.float32, torch.float64, *(() if in_floats or not _sums_bytes(mode) else (torch.uint8,)))
         casts = dtype not in native
@@ -225,6 +231,7 @@ class Picture:
     def _begin_with(self, source: Source, original: object) -> None:
         self._source, self._stages = source, list[Stage]()
         self._original, self._is_dense = original, False
+        self._edits = Edits(original) if self.kind == PIL and original is not None else None
         self.dtype, self.shape, self.strides = source.facts.dtype, tuple(source.facts.shape), source.facts.strides
         self._begin()
 
@@ -258,7 +265,7 @@ class Picture:
         if self._original is not None and self.is_untouched:
             return self._original
         if self.kind == PIL:
-            return _as_pil(self.run())
+            return _as_pil(self.run()) if self._edits is None else self._edits.made()
         return as_kind(self.tensor(), self.kind)
 
     def is_for_others(self) -> bool:
@@ -279,6 +286,10 @@ class Picture:
         return other
 
     # ---- the program that grows
+
+    def _edit(self, name: str, *arguments: Any) -> None:
+        if self._edits is not None:
+            self._edits = self._edits.then(name, *arguments)
 
     def _has_begun(self) -> bool:
         begun = self._warp is not None or self.patches is not None or self._moves()

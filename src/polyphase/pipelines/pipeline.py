@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +29,8 @@ from polyphase.pipelines.batches import (
     run_into,
 )
 from polyphase.pipelines.picture import TENSOR, Picture, as_kind
-from polyphase.pipelines.reading import Step, is_random, read
+from polyphase.pipelines.pillow import is_pil
+from polyphase.pipelines.reading import Step, is_left_to_pillow, is_random, read
 from polyphase.pipelines.sketches import Sketch, Sketches, kind_of
 from polyphase.pipelines.sources import Source
 from polyphase.pipelines.vocabulary import Compose, Container
@@ -76,6 +78,7 @@ class Pipeline:
         self.transform = transform
         self._steps = read(transform)
         self._is_fixed = not is_random(self._steps)
+        self._left_to_pillow = _one_by_one(transform) if is_left_to_pillow(transform, self._steps) else None
         self._ready: dict[Any, _Known] = {}
         self._sheets: dict[Any, Sheet] = {}
         self._sketches = Sketches(self._steps)
@@ -88,6 +91,8 @@ class Pipeline:
         """Takes what the transform that it was made of takes: an image, or any sample that has one."""
         if len(inputs) != 1:
             return self.walk(inputs, unpacks=True).value()
+        if self._left_to_pillow is not None and is_pil(inputs[0]):
+            return self._left_to_pillow(inputs[0])
         made = self._latest.again(inputs[0], torch.get_default_dtype())
         if made is not None:
             return made
@@ -328,6 +333,14 @@ class Pipeline:
             programs = [f"none: {error}"]
         shown = [f"  {text}" for text in programs]
         return "\n".join(["Pipeline(", *lines, "  # of a uint8 image of (3, 480, 640), for example:", *shown, ")"])
+
+
+def _one_by_one(transform: Any) -> Callable[[Any], Any]:
+    """A list of transforms as a function, lists within it too."""
+    if type(transform) not in (list, tuple):
+        return transform  # type: ignore[no-any-return]
+    steps = list(map(_one_by_one, transform))
+    return lambda image: functools.reduce(lambda made, step: step(made), steps, image)
 
 
 def _for_a_loader(count: int, *, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from polyphase.errors import PolyphaseError, WrongArgumentTypeError
 from polyphase.pipelines import sizes, vocabulary, warps
 from polyphase.pipelines.grids import perspective_coefficients
-from polyphase.pipelines.picture import IMAGE
+from polyphase.pipelines.picture import IMAGE, NEAREST
 from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Params, RandomApply, Transform
 
 OWN, V1, V2 = "polyphase.transforms", "torchvision.transforms", "torchvision.transforms.v2"
@@ -37,6 +37,14 @@ _AS_V1: dict[str, dict[str, Any]] = {
     "RandomChoice": {"by_python": True},
     "RandomOrder": {"by_python": True},
 }
+_LEFT_TO_PILLOW = (
+    sizes.CenterCrop,
+    sizes.RandomCrop,
+    sizes.Pad,
+    sizes.RandomHorizontalFlip,
+    sizes.RandomVerticalFlip,
+    warps.Warped,
+)
 _AS_V2: dict[str, dict[str, Any]] = {"ToImage": {"to": IMAGE}}
 
 
@@ -101,6 +109,19 @@ def is_random(step: Step | Container) -> bool:
     if isinstance(step, Step):
         return step.ours is None or step.ours.is_random
     return type(step) is not Compose or any(map(is_random, step.transforms))
+
+
+def is_left_to_pillow(transform: Any, step: Step | Container) -> bool:
+    """Whether torchvision's own transforms do to a Pillow image all that this does, and as quickly as kernels would:
+    pixels are only moved, or warped. `step`: what the transform was read into."""
+    if isinstance(step, Container):
+        lists = type(transform) in (list, tuple) or type(transform) is torch.nn.Sequential
+        inner = transform if lists else transform.transforms
+        is_torchvisions = lists or _version(transform) is not None
+        return is_torchvisions and all(map(is_left_to_pillow, inner, step.transforms))
+    is_nearest = getattr(step.ours, "interpolation", None) in NEAREST
+    kinds = (*_LEFT_TO_PILLOW, *((sizes.Resize, sizes.RandomResizedCrop) if is_nearest else ()))
+    return step.version != OWN and isinstance(step.ours, kinds)
 
 
 def _version(transform: object) -> str | None:

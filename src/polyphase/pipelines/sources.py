@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,13 +15,16 @@ from polyphase.plain import is_plain
 
 CPU = torch.device("cpu")
 
-#: Pillow's modes that are bytes of pixels, and their channels.
-PIL_CHANNELS = {"RGB": 3, "L": 1}
+
+class Addressed(Protocol):
+    """What kernels read: nothing is asked of it but its address."""
+
+    def data_ptr(self) -> int: ...
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of the CPU that somebody else owns. Kernels ask for nothing but its address."""
+    """Memory of the CPU that somebody else owns."""
 
     address: int
     owner: object  # kept, so that the memory is
@@ -40,7 +42,7 @@ class Source:
     """
 
     facts: Facts
-    memory: Tensor | Memory
+    memory: Tensor | Addressed
     copied: Callable[[], Tensor]
     flipped: tuple[bool, bool] = (False, False)
 
@@ -55,7 +57,7 @@ class Source:
         offset = (top * strides[-2] + left * strides[-1]) * dtype.itemsize
         return Source(
             Facts(dtype, (*shape[:-2], height, width), strides, device),
-            Memory(self.memory.address + offset, self.memory),
+            Memory(self.memory.data_ptr() + offset, self.memory),
             lambda: self.copied()[..., top : top + height, left : left + width],
         )
 
@@ -72,11 +74,6 @@ def can_be_read(tensor: Tensor) -> bool:
 def is_array(value: object) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray)
-
-
-def is_pil(value: object) -> bool:
-    pillow = sys.modules.get("PIL.Image")
-    return pillow is not None and isinstance(value, pillow.Image)
 
 
 def array_dtype(array: Any) -> torch.dtype | None:
@@ -101,52 +98,3 @@ def of_array(array: Any) -> Source:
         first += min(stride, 0) * (n - 1) if n else 0
     known = Facts(array_dtype(array) or torch.uint8, (channels, height, width), (along_c, along_y, along_x), CPU)
     return Source(known, Memory(first, array), lambda: torch.from_numpy(array.copy()).permute(2, 0, 1), flipped)
-
-
-def of_pil(image: Any) -> Source:
-    """An image of one of `PIL_CHANNELS`: where it lies, if that is one block of memory, else a copy."""
-    image.load()
-    channels, (width, height) = PIL_CHANNELS[image.mode], image.size
-    address, owner = _block(image)
-    if address == 0:
-        return _of_pixels(image, channels, height, width)
-    step = 1 if channels == 1 else 4  # of three channels, a fourth byte lies beside
-    known = Facts(torch.uint8, (channels, height, width), (1, width * step, step), CPU)
-    return Source(known, Memory(address, (image, owner)), lambda: _of_pixels(image, channels, height, width).tensor())
-
-
-def _of_pixels(image: Any, channels: int, height: int, width: int) -> Source:
-    pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
-    return of_tensor(pixels.view(height, width, channels).permute(2, 0, 1))
-
-
-class _ArrowArray(ctypes.Structure):
-    """As Arrow's C data interface has it, as far as it is read."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("length", "null_count", "offset", "n_buffers", "n_children")),
-        ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-        ("children", ctypes.POINTER(ctypes.c_void_p)),
-    )
-
-
-_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-
-
-def _block(image: Any) -> tuple[int, object]:
-    """The address of the pixels and what keeps them there; 0 where they are not one block, or Pillow does not tell."""
-    export = getattr(image, "__arrow_c_array__", None)
-    if export is None or 0 in image.size:
-        return 0, None
-    try:
-        schema, array = export()
-    except (ValueError, OSError, MemoryError):  # more than one block
-        return 0, None
-    found = _ArrowArray.from_address(_pointer(array, b"arrow_array"))
-    width, height = image.size
-    pixels = found if image.mode == "L" else _ArrowArray.from_address(found.children[0])
-    expected = width * height * (1 if image.mode == "L" else 4)
-    if found.offset or pixels.offset or pixels.length != expected or pixels.n_buffers != 2:
-        return 0, None
-    return pixels.buffers[1] or 0, (schema, array)

@@ -13,18 +13,9 @@ from torch import Tensor
 from polyphase.kernels.facts import Sizes
 from polyphase.pipelines.doing import COMPUTED, not_an_image, not_fused
 from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture
+from polyphase.pipelines.pillow import PIL_CHANNELS, is_pil, of_pil
 from polyphase.pipelines.reading import OWN, V2, Step, drawn, why_not
-from polyphase.pipelines.sources import (
-    PIL_CHANNELS,
-    Source,
-    array_dtype,
-    can_be_read,
-    is_array,
-    is_pil,
-    of_array,
-    of_pil,
-    of_tensor,
-)
+from polyphase.pipelines.sources import Source, array_dtype, can_be_read, is_array, of_array, of_tensor
 from polyphase.pipelines.trees import Tree, tree
 from polyphase.pipelines.vocabulary import NO_PARAMS, Container, Params, PILToTensor, ToImage, ToTensor
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyphase.pipelines.sources import is_array, is_pil
+from polyphase.pipelines.pillow import is_pil
+from polyphase.pipelines.sources import is_array
 from polyphase.pipelines.trees import tree
 
 
