@@ -38,7 +38,8 @@ def with_gaps(tensor: Tensor) -> list[Tensor]:
 
 
 def assert_near(ours: Tensor, theirs: Tensor) -> None:
-    assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
+    assert ours.shape == theirs.shape
+    assert ours.dtype == theirs.dtype
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
@@ -105,5 +106,6 @@ def test_threads_share_points(size: tuple[int, ...]) -> None:
         torch.set_num_threads(threads)
     for one in results[1:]:
         for ours, alone in zip(one, results[0], strict=True):
-            assert ours is not None and alone is not None
+            assert ours is not None
+            assert alone is not None
             torch.testing.assert_close(ours, alone, rtol=0, atol=0)
