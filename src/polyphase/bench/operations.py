@@ -41,6 +41,8 @@ class Functions:
     crop: Function
     affine_sample: Function
     perspective_sample: Function
+    grid_sample: Function
+    pad: Function
 
 
 def _crop(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
@@ -60,8 +62,8 @@ def _perspective_sample(image: Tensor, matrix: Tensor, size: Shape, mode: str) -
     return F.grid_sample(image, grid, mode=mode, align_corners=False)
 
 
-PYTORCH = Functions(F.interpolate, torch.flip, _crop, _affine_sample, _perspective_sample)
-POLYPHASE = Functions(P.interpolate, P.flip, P.crop, P.affine_sample, P.perspective_sample)
+PYTORCH = Functions(F.interpolate, torch.flip, _crop, _affine_sample, _perspective_sample, F.grid_sample, F.pad)
+POLYPHASE = Functions(P.interpolate, P.flip, P.crop, P.affine_sample, P.perspective_sample, P.grid_sample, P.pad)
 
 
 @dataclass(frozen=True)
@@ -372,3 +374,54 @@ class DecoderStep(OfPyTorch):
             source.image((n, channels // 2, 2 * height, 2 * width), seed=1),
             source.image((channels // 2, channels + channels // 2, 3, 3), seed=2) / (9 * channels),
         )
+
+
+@dataclass(frozen=True)
+class Points(OfPyTorch):
+    """Scattered points of each plane, as attention and point heads sample them: `size` of a grid."""
+
+    size: tuple[int, int]
+    mode: str = "bilinear"
+    learned: ClassVar[int] = 2
+
+    def label(self, shape: Shape) -> str:
+        return f"points {self.mode} {by(shape)} at {by(self.size)}"
+
+    def function(self, calls: Functions) -> Function:
+        grid_sample, mode = calls.grid_sample, self.mode
+
+        def sample(image: Tensor, grid: Tensor) -> Tensor:
+            return grid_sample(image, grid, mode=mode, align_corners=False)
+
+        return sample
+
+    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
+        dtype = DTYPES[source.dtype]
+        generator = torch.Generator(source.device).manual_seed(1)
+        grid = torch.rand((shape[0], *self.size, 2), generator=generator, device=source.device) * 2 - 1
+        return source.image(shape), grid.to(dtype)
+
+    def share_read(self, shape: Shape) -> float:
+        return min(1.0, _TAPS[self.mode] * math.prod(self.size) / math.prod(shape[-2:]))
+
+
+@dataclass(frozen=True)
+class OfTurned(OfPyTorch):
+    """A transposed view: padded by reflection, or every second pixel of it."""
+
+    pads: bool
+    mode: ClassVar[str] = ""
+
+    def label(self, shape: Shape) -> str:
+        return f"{'reflect pad' if self.pads else 'nearest to the half'} of a transposed view {by(shape)}"
+
+    def function(self, calls: Functions) -> Function:
+        interpolate, pad, pads = calls.interpolate, calls.pad, self.pads
+
+        def moved(image: Tensor) -> Tensor:
+            return pad(image, (1, 1, 1, 1), mode="reflect") if pads else interpolate(image, scale_factor=0.5)
+
+        return moved
+
+    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
+        return (source.image((*shape[:2], shape[3], shape[2])).transpose(-1, -2),)

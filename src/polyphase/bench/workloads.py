@@ -12,8 +12,10 @@ from polyphase.bench.operations import (
     AffineWarp,
     DecoderStep,
     Flip,
+    OfTurned,
     Operation,
     PerspectiveWarp,
+    Points,
     Preprocess,
     PyramidStep,
     Resize,
@@ -180,6 +182,17 @@ TABLE: tuple[Workload, ...] = (
     Workload("model", PyramidStep(), ((2, 256, 32, 32),), FLOATS, backward=True),
     Workload("model", DecoderStep(), ((1, 64, 32, 32),), FLOATS, quick=("f32 CF",), backward=True),
     Workload("model", DecoderStep(), ((2, 256, 32, 32),), FLOATS, backward=True),
+    # Where a kernel of torch's may take less time than ours: `cpu/slower.py`
+    *(
+        Workload("model", Points(size), (shape,), kinds, backward=backward)
+        for size, shape, kinds in (
+            ((4, 1), (64, 3, 20, 20), ("f32 CF",)),
+            ((784, 1), (100, 1, 64, 64), ("f32 CF", "f64 CF")),
+            ((2000, 4), (8, 32, 32, 32), FLOATS),
+        )
+        for backward in (False, True)
+    ),
+    *(Workload("model", OfTurned(pads), ((64, 4, 40, 12),), ("f32 CF",)) for pads in (True, False)),
     # Warps that libraries write
     *(
         Workload("library", warp, (shape,), kinds, devices=devices)

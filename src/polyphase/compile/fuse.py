@@ -21,14 +21,15 @@ from polyphase.compile.costs import better_left_to_inductor
 from polyphase.compile.drafts import Draft, Refusal, value
 from polyphase.compile.reasons import NotFused, Why
 from polyphase.compile.recognise import call_of, sampling_of, slice_of
-from polyphase.kernels.devices import has_kernels
+from polyphase.kernels.devices import has_kernels, wing_of
+from polyphase.kernels.slower import question
 from polyphase.ops.program import program as program_op
 from polyphase.ops.warp import options, warp_backward
 from polyphase.sampling.steps import Size, size_slot
 from polyphase.sampling.templates import with_slots_in_order
 from polyphase.sampling.text import to_text
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
-from polyphase.torch_private import is_erased
+from polyphase.torch_private import OpOverload, is_erased, schema_of
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -76,11 +77,17 @@ def fuse(graph: Graph, fusion: bool = True) -> Report:
         if is_erased(node):
             continue
         if node.target in _WARP_BACKWARDS:
-            _replace_warp_backward(graph, node)
+            if _is_slower(node):
+                left.append(NotFused(str(node), Why.SLOWER))
+            else:
+                _replace_warp_backward(graph, node)
             continue
         sizes: list[Size] = []
         sampling = sampling_of(node, _slots(sizes))
         if sampling is None:
+            continue
+        if _is_slower(node):
+            left.append(NotFused(str(node), Why.SLOWER))
             continue
         ours = has_kernels(value(node).device.type)
         draft = drafts.start(node, sampling) if ours else Why.ANOTHER_DEVICE
@@ -98,6 +105,18 @@ def fuse(graph: Graph, fusion: bool = True) -> Report:
             dims = [dim % max(value(node.args[0]).dim(), 1) for dim in node.args[1]]
             node.target, node.args = prims.rev.default, (node.args[0], dims)
     return Report(tuple(done), tuple(left))
+
+
+def _is_slower(node: Node) -> bool:
+    """Whether torch's own kernel takes less time. Of sizes that are symbolic nobody knows."""
+    tensors = [value(one) for one in node.all_input_nodes if isinstance(one.meta.get("val"), Tensor)]
+    if not isinstance(node.target, OpOverload) or not has_kernels(tensors[0].device.type):
+        return False
+    if any(not isinstance(n, int) for one in tensors for n in (*one.shape, *one.stride())):
+        return False
+    name = schema_of(node.target).name.removeprefix("aten::")
+    asked = question(wing_of(tensors[0].device).slower, name)
+    return asked is not None and asked(*torch.fx.node.map_arg(node.args, value))
 
 
 def _slots(sizes: list[Size]) -> Callable[[Size], Size]:

@@ -14,9 +14,21 @@ import sympy
 import torch
 
 from polyphase.compile.fuse import MADE_FROM, Fused
+from polyphase.compile.recognise import aten_operators
 from polyphase.kernels.prepared import prepared
 from polyphase.ops.program import program as program_op
-from polyphase.torch_private import ExternKernel, ExternKernelOut, FixedLayout, Layout, TensorBox, V, register_lowering
+from polyphase.torch_private import (
+    ExternKernel,
+    ExternKernelOut,
+    FixedLayout,
+    Layout,
+    TensorBox,
+    V,
+    constrain_to_fx_strides,
+    lowerings,
+    make_fallback,
+    register_lowering,
+)
 
 _IMPORT = "from polyphase.kernels.prepared import FixedCall as polyphase_fixed, prepared as polyphase_program"
 
@@ -60,6 +72,13 @@ def _lower(inputs: Any, text: str, sizes: Any, out_size: Any, out_stride: Any) -
         stride=[_expression(n) for n in out_stride],
     )
     return TensorBox.create(ProgramKernel(text, layout, tensors, [_expression(n) for n in sizes]))
+
+
+# What Inductor knows only taken apart stays whole in a graph where ATen's own kernel is the quickest, which is called
+# then. Graphs that are not ours have no such nodes.
+for _op in aten_operators():
+    if _op not in lowerings:
+        make_fallback(_op, constrain_to_fx_strides, warn=False, override_decomp=True)
 
 
 def _expression(size: Any) -> Any:

@@ -27,6 +27,7 @@ from polyphase.errors import PolyphaseError, WrongSettingError
 from polyphase.kernels import binding, devices, dispatched
 from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.layout import gradient_order, is_channels_last, order_on
+from polyphase.kernels.slower import question
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Program, maps_program, warp_program
 from polyphase.sampling.steps import Pad, Step
@@ -153,8 +154,16 @@ class Override:
         self._calls_outside += 1
         return self._calls_outside >= MOST_CALLS_OUTSIDE
 
+    @functools.cached_property
+    def _is_slower(self) -> Callable[..., bool] | None:
+        """Whether ATen's own kernel takes less time for a call."""
+        table = devices.wing_of(torch.device(self._key.lower())).slower
+        return question(table, torch_private.schema_of(self._op).name.removeprefix("aten::"))
+
     def _call(self, *args: Any) -> Any:
         mode = self._switch.mode
+        if mode is not Mode.OFF and self._is_slower is not None and self._is_slower(*args):
+            return self._own(*args)
         if mode is Mode.ON:
             result = self._latest.again(*args)
             if result is not None:
@@ -195,7 +204,7 @@ class Override:
 
     def _direct(self, *args: Any) -> dispatched.DirectCall | None:
         """Of a call that came here a second time."""
-        if self._switch.mode is not Mode.ON:
+        if self._switch.mode is not Mode.ON or (self._is_slower is not None and self._is_slower(*args)):
             return None
         taken = self._for_any_size.get(_kinds(args))
         if taken is not None:

@@ -14,6 +14,7 @@ class Why(Enum):
     ALREADY_POINTWISE = "it only moves values, beside arithmetic: Inductor's loop does both at once"
     GATHERED = "it only moves values, and large enough ones: Inductor's loop is as quick on this device"
     FEW_ELEMENTS = "it only moves a few elements: a call would cost more than a loop of Inductor's"
+    SLOWER = "torch's own kernel takes less time for such sizes and strides"
     NOT_ALONE = "its result is read by others too, and has to be in memory"
     IS_RETURNED = "its result is returned, and has to be in memory"
     NOT_SAMPLING_NOR_POINTWISE = "neither sampling nor arithmetic that a program can hold"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyphase.cpu import isa, launch, libraries
+from polyphase.cpu import isa, launch, libraries, slower
 from polyphase.kernels.devices import MovingCosts, Wing
 from polyphase.kernels.records import MOST_OPERANDS
 
@@ -30,4 +30,5 @@ WING = Wing(
     stats=libraries.stats,
     launch_all=launch.launch_all,
     makes_patchwork=True,
+    slower=slower.SLOWER,
 )

@@ -25,6 +25,7 @@ from polyphase.importing import uncollected
 
 # What every wing needs is imported with the package, and not in the first call of a process.
 from polyphase.kernels import expressions, handles, tables  # noqa: F401
+from polyphase.kernels.slower import Slower
 from polyphase.sampling.windows import DeviceRules
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class Wing:
     makes_patchwork: whether kernels of maps write outputs that are cut into blocks.
     launch_into: likewise, into the parts of one tensor: images, and their places there, None for all. Of images whose
     steps follow from their sizes it learns how others are launched.
+    slower: calls that ATen's own kernels do in less time.
     bind_batched: a call that is for `launch_all`, where that is another than `bind`'s. of_size: its handle, for another
     image (channels, height, width) whose rows and columns take other paths; None where it takes binding.
     """
@@ -158,6 +160,7 @@ class Wing:
     ) = None
     bind_batched: Callable[[CallRecord], BoundCall] | None = None
     of_size: Callable[[object, Facts, tuple[AxisPath, AxisPath]], object | None] | None = None
+    slower: tuple[Slower, ...] = ()
 
 
 def has_kernels(device: str) -> bool:
