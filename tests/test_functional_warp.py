@@ -20,6 +20,7 @@ from polyphase.errors import PolyphaseError
 from polyphase.sampling import reference
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import PADDINGS, Warp
+from tests.support import eager
 from tests.support.samples import DTYPES, FLOATS, GRID_MODES, LAYOUTS, image
 
 HALF = (torch.float16, torch.bfloat16)
@@ -43,11 +44,11 @@ def composed(
     align_corners: bool | None = None,
 ) -> Tensor:
     """What affine_sample is in eager."""
-    return F.grid_sample(input, F.affine_grid(theta, size, align_corners), mode, padding_mode, align_corners)
+    return eager.grid_sample(input, F.affine_grid(theta, size, align_corners), mode, padding_mode, align_corners)
 
 
 EAGER: dict[str, Callable[..., Tensor]] = {
-    "grid_sample": F.grid_sample,
+    "grid_sample": eager.grid_sample,
     "affine_grid": F.affine_grid,
     "affine_sample": composed,
 }
@@ -118,7 +119,6 @@ MISTAKES = [
     sampled(IMAGE, torch.rand(2, 6, 7, 3), "(2, 6, 7, 3)", "2 coordinates x, y"),
     sampled(IMAGE, torch.rand(3, 6, 7, 2), "2 images", "3 grids", "expand"),
     sampled(IMAGE, GRID[:1], "2 images", "1 grids", "expand"),
-    sampled(VOLUME, VOLUME_GRID, "'bicubic'", "(2, 3, 4, 5, 6)", "'bilinear' or 'nearest'", mode="bicubic"),
     sampled(torch.rand(2, 3, 0, 5), GRID, "(2, 3, 0, 5)", "at least one"),
     sampled(torch.rand(0, 3, 4, 0), GRID[:0], "(0, 3, 4, 0)", "at least one"),
     # Dtypes.
@@ -163,7 +163,6 @@ MISTAKES = [
     warped(IMAGE, THETA[:1], (1, 3, 4, 5), "2 images", "1 matrices", "expand"),
     warped(IMAGE, THETA.double(), SIZE, "float32 image", "theta of torch.float64", "theta.to(torch.float32)"),
     warped(IMAGE.long(), THETA, SIZE, "int64", "'nearest'"),
-    warped(VOLUME, VOLUME_THETA, VOLUME_SIZE, "'bicubic'", "'nearest'", mode="bicubic"),
     warped(torch.rand(2, 3, 0, 5), THETA, SIZE, "(2, 3, 0, 5)", "at least one"),
     warped(IMAGE, THETA.to("meta"), SIZE, "cpu", "meta", "one device"),
 ]
@@ -267,7 +266,8 @@ def test_layouts_of_images_and_grids(axes: int, dtype: torch.dtype) -> None:
     for layout, grid_layout in itertools.product(LAYOUTS, LAYOUTS):
         given = pair(axes, dtype, layout, grid_layout)
         for mode in GRID_MODES[axes]:
-            got, want = (function(*given, mode, align_corners=False) for function in (P.grid_sample, F.grid_sample))
+            functions = (P.grid_sample, eager.grid_sample)
+            got, want = (function(*given, mode, align_corners=False) for function in functions)
             torch.testing.assert_close(got, want)
             assert got.is_contiguous()
 
@@ -295,7 +295,7 @@ def test_uint8_is_the_rounded_reference(axes: int, mode: str, padding: str, alig
         grid = grid.double()
         got = P.grid_sample(of, grid, mode, padding, aligned)
         assert (got.dtype, got.is_contiguous()) == (torch.uint8, True)
-        want = F.grid_sample(of.double(), grid, mode, padding, aligned)
+        want = eager.grid_sample(of.double(), grid, mode, padding, aligned)
         assert torch.equal(got, want.round().clamp(0, 255).to(torch.uint8))
         apart = P.grid_sample(of, grid.float(), mode, padding, aligned).int() - got.int()
         assert (apart != 0).double().mean() < 0.02 or mode == "nearest"
@@ -352,10 +352,10 @@ def test_affine_grids(dtype: torch.dtype, aligned: bool) -> None:
     for axes, layout in itertools.product((2, 3), ("CF", "transposed", "expanded")):
         theta = image((2, axes, axes + 1), dtype, layout, low=-1.3, high=1.3)
         size = (2, 1, 31, 17, 5)[: axes + 2]
-        got, eager = P.affine_grid(theta, size, aligned), EAGER["affine_grid"](theta, size, aligned)
-        assert (got.dtype, got.shape, got.stride()) == (eager.dtype, eager.shape, eager.stride())
+        got, theirs = P.affine_grid(theta, size, aligned), EAGER["affine_grid"](theta, size, aligned)
+        assert (got.dtype, got.shape, got.stride()) == (theirs.dtype, theirs.shape, theirs.stride())
         truth = EAGER["affine_grid"](theta.double(), size, aligned)
-        error, allowed = ((one.double() - truth).abs().mean() for one in (got, eager))
+        error, allowed = ((one.double() - truth).abs().mean() for one in (got, theirs))
         assert error <= 1.2 * allowed + 1e-12  # eager's matrix product fuses multiplications and additions
         torch.testing.assert_close(got.double(), truth, rtol=0, atol=4 * torch.finfo(dtype).eps)
 
@@ -382,7 +382,7 @@ def test_empty_as_eager(sizes: tuple[int, int, int], axes: int) -> None:
     batch, channels, out = sizes
     for mode in GRID_MODES[axes]:
         results = []
-        for function in (P.grid_sample, F.grid_sample):
+        for function in (P.grid_sample, eager.grid_sample):
             of = torch.rand(batch, channels, *[4] * axes, requires_grad=True)
             grid = torch.rand(batch, *[5] * (axes - 1), out, axes, requires_grad=True)
             result = function(of, grid, mode, align_corners=False)
@@ -445,13 +445,13 @@ def test_affine_sample_is_no_farther_from_float64_than_eager(
     of, theta = of.to(dtype), theta.to(dtype)
     options = (of.shape, mode, "border", aligned)
     truth = composed(of.double(), theta.double(), *options)
-    ours, eager = ((f(of, theta, *options).double() - truth).abs() for f in (P.affine_sample, composed))
-    assert ours.mean() <= 1.05 * eager.nan_to_num(float("inf")).mean()
+    ours, theirs = ((f(of, theta, *options).double() - truth).abs() for f in (P.affine_sample, composed))
+    assert ours.mean() <= 1.05 * theirs.nan_to_num(float("inf")).mean()
 
 
 def test_reference() -> None:
     """The slow float64 reference says the same."""
-    for axes, mode in ((2, "bilinear"), (2, "bicubic"), (3, "bilinear")):
+    for axes, mode in itertools.product((2, 3), ("bilinear", "bicubic")):
         of, grid = pair(axes, torch.float64)
         want = reference.run(Program(torch.float64, Warp("grid", mode)), of, grid=grid)
         torch.testing.assert_close(P.grid_sample(of, grid, mode), want)

@@ -12,7 +12,7 @@ PACKAGE = Path(polyphase.__file__).parent
 
 #: What is on a line may import what is on the lines before it, and itself.
 ORDER = [
-    ("version", "errors", "importing"),
+    ("version", "errors", "importing", "torch_versions"),
     ("settings", "torch_private"),
     ("sampling",),
     ("kernels",),

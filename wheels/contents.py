@@ -21,7 +21,7 @@ from polyphase.sampling.pointwise import Expression
 from polyphase.sampling.programs import Axes, Program, warp_program
 from polyphase.sampling.steps import Flip, Resize
 from polyphase.sampling.text import from_text
-from polyphase.sampling.warps import Warp
+from polyphase.sampling.warps import MODES, Warp
 
 #: What plans do not depend on, such as sizes, is anything: one kernel serves all.
 MOVING = Axes((AxisMap((Flip(),)),))
@@ -63,19 +63,19 @@ def _maps() -> Iterator[Program]:
 
 def _warps() -> Iterator[tuple[torch.dtype, torch.dtype, str, int]]:
     """Dtypes of image and coordinates, mode, and number of axes."""
-    for mode, numbers in WARPED_AXES.items():
+    for mode in MODES:
         for dtype in DTYPES if mode == "nearest" else WEIGHTED_DTYPES:
             for coordinates in COORDINATES.get(dtype, OTHER_COORDINATES):
-                for axes in numbers:
+                for axes in WARPED_AXES:
                     yield dtype, coordinates, mode, axes
 
 
 def _computed() -> Iterator[tuple[torch.dtype, torch.dtype, Warp]]:
     """Homographies and displacements: of bytes and float32; of other floats, those that are most asked for."""
-    for mode, numbers in WARPED_AXES.items():
+    for mode in MODES:
         usual = (torch.uint8, torch.float32)
         images = (torch.uint8, *COORDINATES) if mode == "bilinear" else usual
-        for dtype, axes in itertools.product(images, numbers):
+        for dtype, axes in itertools.product(images, WARPED_AXES):
             if axes == 3 and dtype not in usual:
                 continue
             coordinates = torch.float64 if dtype == torch.float64 else torch.float32

@@ -223,6 +223,7 @@ def grid_sample(
     * uint8, int16, uint16 and int32 images in every mode, rounded to the nearest (ties to even) and saturated, and
       `nearest` of every dtype, all with a float32 or float64 grid. Sums are in the grid's dtype, those of int32 in
       float64. To get all 16 bits of a large image right takes the positions of a float64 grid;
+    * volumes by `bicubic`, which PyTorch has from 2.15 on;
     * float32 grids for float16 and bfloat16 images. Coordinates of half precision are computed in float32 too;
     * `fill`: what lies outside the image, with padding mode `zeros`: a number, or one for each channel. `fill_rule`
       says how it mixes with pixels at the edge. Let s be the sum of a pixel's taps inside the image, and m the sum of

@@ -19,8 +19,13 @@ from polyphase.ops.whole_calls import as_warped_under_autocast, check_dense
 
 #: The image's pixels that are left for each of the output's, along an axis.
 LEFT = 1.5
-#: By mode and number of axes: what the first step is called.
-_RESIZES = {("bilinear", 2): "bilinear", ("bicubic", 2): "bicubic", ("bilinear", 3): "trilinear"}
+#: By mode and number of axes: what the first step is called. There are no antialiased bicubic resizes of volumes.
+_RESIZES = {
+    ("bilinear", 2): "bilinear",
+    ("bicubic", 2): "bicubic",
+    ("bilinear", 3): "trilinear",
+    ("bicubic", 3): "trilinear",
+}
 
 
 def affine_sample(

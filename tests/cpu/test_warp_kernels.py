@@ -27,6 +27,7 @@ from polyphase.sampling.warps import PADDINGS, Warp
 from tests.cpu.conftest import Tell, in_a_child
 from tests.cpu.test_kernels import dealt, first_or_best, kinds, parts, strides_of
 from tests.cpu.test_launch import content
+from tests.support import eager
 from tests.support.programs import program_for
 from tests.support.samples import DTYPES, FLOATS, GRID_MODES, LAYOUTS, PIXELS, image, select, small
 
@@ -650,7 +651,7 @@ def eager_gradients(case: Case, needed: tuple[bool, bool] = (True, True)) -> Gra
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that corners were once aligned
             grid = F.affine_grid(coordinates, [*case.shape[:2], *case.out], align_corners=sampler.align_corners)
-    out = F.grid_sample(picture, grid, sampler.mode, sampler.padding, sampler.align_corners)
+    out = eager.grid_sample(picture, grid, sampler.mode, sampler.padding, sampler.align_corners)
     found = list(torch.autograd.grad(out, inputs, case.gradient().double(), materialize_grads=True))
     return found.pop(0) if needed[0] else None, found.pop(0) if needed[1] else None
 

@@ -82,7 +82,7 @@ def test_moves(dtype: torch.dtype) -> None:
         cpu.assert_case_right(case)
 
 
-@pytest.mark.parametrize("mode", first_of("bilinear", "nearest"))
+@pytest.mark.parametrize("mode", first_of("bicubic", "bilinear", "nearest"))
 def test_volumes(mode: str) -> None:
     for case in cpu.cases(torch.float32, mode, 3, range(1, 71, 12)):
         cpu.assert_case_right(case)

@@ -234,12 +234,10 @@ def test_wrong_inputs(program: Program, picture: Tensor, given_: dict[str, Any],
         run(program, picture, **given_)
 
 
-BICUBIC_WARP = Program(torch.float32, Warp("grid", "bicubic"))
 UNCHECKED: list[tuple[Program, Tensor, dict[str, Any]]] = [
     (GRID_WARP, IMAGE[0], {"grid": torch.zeros(3, 1, 1)}),
     (GRID_WARP, IMAGE, {"grid": torch.zeros(1, 2, 2, 2, 3)}),
     (GRID_WARP, torch.zeros(3, 1, 4, 4), {"grid": torch.zeros(2, 1, 1, 2)}),
-    (BICUBIC_WARP, IMAGE[..., None], {"grid": torch.zeros(1, 1, 1, 1, 3)}),
     (AFFINE_WARP, IMAGE, {"theta": torch.zeros(1, 3, 4)}),
     (AFFINE_WARP, torch.zeros(2, 1, 4, 4), {"theta": torch.zeros(1, 2, 3)}),
     (AFFINE_WARP, IMAGE[..., None], {"theta": torch.zeros(1, 2, 3)}),

@@ -17,11 +17,12 @@ from polyphase.errors import InvalidProgramError, PolyphaseError, UnknownNameErr
 from polyphase.sampling.text import to_text
 from polyphase.sampling.warps import MODES, PADDINGS, Warp, affine_grid, sample
 from tests.sampling.strategies import brief, quick, sizes
+from tests.support.samples import EAGER_GRID_MODES
 
 SETTINGS = [
     (dims, mode, padding, corners)
     for dims, mode, padding, corners in itertools.product((2, 3), MODES, PADDINGS, (False, True))
-    if not (dims == 3 and mode == "bicubic")
+    if mode in EAGER_GRID_MODES[dims]
 ]
 
 #: A whole number made of NaN is whatever the CPU says: on x86 a negative one, elsewhere 0.
@@ -39,7 +40,6 @@ INVALID: list[tuple[dict[str, Any], type[PolyphaseError], str]] = [
     ({"source": "grid", "padding": "zero"}, UnknownNameError, "padding mode 'zero'.*border, reflection, zeros"),
     ({"source": "grid", "size": (3, 4)}, InvalidProgramError, r"grid source with size \(3, 4\).*a grid has its own"),
     ({"source": "affine"}, InvalidProgramError, r"affine source with size \(\); computed coordinates need"),
-    ({"source": "affine", "mode": "bicubic", "size": (3, 4, 5)}, InvalidProgramError, "bicubic warp of a volume"),
     (
         {"source": "grid", "fill_rule": "blur"},
         UnknownNameError,
@@ -91,6 +91,23 @@ def test_sample(dims: int, mode: str, padding: str, align_corners: bool, data: s
     ours = sample(image, grid, mode, padding, align_corners)
     theirs = functional.grid_sample(image, grid, mode, padding, align_corners)
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_bicubic_samples_of_a_volume_are_products(padding: str, align_corners: bool) -> None:
+    """Of a volume that is the product of an image and a line: of eager's samples of the two."""
+    image, line = random(0, 1, 1, 6, 7), random(1, 1, 1, 5, 1)
+    grid = random(2, 1, 3, 4, 5, 3, low=-1.7, high=1.7)
+    grid[..., 2].view(-1)[:2] = torch.tensor([-40.0, 40.0])
+    ours = sample(line[..., None] * image[:, :, None], grid, "bicubic", padding, align_corners)
+    flat = grid.reshape(1, 1, -1, 3)
+    across = functional.grid_sample(image, flat[..., :2], "bicubic", padding, align_corners)
+    along = torch.stack(
+        [torch.zeros_like(flat[..., 2]), flat[..., 2]], -1
+    )  # the middle of pixels that are all the same
+    deep = functional.grid_sample(line.expand(1, 1, 5, 9), along, "bicubic", padding, align_corners)
+    torch.testing.assert_close(ours.flatten(), (across * deep).flatten(), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("padding", PADDINGS)

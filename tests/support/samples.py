@@ -22,6 +22,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch.nn.functional import affine_grid, grid_sample, interpolate, pad
 
+from polyphase.torch_versions import SAMPLES_VOLUMES_BY_BICUBIC
+
 Shape = tuple[int, ...]
 Asked = TypeVar("Asked")
 
@@ -333,7 +335,8 @@ GRIDS: tuple[tuple[Shape, Shape], ...] = (
 )
 """Shapes of the input of ``grid_sample`` and spatial sizes of its output."""
 
-GRID_MODES = {2: ("nearest", "bilinear", "bicubic"), 3: ("nearest", "bilinear")}
+GRID_MODES = dict.fromkeys((2, 3), ("nearest", "bilinear", "bicubic"))
+EAGER_GRID_MODES = GRID_MODES if SAMPLES_VOLUMES_BY_BICUBIC else GRID_MODES | {3: ("nearest", "bilinear")}
 GRID_PADDINGS = ("zeros", "border", "reflection")
 GRID_RANGE = (-1.3, 1.3)
 
@@ -459,7 +462,7 @@ def _grid_sample() -> Iterator[Sample]:
         axes = len(size)
         grid_layout = layout if layout in ("sliced", "transposed", "expanded") else "CF"
         for mode, padding, align_corners, dtype in itertools.product(
-            GRID_MODES[axes], GRID_PADDINGS, (False, True), PRECISE
+            EAGER_GRID_MODES[axes], GRID_PADDINGS, (False, True), PRECISE
         ):
             grid = Spec((shape[0], *size, axes), dtype, grid_layout, *GRID_RANGE)
             kwargs = {"mode": mode, "padding_mode": padding, "align_corners": align_corners}

@@ -3,6 +3,7 @@ building any of it."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -108,13 +109,12 @@ def test_calls_of_every_kind_and_their_gradients(accelerated: bool, asked: dict[
 
 def test_warps_of_every_dtype_and_mode(asked: dict[str, build.Request]) -> None:
     """Of which eager has few."""
-    theta = torch.eye(2, 3)[None]
-    for dtype in DTYPES:
+    for axes, dtype in itertools.product((2, 3), DTYPES):
         for mode in ("nearest", "bilinear", "bicubic") if dtype in WEIGHTED_DTYPES else ("nearest",):
-            image = torch.zeros(1, 2, 5, 6, dtype=dtype)
+            image, theta = torch.zeros(1, 2, *(4, 5, 6)[:axes], dtype=dtype), torch.eye(axes, axes + 1)[None]
             for coordinates in COORDINATES.get(dtype, OTHER_COORDINATES):
-                P.affine_sample(image, theta.to(coordinates), (1, 2, 4, 4), mode=mode)
-    assert len(asked) > 20
+                P.affine_sample(image, theta.to(coordinates), (1, 2, *[4] * axes), mode=mode)
+    assert len(asked) > 40
     assert lacking(asked) == []
 
 

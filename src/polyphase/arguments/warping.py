@@ -63,7 +63,7 @@ def grid_warp(
     align_corners: bool,
 ) -> Warp:
     _check_grid_shape(shape, grid_shape)
-    _check_image("grid_sample", shape, mode)
+    _check_image("grid_sample", shape)
     _check_dtypes("grid_sample", dtype, "grid", grid_dtype, mode)
     return Warp("grid", mode, padding, align_corners)
 
@@ -90,7 +90,7 @@ def affine_warp(
             f"affine_sample of {shape[0]} images with {size[0]} matrices, size {size}; there must be one for each: "
             "expand the one or the other"
         )
-    _check_image("affine_sample", shape, mode)
+    _check_image("affine_sample", shape)
     _check_dtypes("affine_sample", dtype, "theta", theta_dtype, mode)
     return Warp("affine", mode, padding, align_corners, size[2:])
 
@@ -117,7 +117,7 @@ def perspective_warp(
             f"must be one of 3 x 3 for each: give {(size[0], 3, 3)}, or expand the one or the other"
         )
     _check_output(size)
-    _check_image("perspective_sample", shape, mode)
+    _check_image("perspective_sample", shape)
     _check_dtypes("perspective_sample", dtype, "matrix", matrix_dtype, mode)
     return Warp("formula", mode, padding, align_corners, size[2:], formula=homography())
 
@@ -132,7 +132,7 @@ def displacement_warp(
     align_corners: bool,
 ) -> Warp:
     _check_grid_shape(shape, field_shape, "displacement_sample", "field")
-    _check_image("displacement_sample", shape, mode)
+    _check_image("displacement_sample", shape)
     _check_dtypes("displacement_sample", dtype, "field", field_dtype, mode)
     _check_output(tuple(field_shape[1:-1]))
     # Aligned coordinates of an axis of one pixel all lead to it. Only reflection, which folds there, asks for them.
@@ -238,11 +238,7 @@ def _check_grid_shape(shape: Sizes, grid_shape: Sizes, name: str = "grid_sample"
         )
 
 
-def _check_image(name: str, shape: Sizes, mode: str) -> None:
-    if mode == "bicubic" and len(shape) == 5:
-        raise WrongSizeError(
-            f"{name} mode 'bicubic' of a volume, of shape {tuple(shape)}; it is for images: use 'bilinear' or 'nearest'"
-        )
+def _check_image(name: str, shape: Sizes) -> None:
     if 0 in shape[2:]:
         raise WrongSizeError(
             f"{name} of an image of shape {tuple(shape)}, without pixels; every spatial dimension needs at least "

@@ -156,7 +156,6 @@ def _is_ours(sampling: Sampling) -> bool:
         and axes in (2, 3)
         and sampling.mode in MODES
         and sampling.padding in PADDINGS
-        and not (sampling.mode == "bicubic" and axes == 3)
         and _is_no_mistake(sampling)
     )
 

@@ -33,6 +33,7 @@ from polyphase.sampling.programs import Program, maps_program, warp_program
 from polyphase.sampling.steps import Pad, Step
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
 from polyphase.torch_private import OpOverload
+from polyphase.torch_versions import samples
 
 aten = torch.ops.aten
 
@@ -342,6 +343,8 @@ def _on(device: torch.device, *tensors: Tensor) -> tuple[Facts, ...]:
 def _warp_gradients(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken | None:
     gradient, image, grid, mode, padding, align_corners, needed = args
     if image.dtype not in COORDINATES or grid.dtype not in COORDINATES[image.dtype]:
+        return None
+    if not samples(MODES[mode], image.dim() - 2):
         return None
     sampler = Warp("grid", MODES[mode], PADDINGS[padding], align_corners)
     run = binding.bound_gradients(sampler, *_on(device, gradient, image, grid), (needed[0], needed[1]))

@@ -23,6 +23,7 @@ from polyphase.sampling.templates import warp_with_sizes, with_sizes
 from polyphase.sampling.text import from_text, maps_from_text
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
 from polyphase.torch_private import OpOverload, suggest_memory_format
+from polyphase.torch_versions import samples
 
 aten = torch.ops.aten
 
@@ -281,8 +282,10 @@ def _area_backward(axes: int) -> Reader:
     return read
 
 
-def _grid_sampler(call: AtenCall, new_slot: NewSlot) -> WarpOf:
+def _grid_sampler(call: AtenCall, new_slot: NewSlot) -> WarpOf | None:
     mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]
+    if not samples(mode, call.tensor("input").dim() - 2):
+        return None
     return WarpOf(call.given("input"), call.given("grid"), Warp("grid", mode, padding, bool(call["align_corners"])))
 
 

@@ -134,7 +134,8 @@ def choose(case: Case) -> Way:
     """`warp.h`: which channels are fetched together, and the shape of a warp and of a block."""
     mode, record, box = case.plan.mode, case.record, _box(case)
     in_planes = _lies_in_planes(case)
-    most = {"nearest": 4, "bilinear": 4, "bicubic": 3 if in_planes else 2}[mode]
+    of_bicubic = 1 if case.plan.axes == 3 else 3 if in_planes else 2  # of a volume, 64 taps fill a thread's registers
+    most = {"nearest": 4, "bilinear": 4, "bicubic": of_bicubic}[mode]
     together = divisor(case.channels, 4 if box.rows else most)
     found = _shape(case, together, box)
     pixels, wide, across, threads, most_steps, registers = found

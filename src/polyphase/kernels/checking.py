@@ -18,7 +18,7 @@ from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.sampling.programs import Axes, Program, by_moving
 from polyphase.sampling.warps import Warp
 
-WARPED_AXES = {"nearest": (2, 3), "bilinear": (2, 3), "bicubic": (2,)}
+WARPED_AXES = (2, 3)
 
 
 def record_of(program: Program, inputs: Sequence[Facts], out: Facts | None = None) -> CallRecord:
@@ -107,11 +107,11 @@ def _warped_shape(sampler: Warp, image: Facts, coordinates: Facts) -> Sizes:
     elif sampler.source == "affine":
         needed = (batch, axes, axes + 1)
     empty = 0 in shape[2:] and 0 not in out
-    if coordinates.shape != needed or len(out) != axes or empty or axes not in WARPED_AXES[sampler.mode]:
+    if coordinates.shape != needed or len(out) != axes or empty or axes not in WARPED_AXES:
         raise WrongInputError(
             f"a {sampler.mode} warp of an image of shape {tuple(shape)} by a {sampler.source} of shape "
             f"{tuple(coordinates.shape)} to size {tuple(out)}; a grid is (batch, out..., axes), a matrix (batch, axes, "
-            "axes + 1), a formula's entries (batch, count), for 2 or 3 axes (bicubic: 2) that are not empty"
+            "axes + 1), a formula's entries (batch, count), for 2 or 3 axes that are not empty"
         )
     return (*shape[:2], *map(int, out))
 

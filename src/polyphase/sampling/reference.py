@@ -80,8 +80,6 @@ def _sample_warp(
     fields: Sequence[Tensor],
 ) -> Tensor:
     batch, axes = image.shape[0], image.dim() - 2
-    if warp.mode == "bicubic" and axes == 3:
-        raise WrongInputError("a bicubic warp of a volume; bicubic is for images: use bilinear or nearest")
     if warp.formula is not None:
         if entries is None or entries.shape != (batch, warp.formula.entries) or len(fields) != warp.formula.fields:
             raise WrongInputError(

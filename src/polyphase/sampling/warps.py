@@ -78,8 +78,6 @@ class Warp:
                 f"warp from a {self.source} source to {self.size} with formula {self.formula}; a formula source has "
                 "one, of as many axes as the size, and no other source has"
             )
-        if self.mode == "bicubic" and len(self.size) == 3:
-            raise InvalidProgramError("a bicubic warp of a volume; bicubic is for images: use bilinear or nearest")
         if self.fill and self.padding != "zeros":
             raise InvalidProgramError(f"a fill with {self.padding} padding, which leaves nothing to fill; use zeros")
         spoils = self.fill_rule == "blend" and self.mode != "nearest"

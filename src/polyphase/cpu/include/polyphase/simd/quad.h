@@ -1,9 +1,10 @@
-// Four floats: a pixel of up to four channels, or four neighbours of a row.
+// Four floats: a pixel of up to four channels, or four neighbours of a row. And four doubles.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
+#include "polyphase/core/standard.h"
 #include "polyphase/simd/neon.h"
 
 #if defined(__AVX2__)
@@ -60,6 +61,36 @@ inline Quad multiply_add(Quad a, Quad b, Quad c) {
 #endif
 }
 inline Quad multiply_add(Quad a, float b, Quad c) { return multiply_add(a, Quad{Quad::Register{b, b, b, b}}, c); }
+
+struct DoubleQuad {
+  typedef double Register __attribute__((vector_size(32)));
+  typedef double Anywhere __attribute__((vector_size(32), aligned(1), may_alias));
+  Register v;
+
+  static DoubleQuad zero() { return {Register{}}; }
+  static DoubleQuad load(const double* p) { return {*reinterpret_cast<const Anywhere*>(p)}; }
+  void store(double* p) const { *reinterpret_cast<Anywhere*>(p) = v; }
+};
+
+inline DoubleQuad multiply_add(DoubleQuad a, double b, DoubleQuad c) {
+  const DoubleQuad::Register all = {b, b, b, b};
+#if defined(__FMA__)
+  return {_mm256_fmadd_pd(a.v, all, c.v)};
+#else
+  return {a.v * all + c.v};
+#endif
+}
+
+inline void transpose(DoubleQuad& p, DoubleQuad& q, DoubleQuad& r, DoubleQuad& s) {
+  const DoubleQuad::Register a = p.v, b = q.v, c = r.v, d = s.v;
+  p.v = DoubleQuad::Register{a[0], b[0], c[0], d[0]};
+  q.v = DoubleQuad::Register{a[1], b[1], c[1], d[1]};
+  r.v = DoubleQuad::Register{a[2], b[2], c[2], d[2]};
+  s.v = DoubleQuad::Register{a[3], b[3], c[3], d[3]};
+}
+
+template <class V>
+using QuadOf = Conditional<sizeof(V) == sizeof(double), DoubleQuad, Quad>;
 
 // Element j of the i-th becomes element i of the j-th. Compilers make permutations of two registers of such initialisers;
 // but on ARM, where all four were just loaded, GCC makes 16 loads of one element instead.

@@ -8,6 +8,7 @@
 #include "polyphase/core/standard.h"
 #include "polyphase/core/unroll.h"
 #include "polyphase/simd/vector.h"
+#include "polyphase/warp/cubic_rows.h"
 #include "polyphase/warp/pixels.h"
 #include "polyphase/warp/planes.h"
 #include "polyphase/warp/taps.h"
@@ -67,9 +68,14 @@ class WarpSampler {
     last_in_plane_ = (call.in_size[0] - 1) * call.image_strides.z + (call.in_size[1] - 1) * call.image_strides.y +
                      (call.in_size[2] - 1) * call.image_strides.x - 3;
     last_quad_ = last_in_plane_ + call.channels - 1;
+    // What vectors hold for the prologue is one plane's, or of no plane.
+    const bool mixes = interleaved_ && call.channels <= 4 && call.image_strides.x == call.channels;
+    by_rows_ = kRows && (call.image_strides.x == 1 || (mixes && (Prologue::kIdentity || call.vector_count == 0)));
   }
 
-  // How the tile is best sampled: its pixels as Quads, its pixels by many channels, or its planes.
+  // How the tile is best sampled: by rows of four neighbours, its pixels as Quads, its pixels by many channels, or its
+  // planes.
+  bool by_rows() const { return by_rows_; }
   bool by_quads() const { return kQuads && interleaved_ && call_.channels <= 4; }
   bool by_pixels() const { return kWeighted && interleaved_; }
   Taps& taps() { return taps_; }
@@ -135,6 +141,17 @@ class WarpSampler {
     }
   }
 
+  // Of planes, channel c to rows[0]; or all channels, of pixels that have no more than four.
+  POLYPHASE_ROW_LOOP void sample_rows(int64_t c, bool first, V* const (&rows)[4]) {
+    if constexpr (kRows) {
+      if (first) rows_.make(taps_);
+      const int together = call_.image_strides.x == 1 ? 1 : static_cast<int>(call_.channels);
+      with_constant<1, 4>(together, [&](auto count) {
+        if constexpr (count > 0) sum_rows<count>(image_n_ + c * call_.image_strides.channel, c, rows);
+      });
+    }
+  }
+
   // Channel c, without taps of weight 0.
   POLYPHASE_ROW_LOOP void sample_carefully(int64_t c, V* out) {
     const S* plane = image_n_ + c * call_.image_strides.channel;
@@ -155,6 +172,7 @@ class WarpSampler {
 #else
   static constexpr bool kFours = true;
 #endif
+  static constexpr bool kRows = kAxes == 3 && Filter::kTaps == 4;
   static constexpr bool kPlanar = kAxes == 2 && (kWeighted ? kFloats : sizeof(S) == 4 && Prologue::kIdentity) &&
                                   (Filter::kTaps < 4 || kFours);
 
@@ -194,6 +212,60 @@ class WarpSampler {
   void sample_quads(int channels, float* const (&rows)[4], Load load) {
     taps_.combine();
     quads_to_rows(channels, rows, [&](int i) { return sum_pixel(image_n_, taps_, i, load); });
+  }
+
+  // Four pixels at a time.
+  template <int kChannels>
+  POLYPHASE_ROW_LOOP void sum_rows(const S* image, int64_t c, V* const (&out)[4]) {
+    using Four = QuadOf<V>;
+    const RowOperands given = operands(c, true);
+    for (int i = 0; i < kTile; i += 4) {
+      Four sums[4][kChannels];
+      repeat<4>([&](auto p) __attribute__((always_inline)) { sum_rows_of(image, i + p, given, sums[p]); });
+      if constexpr (kChannels == 1) {
+        Four weights[4];
+        repeat<4>([&](auto x) __attribute__((always_inline)) { weights[x] = Four::load(taps_.axes[0].weight[x] + i); });
+        transpose(weights[0], weights[1], weights[2], weights[3]);
+        repeat<4>([&](auto p) __attribute__((always_inline)) { weights[p].v *= sums[p][0].v; });
+        transpose(weights[0], weights[1], weights[2], weights[3]);
+        const Four sum = {(weights[0].v + weights[1].v) + (weights[2].v + weights[3].v)};
+        sum.store(out[0] + i);
+      } else {
+        for (int p = 0; p < 4; ++p) sum_columns(i + p, sums[p], out);
+      }
+    }
+  }
+
+  template <int kChannels>
+  POLYPHASE_BLOCK void sum_columns(int i, const QuadOf<V> (&sums)[kChannels], V* const (&out)[4]) {
+    V columns[4 * kChannels];
+    repeat<kChannels>([&](auto q) __attribute__((always_inline)) { sums[q].store(columns + 4 * q); });
+    V weights[4];
+    repeat<4>([&](auto x) __attribute__((always_inline)) { weights[x] = taps_.axes[0].weight[x][i]; });
+    repeat<kChannels>([&](auto c) __attribute__((always_inline)) {
+      const V* at = columns + c;
+      out[c][i] = weights[0] * at[0] + weights[1] * at[kChannels] + (weights[2] * at[2 * kChannels] + weights[3] * at[3 * kChannels]);
+    });
+  }
+
+  template <int kChannels>
+  POLYPHASE_BLOCK void sum_rows_of(const S* image, int i, const RowOperands& given, QuadOf<V> (&sums)[kChannels]) {
+    constexpr int kRow = 4 * kChannels, kAll = kCubicRows * kRow;
+    if constexpr (Prologue::kIdentity) {
+      if (taps_.are_neighbours(i)) {
+        const S* first = image + taps_.place(0, 0, i);
+        return sum_cubic_rows<kChannels>(rows_, i, [&](int r) { return first + rows_.offset[r][i]; }, sums);
+      }
+    }
+    alignas(64) S copied[kAll];
+    copy_rows<kChannels>(image, taps_, rows_, i, copied);
+    if constexpr (Prologue::kIdentity) {
+      sum_cubic_rows<kChannels>(rows_, i, [&](int r) { return copied + r * kRow; }, sums);
+    } else {
+      alignas(64) V wide[kAll];
+      Prologue::row(copied, wide, kAll, given);
+      sum_cubic_rows<kChannels>(rows_, i, [&](int r) { return wide + r * kRow; }, sums);
+    }
   }
 
   // What the prologue reads besides its values. planar: these are of channel c; else of the channels from c on.
@@ -275,9 +347,10 @@ class WarpSampler {
   const WarpCall& call_;
   const S* image_;
   const S* image_n_ = nullptr;
-  bool interleaved_;
+  bool interleaved_, by_rows_;
   int64_t last_quad_, last_in_plane_;
   Taps taps_;
+  Conditional<kRows, CubicRows<P, false>, Unused> rows_;
   alignas(64) V pixels_[kWeighted ? kTile * kChunk : 1];  // element (pixel, channel) at pixel * kChunk + channel
 };
 

@@ -234,6 +234,14 @@ struct WarpTaps {
   // The sum at pixel i, which no tap touches: 0, or NaN where its position is no number.
   P of_nothing(int i) const { return axes[0].weight[0][i] * axes[1].weight[0][i] * axes[kAxes - 1].weight[0][i] * 0; }
 
+  // Where tap k of pixel i lies along an axis.
+  int32_t place(int axis, int k, int i) const {
+    return inner ? axes[axis].offset[0][i] + k * stride[axis] : axes[axis].offset[k][i];
+  }
+
+  // Whether pixel i's taps along x lie inside, one pixel after the other.
+  bool are_neighbours(int i) const { return inner || axes[0].inside[i] != 0; }
+
   // Whether all taps of pixels i to i + 3 lie inside.
   bool four_inside(int i) const {
     int32_t result = 1;

@@ -147,6 +147,8 @@ class WarpWorker {
         if (kFilled) fill_.apply_outside(c, row);
         if (!in_place_) store(c, row);
       }
+    } else if (sampler_.by_rows()) {
+      tile_of_rows<kFilled>();
     } else if (sampler_.by_quads()) {
       V* rows[4] = {};
       for (int64_t c = 0; c < call_.channels; ++c) rows[c] = row_of(c);
@@ -198,6 +200,17 @@ class WarpWorker {
   static constexpr bool kInner = false;
   bool tile_in_registers(int64_t, int64_t) { return false; }
 #endif
+
+  template <bool kFilled>
+  void tile_of_rows() {
+    const int64_t together = call_.image_strides.x == 1 ? 1 : call_.channels;
+    for (int64_t from = 0; from < call_.channels; from += together) {
+      V* rows[4] = {};
+      for (int64_t c = 0; c < together; ++c) rows[c] = row_of(from + c);
+      sampler_.sample_rows(from, from == 0, rows);
+      for (int64_t c = 0; c < together; ++c) finish<kFilled>(from + c, rows[c]);
+    }
+  }
 
   template <bool kFilled>
   void tile_of_pixels() {

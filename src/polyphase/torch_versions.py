@@ -1,0 +1,13 @@
+"""What eager does in some versions of torch that we support and not in others."""
+
+from __future__ import annotations
+
+import torch
+
+#: `grid_sample` of volumes by `bicubic`; before, it is refused.
+SAMPLES_VOLUMES_BY_BICUBIC = torch.__version__ >= (2, 15)
+
+
+def samples(mode: str, axes: int) -> bool:
+    """Whether eager's `grid_sample` has a mode for so many axes."""
+    return mode != "bicubic" or axes == 2 or SAMPLES_VOLUMES_BY_BICUBIC
