@@ -10,9 +10,10 @@ NIGHTLY := --pre --extra-index-url https://download.pytorch.org/whl/nightly/cpu 
 WANTED := $(if $(filter nightly,$(TORCH)),$(NIGHTLY),torch$(if $(TORCH),==$(TORCH).*))
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help venv test test-full check lint format bench fuzz docs wheel sdist release-check clean
+.PHONY: help demo venv test test-full check lint format bench fuzz docs wheel sdist release-check clean
 
 help:
+	@echo "make demo       transforms as they are and fused, on drawn pictures; writes build/demo.html"
 	@echo "make test       all tests that run in minutes (what CI runs)"
 	@echo "make test-full  the long matrices too"
 	@echo "make check      what a reviewer runs: format, lint, types, tests"
@@ -30,6 +31,10 @@ $(STAMP): pyproject.toml constraints.txt src/polyphase/version.py
 	$(PIP) $(PINNED) --no-build-isolation -e ".[cli,dev]"
 	$(PIP) $(PINNED) --no-deps torchvision
 	@touch $@
+
+demo: venv
+	$(BIN)/polyphase try --output build/demo.html
+	@echo "Look at build/demo.html in a browser. Your own: $(BIN)/polyphase try FILE.py:TRANSFORM FOLDER"
 
 test: venv
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not full"
