@@ -1,7 +1,8 @@
-"""A folder of images, one folder within for each class, as batches: `python examples/load_images.py FOLDER`.
+"""For people who train on a folder of images, one folder within for each class: batches, and how many images a second.
 
-The dataset gives images as they were decoded, of any size. The pipeline makes batches of them, in the workers: what is
-random is drawn image by image, and each becomes one launch, straight into the batch.
+`python examples/load_images.py FOLDER`. The dataset gives images as they were decoded, of any size. The pipeline makes
+batches of them, in the workers: what is random is drawn image by image, and each becomes one launch, straight into the
+batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training transforms as timm has them: what is ours is fused, and everything else runs as itself, between.
+"""For people who train with timm: its transforms, with what is ours fused, and everything else as itself, between.
 
 `python examples/timm_transforms.py IMAGE OUT` writes a few pictures that training would see.
 """
@@ -82,6 +82,7 @@ def main() -> None:
     pixels = pictures * torch.tensor(STD)[:, None, None] + torch.tensor(MEAN)[:, None, None]
     side_by_side = torch.cat(list((pixels * 255).round().clamp(0, 255).to(torch.uint8)), dim=-1)
     Image.fromarray(side_by_side.permute(1, 2, 0).contiguous().numpy()).save(given.out)
+    print(f"{given.out}: {len(pictures)} pictures of {tuple(pictures.shape[1:])} that training would see")
 
 
 if __name__ == "__main__":

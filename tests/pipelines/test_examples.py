@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import random
+import re
 import subprocess
 import sys
 import time
@@ -42,7 +44,12 @@ def test_load_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "7 images: (2, 3, 224, 224) of torch.float32" in capsys.readouterr().out
 
 
-def test_image_processor() -> None:
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_the_first_line_says_for_whom(path: Path) -> None:
+    assert (ast.get_docstring(ast.parse(path.read_text())) or "").startswith(("For people who ", "For people with "))
+
+
+def test_image_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     processor = example("image_processor").ImageProcessor(size=64)
     images = [image(1), image(2), image(3).permute(1, 2, 0).numpy()[::-1]]
     found = processor(images)["pixel_values"]
@@ -53,6 +60,13 @@ def test_image_processor() -> None:
     narrow = processor(torch.full((3, 10, 40), 255, dtype=torch.uint8))["pixel_values"][0]
     assert torch.equal(narrow[:, 24:40], torch.ones(3, 16, 64))
     assert torch.allclose(narrow[:, :24], torch.tensor(127 / 255 * 2 - 1), atol=1e-6)
+    Image = pytest.importorskip("PIL.Image")  # noqa: N806
+    Image.new("RGB", (40, 10), (255, 255, 255)).save(tmp_path / "white.png")
+    monkeypatch.setattr(sys, "argv", ["image_processor.py", str(tmp_path / "white.png")])
+    sys.modules["image_processor"].main()
+    said = capsys.readouterr().out
+    assert "40x10 to (3, 384, 384), values from -0.00 to 1.00" in said
+    assert "1 images in" in said
 
 
 @pytest.mark.full
@@ -69,7 +83,8 @@ def test_ray_preprocess(tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLES / "ray_preprocess.py"), str(tmp_path / "images"), str(out), "--size", "4"]
     last = (tmp_path / "images" / "12.png").rename(tmp_path / "12.png")
     for count in (12, 13):
-        subprocess.run(command, check=True, capture_output=True)
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        assert f"{count} images are in {out}" in said
         names = parquet.read_table(out, columns=["path"])["path"].to_pylist()
         assert sorted(Path(one).name for one in names) == sorted(f"{number}.png" for number in range(count))
         if count == 12:
@@ -97,7 +112,7 @@ def test_ray_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert sorted(Path(one).name for one in found) == sorted(names)
 
 
-def test_timm_transforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timm_transforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     Image = pytest.importorskip("PIL.Image")  # noqa: N806
     training, evaluation = (example("timm_transforms").create_transform(40, is_training=one) for one in (True, False))
     images = [image(seed) for seed in range(4)]
@@ -112,6 +127,7 @@ def test_timm_transforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "argv", ["timm_transforms.py", str(tmp_path / "one.png"), str(tmp_path / "out.png")])
     sys.modules["timm_transforms"].main()
     assert Image.open(tmp_path / "out.png").size == (8 * 224, 224)
+    assert "8 pictures of (3, 224, 224) that training would see" in capsys.readouterr().out
 
 
 def test_decode_and_preprocess(
@@ -123,10 +139,10 @@ def test_decode_and_preprocess(
     for seed in range(3):
         files.append(tmp_path / f"{seed}.jpg")
         Image.fromarray(image(seed).permute(1, 2, 0).contiguous().numpy()).save(files[-1])
-    made = module.batch([one.read_bytes() for one in files], "cpu")
+    made = module.batch(module.decoded([one.read_bytes() for one in files], "cpu"))
     assert made.is_contiguous(memory_format=torch.channels_last)
     pixels = torch.from_numpy(numpy.array(Image.open(files[1]))).permute(2, 0, 1)
     assert torch.equal(made[1], module.PIPELINE(pixels))
     monkeypatch.setattr(sys, "argv", ["decode_and_preprocess.py", *map(str, files)])
     module.main()
-    assert "(3, 3, 224, 224) of torch.float32" in capsys.readouterr().out
+    assert re.match(r"\(3, 3, 224, 224\) of torch.float32 on \w+(:0)?: decoding [\d.]+ ms", capsys.readouterr().out)

@@ -82,7 +82,7 @@ def _bars(trial: Trial) -> str:
     bars = []
     for way, seconds in trial.times.items():
         width, found = 100 * typical(seconds) / slowest, gain(trial, way)
-        more = f" <small>{found} over {AGAINST[way]}</small>" if found else ""
+        more = f" <small>{found} faster</small>" if found else ""
         bars.append(
             f"<div class=bar><span class=name>{html.escape(named(trial, way))}</span><span class=track>"
             f"<i class='fill {COLOURS[way]}' style='width:{width:.2f}%'></i></span>"
