@@ -7,7 +7,9 @@ the repository is hosted. The README is the first page.
 from __future__ import annotations
 
 import dataclasses
+import html
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from sphinx.util.inspect import signature, stringify_signature
 from polyphase.version import __version__
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # for tools/
 REPOSITORY = re.findall('^Repository = "(.+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)[0]
 HOSTED = f"{REPOSITORY}/blob/main/"
 
@@ -25,6 +28,7 @@ project, release, version = "Polyphase", __version__, __version__
 html_title = f"Polyphase {__version__}"
 html_theme = "furo"
 html_theme_options = {"source_repository": REPOSITORY, "source_branch": "main", "source_directory": ""}
+html_static_path, html_css_files = ["static"], ["page.css"]
 html_extra_path = ["redirect"]  # from the site's root to its first page
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 
@@ -50,6 +54,9 @@ CHAPTERS = {
         "docs/guides/reproducible",
         "docs/guides/compilers",
         "docs/guides/measuring",
+        "docs/guides/coming-from",
+        "docs/kernels",
+        "docs/gallery",
     ),
     "Reference": (
         "docs/api/package",
@@ -117,8 +124,40 @@ class CommandHelp(Directive):
         return [nodes.literal_block(shown.output, shown.output, language="none")]
 
 
+class KernelOfAPhoto(Directive):
+    """The program, or the generated source, of the chain that is the kernels' page's example."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        from tools import shown
+
+        of_program = self.arguments[0] == "program"
+        text = shown.program() if of_program else shown.source()
+        return [nodes.literal_block(text, text, language="none" if of_program else "c++")]
+
+
+class Gallery(Directive):
+    """The pictures of one section, which are within the page: no file is needed beside it."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        from polyphase.bench.pictures import png, uri_of_png
+        from tools import shown
+
+        figures = "".join(
+            f"<figure><img src='{uri_of_png(png(picture))}' alt='{html.escape(name, quote=True)}'>"
+            f"<figcaption>{html.escape(name)}</figcaption></figure>"
+            for name, picture in shown.gallery(self.arguments[0]).items()
+        )
+        return [nodes.raw("", f"<div class='gallery'>{figures}</div>", format="html")]
+
+
 def setup(app: Any) -> None:
     app.connect("source-read", adapt_the_readme)
     app.connect("autodoc-skip-member", leave_out_how_transforms_work)
     app.connect("autodoc-process-signature", leave_out_what_v1_needs)
     app.add_directive("command-help", CommandHelp)
+    app.add_directive("kernel-of-a-photo", KernelOfAPhoto)
+    app.add_directive("gallery", Gallery)

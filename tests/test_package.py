@@ -15,7 +15,8 @@ from tests.support.vision import torchvision
 from tests.test_torch_private import IS_INSTALLED
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/guides/*.md")))
+GUIDES = sorted(ROOT.glob("docs/guides/*.md"))
+PAGES = (ROOT / "README.md", ROOT / "docs/kernels.md", *GUIDES)
 
 
 def blocks(page: Path) -> list[str]:
@@ -80,6 +81,11 @@ def test_every_block_of_readme_and_guides_runs_alone(name: str) -> None:
     if "torchvision" in BLOCKS[name]:
         torchvision()
     exec(BLOCKS[name], {})
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_every_guide_has_something_to_run(page: Path) -> None:
+    assert blocks(page)
 
 
 def test_the_readme_begins_with_the_shortest_way_to_a_result() -> None:

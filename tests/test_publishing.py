@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from tools import release_check
+from tools import release_check, shown
 
 ROOT = Path(__file__).parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -98,6 +99,21 @@ def test_version_and_changelog(version: str, section: str, fault: str | None) ->
 
 def test_version_and_changelog_agree_now() -> None:
     release_check.version_and_changelog_agree()
+
+
+def test_the_kernels_page_shows_what_is_generated() -> None:
+    program, source = shown.program(), shown.source()
+    assert "".join(program.split()).startswith("program(uint8,axes([axismap([resize(256,bilinear")
+    assert "channel1" in source
+    assert source.startswith("#include")
+
+
+@pytest.mark.parametrize("section", shown.SECTIONS)
+def test_the_gallery(section: str) -> None:
+    for picture in shown.gallery(section).values():
+        assert (picture.dtype, picture.shape[0]) == (torch.uint8, 3)
+        assert picture.unique().numel() > 16
+    assert f"```{{gallery}} {section}\n" in (ROOT / "docs/gallery.md").read_text()
 
 
 @pytest.mark.full

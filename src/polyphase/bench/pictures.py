@@ -117,7 +117,11 @@ def _middle(image: Tensor) -> Tensor:
 
 
 def _uri(image: Tensor) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png(_middle(image))).decode()}"
+    return uri_of_png(png(_middle(image)))
+
+
+def uri_of_png(data: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
 
 
 def png(image: Tensor) -> bytes:

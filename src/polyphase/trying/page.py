@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polyphase.bench.environment import cpu_model, gpu, instruction_set
-from polyphase.bench.pictures import png
+from polyphase.bench.pictures import png, uri_of_png
 from polyphase.bench.report import STYLE, duration
 from polyphase.errors import ResultFileError
 from polyphase.pipelines.accounts import Done
@@ -141,4 +140,4 @@ def _small(image: Tensor, *, largest: bool = False) -> Tensor:
 
 def _uri(image: Tensor) -> str:
     colours = image.expand(3, -1, -1) if image.shape[0] == 1 else image[:3]
-    return f"data:image/png;base64,{base64.b64encode(png((colours * 255).round().byte())).decode()}"
+    return uri_of_png(png((colours * 255).round().byte()))
