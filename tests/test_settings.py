@@ -18,7 +18,7 @@ from polyphase.errors import (
 
 VARIABLES = (
     *("POLYPHASE_CACHE_DIR", "POLYPHASE_CACHE_MAX_MB", "XDG_CACHE_HOME"),
-    *("POLYPHASE_DEVICES", "POLYPHASE_ISA", "POLYPHASE_CUDA_ARCH", "CXX"),
+    *("POLYPHASE_DEVICES", "POLYPHASE_ISA", "POLYPHASE_CUDA_ARCH", "POLYPHASE_HUGE_PAGES", "CXX"),
 )
 
 
@@ -148,3 +148,13 @@ def test_windows_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.warns(NoKernelsWarning, match="no kernels for Windows yet.* WSL 2"):
             assert settings.devices() == frozenset()
         assert settings.devices() == frozenset()
+
+
+def test_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.huge_pages()
+    for chosen, whether in {"on": True, "off": False, "": True}.items():
+        monkeypatch.setenv("POLYPHASE_HUGE_PAGES", chosen)
+        assert settings.huge_pages() == whether
+    monkeypatch.setenv("POLYPHASE_HUGE_PAGES", "no")
+    with pytest.raises(UnknownNameError, match="POLYPHASE_HUGE_PAGES 'no'"):
+        settings.huge_pages()

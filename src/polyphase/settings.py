@@ -16,6 +16,10 @@
 `POLYPHASE_CUDA_ARCH`
     The architecture of CUDA kernels: `sm_75`, `sm_90` and so on. Where unset: the GPU's own.
 
+`POLYPHASE_HUGE_PAGES`
+    `off`: large outputs on the CPU are written to pages of the usual size. Where unset, or `on`: to large ones, where
+    the system leaves that to programs. Read once, at the first call.
+
 `CXX`
     The C++ compiler, with arguments if need be: `ccache g++`. Where unset: the first of `g++`, `c++` and `clang++`.
 
@@ -95,6 +99,13 @@ def forced_isa() -> str | None:
     if isa not in ISAS:
         raise UnknownSettingError("instruction set in POLYPHASE_ISA", isa, ISAS)
     return isa
+
+
+def huge_pages() -> bool:
+    chosen = os.environ.get("POLYPHASE_HUGE_PAGES") or "on"
+    if chosen not in ("on", "off"):
+        raise UnknownSettingError("choice in POLYPHASE_HUGE_PAGES", chosen, ("on", "off"))
+    return chosen == "on"
 
 
 def forced_cuda_architecture() -> str | None:

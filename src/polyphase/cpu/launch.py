@@ -158,7 +158,8 @@ def _warp_part(program: Program, coordinates: torch.dtype, rank: int) -> bytes:
     assert isinstance(program.sampler, Warp), "maps have no coordinates"
     plan = plan_warp(program, coordinates, program.axes(rank), isa.chosen())
     fill = records.fill_of(program.sampler, program.sampled, program.source if program.moves_only else plan.work)
-    return records.warp_part(program.sampler, kernel=libraries.addresses(plan).kernel, fill=fill)
+    kernel, element_bytes = libraries.addresses(plan).kernel, program.target.itemsize
+    return records.warp_part(program.sampler, kernel=kernel, element_bytes=element_bytes, fill=fill)
 
 
 def forget() -> None:

@@ -324,9 +324,10 @@ PyMethodDef functions[] = {
 }  // namespace
 }  // namespace polyphase
 
-// `threads`: torch.get_num_threads, which outlives this library.
-extern "C" __attribute__((visibility("default"))) PyObject* polyphase_functions(PyObject* threads) {
+// `threads`: torch.get_num_threads, which outlives this library. `huge_pages`: whether they are asked for.
+extern "C" __attribute__((visibility("default"))) PyObject* polyphase_functions(PyObject* threads, PyObject* huge_pages) {
   polyphase::get_num_threads = threads;
+  polyphase::uses_huge_pages = PyObject_IsTrue(huge_pages) == 1;
   polyphase::dispatched().run = polyphase::run_directly;
   constexpr int kCount = sizeof(polyphase::functions) / sizeof(polyphase::functions[0]);
   PyObject* tuple = PyTuple_New(kCount);

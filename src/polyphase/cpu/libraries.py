@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from polyphase import settings
 from polyphase.cpu import build, emit, isa
 from polyphase.errors import BuildFailedError
 from polyphase.kernels import records
@@ -81,8 +82,8 @@ class Addresses(NamedTuple):
 @functools.cache
 def launcher() -> Launcher:
     functions = _loaded([launcher_request(isa.chosen())])[0].polyphase_functions
-    functions.argtypes, functions.restype = [ctypes.py_object], ctypes.py_object
-    made = Launcher(*functions(torch.get_num_threads))
+    functions.argtypes, functions.restype = [ctypes.py_object] * 2, ctypes.py_object
+    made = Launcher(*functions(torch.get_num_threads, settings.huge_pages()))
     use_handles(made.read_by_handles)
     return made
 

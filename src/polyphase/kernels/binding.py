@@ -122,7 +122,6 @@ def for_any_size(
         longest=wing.longest_runs if moves_runs(program) else wing.longest_axis,
         most_warped=wing.most_warped,
         most_bytes=_LARGE,
-        element_bytes=program.target.itemsize,
     )
     try:
         return wing.bind_any_size(record, rules, otherwise)

@@ -123,6 +123,7 @@ _PROGRAM = {
     "sampler": 1,
     "mover": 1,
     "kind": 1,
+    "element_bytes": 1,
     "transposed": 1,
     "moved_bytes": 1,
     "map_count": 1,
@@ -151,10 +152,9 @@ class AnySize:
     longest: int
     most_warped: int
     most_bytes: int
-    element_bytes: int
 
     def packed(self) -> bytes:
-        return struct.pack("=6q", *vars(self).values())
+        return struct.pack("=5q", *vars(self).values())
 
 
 def assertions() -> str:
@@ -211,6 +211,7 @@ def maps_part(program: Program, axes: Axes, work: torch.dtype, *, kernel: int, s
         sampler=sampler,
         mover=mover,
         kind=MAPS,
+        element_bytes=program.target.itemsize,
         transposed=axes.transposed,
         moved_bytes=program.source.itemsize if program.moves_only else 0,
         map_count=len(axes.maps),
@@ -240,7 +241,10 @@ def fill_of(sampler: Warp, sampled: torch.dtype, work: torch.dtype) -> Borders:
     return Borders(data.ljust(8 * math.ceil(len(data) / 8), b"\0"), stride=work.itemsize if len(values) > 1 else 0)
 
 
-def warp_part(sampler: Warp, kind: int = WARP, *, kernel: int, fill: Borders = NO_FILL) -> bytes:
+def warp_part(
+    sampler: Warp, kind: int = WARP, *, kernel: int, element_bytes: int = 0, fill: Borders = NO_FILL
+) -> bytes:
+    """`element_bytes`: of what is written."""
     numbers = sampler.formula.numbers if sampler.formula else ()
     if sampler.formula and (sampler.formula.entries > MOST_ENTRIES or len(numbers) > MOST_NUMBERS):
         raise NoKernelError(f"a formula of {sampler.formula.entries} entries and {len(numbers)} numbers: too long")
@@ -248,6 +252,7 @@ def warp_part(sampler: Warp, kind: int = WARP, *, kernel: int, fill: Borders = N
         _PROGRAM,
         kernel=kernel,
         kind=kind,
+        element_bytes=element_bytes,
         border_size=len(fill.data),
         border_stride=fill.stride,
         affine=sampler.source == "affine",

@@ -123,7 +123,7 @@ class Refit {
       if (__builtin_mul_overflow(stride, request_.out_size[d], &stride)) return false;
     }
     int64_t bytes;
-    if (__builtin_mul_overflow(stride, rules_.element_bytes, &bytes) || bytes >= rules_.most_bytes) return false;
+    if (__builtin_mul_overflow(stride, request_.element_bytes, &bytes) || bytes >= rules_.most_bytes) return false;
     follows_image_ = preserve && rules_.keeps_strides != 0 && !same;
     return true;
   }

@@ -49,6 +49,7 @@ struct Bound {
   AnyCall call = {};
   int64_t buffer_count = 0;  // tensors that a launch brings, operands aside
   int64_t most_threads = 1;  // more would not be worth waking
+  int64_t written_bytes = 0;  // of the output's own memory
   SharedTable tables[kMaxOuter + 3];
   int64_t table_count = 0;
   Buffer<uint8_t> borders;
@@ -323,6 +324,16 @@ inline void bind_warp(const Request& request, const Tail& tail, Bound& bound) {
   take_rows_for_one(call, gradients, bound.most_threads <= 1);
 }
 
+// From the first element that is written to the last, where they follow each other; 0 where they do not.
+inline int64_t written_bytes(const Request& request) {
+  int64_t elements = 1, last = 0;
+  for (int64_t d = 0; d < request.rank; ++d) {
+    elements *= request.out_size[d];
+    last += (request.out_size[d] - 1) * request.out_stride[d];
+  }
+  return last + 1 == elements ? elements * request.element_bytes : 0;
+}
+
 inline void bind(const uint8_t* data, int64_t size, Bound& bound) {
   Request request;
   if (size < static_cast<int64_t>(sizeof(request))) throw BadCall{"a request that is cut off"};
@@ -332,6 +343,7 @@ inline void bind(const uint8_t* data, int64_t size, Bound& bound) {
     throw BadCall{"more dimensions, maps or operands than a request has room for"};
   }
   bound.kernel = reinterpret_cast<const Kernel*>(request.kernel);
+  bound.written_bytes = written_bytes(request);
   KernelCall& call = bound.call.any;
   call.parallel = Threads::run;
   call.vector_count = request.vector_count;

@@ -41,6 +41,8 @@ struct Request {
   int64_t mover;    // and that of axes along which values only move; 0 where there is none
   int64_t kind;
 
+  int64_t element_bytes;  // of what is written; 0 of gradients
+
   int64_t transposed;
   int64_t moved_bytes;  // of an element that is only moved; 0 where values are computed
   int64_t map_count;    // of the last dimensions
@@ -68,7 +70,6 @@ struct AnySize {
   int64_t longest;        // axis that is mapped
   int64_t most_warped;    // elements that a plane of a warped image extends over
   int64_t most_bytes;     // of an output that is sure to be had
-  int64_t element_bytes;  // of the output
 };
 
 }  // namespace polyphase

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "polyphase/launch/bind.h"
+#include "polyphase/launch/huge_pages.h"
 #include "polyphase/launch/python_objects.h"
 
 namespace polyphase {
@@ -27,10 +28,11 @@ struct Addresses {
 // A call that lacks nothing but a number of threads.
 struct Ready {
   const Kernel* kernel;
-  int64_t most_threads;
+  int64_t most_threads, written_bytes;
   Bound::AnyCall call;
 
   void run(int64_t threads) {
+    ask_for_huge_pages(call.any.target, written_bytes);
     call.any.threads = max<int64_t>(1, min(threads, most_threads));
     kernel->run(call.any);
   }
@@ -38,7 +40,7 @@ struct Ready {
 
 // Target, source, then coordinates (warps), the gradients of image and coordinates (warps' gradients), vectors and tensors.
 inline Ready ready(const Bound& bound, const Addresses& given) {
-  Ready result = {bound.kernel, bound.most_threads, bound.call};
+  Ready result = {bound.kernel, bound.most_threads, bound.written_bytes, bound.call};
   KernelCall& call = result.call.any;
   if (given.count != bound.buffer_count + call.vector_count + call.tensor_count) {
     throw BadCall{"launch takes what is bound, and as many tensors as it was bound to"};
