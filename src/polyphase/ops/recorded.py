@@ -88,14 +88,20 @@ class RecordedWarp:
 
     def gradients(self, needed: tuple[bool, bool], gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:
         """Of the image and of the coordinates, None where not needed."""
+        if self._sampler.mode != "nearest" or torch.is_grad_enabled():
+            return self._launched(needed, gradient, image, coordinates)
+        # The nearest pixel is that of coordinates nearby, too: their gradient is 0.
+        of_image = self._launched((True, False), gradient, image, coordinates)[0] if needed[0] else None
+        return of_image, torch.zeros_like(coordinates, memory_format=torch.contiguous_format) if needed[1] else None
+
+    def _launched(self, needed: tuple[bool, bool], gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:
         tensors = (gradient, image, coordinates)
         in_their_turn = torch.is_grad_enabled()  # they are to be recorded too
         latest = self._latest[needed]
         result: Gradients | None = None if in_their_turn else latest.again(*tensors)
         if result is not None:
             return result
-        moves = self._sampler.mode == "nearest" and needed[1]  # coordinates, whose gradient is 0: there is no kernel
-        if in_their_turn or moves or not all(is_plain(one, recorded=True) for one in tensors):
+        if in_their_turn or not all(is_plain(one, recorded=True) for one in tensors):
             return gradients(gradient, image, coordinates, options(self._sampler), needed)
         call = bound_gradients(self._sampler, *map(facts, tensors), needed)
         latest.follow(call, tensors)
