@@ -22,7 +22,7 @@ from polyphase.version import __version__
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for tools/
 REPOSITORY = re.findall('^Repository = "(.+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)[0]
-HOSTED = f"{REPOSITORY}/blob/main/"
+HOSTED, RAW = f"{REPOSITORY}/blob/main/", f"{REPOSITORY}/raw/main/"
 
 project, release, version = "Polyphase", __version__, __version__
 html_title = f"Polyphase {__version__}"
@@ -54,6 +54,7 @@ CHAPTERS = {
         "docs/guides/reproducible",
         "docs/guides/compilers",
         "docs/guides/measuring",
+        "docs/guides/scale",
         "docs/guides/coming-from",
         "docs/kernels",
         "docs/gallery",
@@ -68,8 +69,10 @@ CHAPTERS = {
         "docs/api/errors",
         "docs/api/cli",
         "docs/where-eager-is-wrong",
+        "docs/proofs",
     ),
     "Figures": (
+        "benchmarks/quick",
         "benchmarks/cpu",
         "benchmarks/h200",
         "benchmarks/warps",
@@ -83,7 +86,7 @@ CHAPTERS = {
 def adapt_the_readme(app: Any, name: str, source: list[str]) -> None:
     """Its links are whole addresses, for package indexes; here they lead to pages. And it has the table of contents."""
     if name == root_doc:
-        text = source[0].replace(HOSTED, "")
+        text = source[0].replace(HOSTED, "").replace(RAW, "")
         for chapter, pages in CHAPTERS.items():
             text += "\n".join(["\n```{toctree}", ":hidden:", f":caption: {chapter}", "", *pages, "```", ""])
         source[0] = text

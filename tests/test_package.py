@@ -101,5 +101,5 @@ def test_links_in_the_documentation_exist() -> None:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
             assert page.name != "README.md", f"{target} is no address"
-        for target in re.findall(rf"{repository}/blob/main/([^)#\s]+)", text):
+        for target in re.findall(rf"{repository}/(?:blob|raw)/main/([^)#\s]+)", text):
             assert (ROOT / target).exists(), f"{page.name}: {target}"

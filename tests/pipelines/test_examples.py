@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+import polyphase
 from tests.pipelines.chains import image
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -110,6 +111,78 @@ def test_ray_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     subprocess.run(command, check=True, capture_output=True)
     found = parquet.read_table(out, columns=["path"])["path"].to_pylist()
     assert sorted(Path(one).name for one in found) == sorted(names)
+
+
+ON_THREE_NODES = """
+import sys, threading, time
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+sys.path.insert(0, sys.argv[1])
+import ray_preprocess
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+others = [cluster.add_node(num_cpus=1) for _ in range(2)]
+ray.init(address=cluster.address, log_to_driver=False)
+out = Path(sys.argv[3])
+
+def kill():
+    while len(list(out.glob("*.parquet"))) < 2:
+        time.sleep(0.05)
+    cluster.remove_node(others[1], allow_graceful=False)
+    print("killed", flush=True)
+
+killer = threading.Thread(target=kill, daemon=True)
+killer.start()
+ray_preprocess.preprocess(sys.argv[2], str(out), size=8)
+killer.join(30)
+"""
+
+
+@pytest.mark.full
+def test_ray_with_a_node_that_is_killed(tmp_path: Path) -> None:
+    """Three nodes, which Ray simulates on one machine; one of them dies half-way: every image is there once."""
+    Image, parquet = pytest.importorskip("PIL.Image"), pytest.importorskip("pyarrow.parquet")  # noqa: N806
+    pytest.importorskip("ray")
+    (tmp_path / "images").mkdir()
+    names = [f"{number}.png" for number in range(600)]
+    for number, name in enumerate(names):
+        Image.fromarray(image(number % 50).permute(1, 2, 0).contiguous().numpy()).save(tmp_path / "images" / name)
+    (tmp_path / "images" / "no image.png").write_bytes(b"no image")
+    words = (str(EXAMPLES), str(tmp_path / "images"), str(tmp_path / "out"))
+    done = subprocess.run([sys.executable, "-c", ON_THREE_NODES, *words], check=True, capture_output=True, text=True)
+    assert "killed" in done.stdout
+    found = parquet.read_table(tmp_path / "out", columns=["path"])["path"].to_pylist()
+    assert sorted(Path(one).name for one in found) == sorted(names)
+
+
+ON_GPUS = """
+import sys
+import ray
+sys.path.insert(0, sys.argv[1])
+import ray_preprocess
+
+ray.init(num_cpus=2, num_gpus=2, log_to_driver=False)  # as many as a cluster says it has: torch looks for itself
+ray_preprocess.preprocess(sys.argv[2], sys.argv[3], size=4, gpus=2)
+"""
+
+
+@pytest.mark.full
+def test_ray_by_actors_with_gpus(tmp_path: Path) -> None:
+    """What is done by tasks, and by actors that have a GPU, is the same."""
+    Image, parquet = pytest.importorskip("PIL.Image"), pytest.importorskip("pyarrow.parquet")  # noqa: N806
+    pytest.importorskip("ray")
+    (tmp_path / "images").mkdir()
+    for number in range(9):
+        pixels = image(number).permute(1, 2, 0).contiguous().numpy()
+        Image.fromarray(pixels).save(tmp_path / "images" / f"{number}.png")
+    words = (str(EXAMPLES), str(tmp_path / "images"), str(tmp_path / "out"))
+    subprocess.run([sys.executable, "-c", ON_GPUS, *words], check=True, capture_output=True)
+    rows = {Path(row["path"]).name: row["pixels"] for row in parquet.read_table(tmp_path / "out").to_pylist()}
+    assert sorted(rows) == [f"{number}.png" for number in range(9)]
+    chain = polyphase.fuse(example("ray_preprocess").TRANSFORMS[1:])
+    expected = chain(Image.open(tmp_path / "images" / "3.png").convert("RGB"))
+    torch.testing.assert_close(torch.tensor(rows["3.png"]), expected, atol=2 / 255 / 0.224, rtol=0)
 
 
 def test_timm_transforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
