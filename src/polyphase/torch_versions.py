@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 #: `grid_sample` of volumes by `bicubic`; before, it is refused.
-SAMPLES_VOLUMES_BY_BICUBIC = torch.__version__ >= (2, 15)
+SAMPLES_VOLUMES_BY_BICUBIC = torch.__version__ >= "2.15"  # compared as versions, not as text
 
 
 def samples(mode: str, axes: int) -> bool:
