@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import random
 import re
 import subprocess
@@ -113,18 +114,24 @@ def test_ray_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert sorted(Path(one).name for one in found) == sorted(names)
 
 
+def in_its_own_process(script: str, folder: Path) -> str:
+    """What a script prints that is given folders of images and of results. Workers find the examples by PYTHONPATH."""
+    command = [sys.executable, "-c", script, str(folder / "images"), str(folder / "out")]
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES)}
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+
+
 ON_THREE_NODES = """
 import sys, threading, time
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
-sys.path.insert(0, sys.argv[1])
 import ray_preprocess
 
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
 others = [cluster.add_node(num_cpus=1) for _ in range(2)]
 ray.init(address=cluster.address, log_to_driver=False)
-out = Path(sys.argv[3])
+out = Path(sys.argv[2])
 
 def kill():
     while len(list(out.glob("*.parquet"))) < 2:
@@ -134,7 +141,7 @@ def kill():
 
 killer = threading.Thread(target=kill, daemon=True)
 killer.start()
-ray_preprocess.preprocess(sys.argv[2], str(out), size=8)
+ray_preprocess.preprocess(sys.argv[1], str(out), size=8)
 killer.join(30)
 """
 
@@ -149,9 +156,8 @@ def test_ray_with_a_node_that_is_killed(tmp_path: Path) -> None:
     for number, name in enumerate(names):
         Image.fromarray(image(number % 50).permute(1, 2, 0).contiguous().numpy()).save(tmp_path / "images" / name)
     (tmp_path / "images" / "no image.png").write_bytes(b"no image")
-    words = (str(EXAMPLES), str(tmp_path / "images"), str(tmp_path / "out"))
-    done = subprocess.run([sys.executable, "-c", ON_THREE_NODES, *words], check=True, capture_output=True, text=True)
-    assert "killed" in done.stdout
+    said = in_its_own_process(ON_THREE_NODES, tmp_path)
+    assert "killed" in said
     found = parquet.read_table(tmp_path / "out", columns=["path"])["path"].to_pylist()
     assert sorted(Path(one).name for one in found) == sorted(names)
 
@@ -159,11 +165,10 @@ def test_ray_with_a_node_that_is_killed(tmp_path: Path) -> None:
 ON_GPUS = """
 import sys
 import ray
-sys.path.insert(0, sys.argv[1])
 import ray_preprocess
 
 ray.init(num_cpus=2, num_gpus=2, log_to_driver=False)  # as many as a cluster says it has: torch looks for itself
-ray_preprocess.preprocess(sys.argv[2], sys.argv[3], size=4, gpus=2)
+ray_preprocess.preprocess(sys.argv[1], sys.argv[2], size=4, gpus=2)
 """
 
 
@@ -176,8 +181,7 @@ def test_ray_by_actors_with_gpus(tmp_path: Path) -> None:
     for number in range(9):
         pixels = image(number).permute(1, 2, 0).contiguous().numpy()
         Image.fromarray(pixels).save(tmp_path / "images" / f"{number}.png")
-    words = (str(EXAMPLES), str(tmp_path / "images"), str(tmp_path / "out"))
-    subprocess.run([sys.executable, "-c", ON_GPUS, *words], check=True, capture_output=True)
+    in_its_own_process(ON_GPUS, tmp_path)
     rows = {Path(row["path"]).name: row["pixels"] for row in parquet.read_table(tmp_path / "out").to_pylist()}
     assert sorted(rows) == [f"{number}.png" for number in range(9)]
     chain = polyphase.fuse(example("ray_preprocess").TRANSFORMS[1:])
