@@ -93,7 +93,7 @@ def adapt_the_readme(app: Any, name: str, source: list[str]) -> None:
 
 
 def leave_out_how_transforms_work(app: Any, what: str, name: str, what_it_is: Any, skip: bool, options: Any) -> bool:
-    """Users give their arguments; `why_not`, `draw` and `apply` are for pipelines."""
+    """Users give their arguments; `why_not`, `draws`, `params` and `apply` are for pipelines."""
     module = getattr(getattr(what_it_is, "fget", what_it_is), "__module__", None) or ""
     ours = re.fullmatch(r"polyphase\.pipelines\.(sizes|vocabulary|warps)", module)
     return skip or (what == "class" and ours is not None)

@@ -357,6 +357,8 @@ MEASURING = {
     ),
 }
 
+_DRAWN_BY_TORCH = "pipelines draw random parameters by torch's functions, which takes as long as a small resize"
+
 LOADING = {
     "new_shared": Private(
         "torch:UntypedStorage._new_shared",
@@ -364,6 +366,9 @@ LOADING = {
         _new_shared,
         take=_new_shared_by,
     ),
+    # Random numbers of pipelines.
+    "len_torch_function_stack": Private("torch._C:_len_torch_function_stack", _DRAWN_BY_TORCH, lambda: 1),
+    "default_device": Private("torch._C:_get_default_device", _DRAWN_BY_TORCH, lambda: ""),
     # Arithmetic's dtypes.
     "disable_current_modes": Private(
         "torch.utils._python_dispatch:_disable_current_modes",
@@ -385,11 +390,16 @@ ON_CUDA = {
 #: call under `polyphase.accelerate()` takes a few microseconds longer.
 PYTHON_TENSOR = "_Z16THPVariable_WrapRKN2at10TensorBaseE"
 
+#: MKL's exp of many floats, looked up likewise. Without it, boxes of random areas are drawn by torchvision's functions.
+MANY_EXP = "vmsExp"
+
 ALL = FUNCTIONS | LOADING | ON_CUDA | TRACING | COMPILING | EXPLAINING | MEASURING
 
 
 # For those who check types; all others are Any.
 len_torch_dispatch_stack: Callable[[], int]
+len_torch_function_stack: Callable[[], int]
+default_device: Callable[[], str]
 forward_level: Callable[[], int]
 is_within_jvp: Callable[[], bool]
 empty_strided_cpu: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor]

@@ -162,7 +162,7 @@ def tangents(ours: Any, image: Tensor, grid: Tensor) -> None:
 
 
 def loading() -> None:
-    """A batch of a DataLoader's worker is in shared memory, and arithmetic has its dtypes."""
+    """A batch of a DataLoader's worker is in shared memory, arithmetic has its dtypes, and draws are torch's."""
     from unittest import mock
 
     import polyphase
@@ -173,6 +173,13 @@ def loading() -> None:
         chain = [transforms.CenterCrop(5), transforms.ToDtype(torch.float32)]
         made = polyphase.fuse(chain).collate([image, image])
     assert made.is_shared()
+    fused = polyphase.fuse(transforms.RandomRotation(30))
+    torch.manual_seed(3)
+    found = fused(image), torch.get_rng_state()
+    torch.manual_seed(3)
+    angle = torch.empty(1).uniform_(-30, 30).item()
+    assert torch.equal(found[1], torch.get_rng_state())
+    assert torch.equal(found[0], polyphase.fuse(transforms.RandomRotation((angle, angle)))(image))
     assert torch.equal(made[1], image[:, 2:7, 3:8].float())
 
 

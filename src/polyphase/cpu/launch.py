@@ -106,6 +106,10 @@ def bound_of(call: Callable[..., Tensor], *tensors: Tensor) -> dispatched.Direct
     return dispatched.DirectCall(bound, shape, strides, len(tensors))
 
 
+def drawer(table: bytes, exp: int, fused: bool) -> Callable[..., tuple[list[tuple[float, ...]], bytes]]:
+    return libraries.launcher().drawer(table, exp, fused)
+
+
 def again() -> Callable[..., Callable[..., Any]] | None:
     try:
         return libraries.launcher().again

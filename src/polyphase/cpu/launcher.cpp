@@ -5,6 +5,7 @@
 #include "polyphase/launch/again.h"
 #include "polyphase/launch/any_size.h"
 #include "polyphase/launch/dispatched.h"
+#include "polyphase/launch/drawing.h"
 #include "polyphase/launch/running.h"
 #include "polyphase/launch/sized_calls.h"
 #include "polyphase/launch/sizes.h"
@@ -259,6 +260,23 @@ PyObject* python_launch_all(PyObject*, PyObject* const* args, ptrdiff_t count) {
   });
 }
 
+// ---- random numbers
+
+PyObject* python_draw(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] { return draw_numbers(parts, args, count); });
+}
+
+// a table, the address of a function that computes exp or 0, whether multiply-adds are fused
+PyObject* python_drawer(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  static PyMethodDef draw = {"draw", python_draw, METH_FASTCALL, "Of a generator and sizes, the numbers of each image."};
+  return guarded([&] {
+    if (count != kDrawParts || bytes(args[kDrawTable]).size % sizeof(double) != 0) {
+      throw BadCall{"drawer takes a table, the address of exp, and whether multiply-adds are fused"};
+    }
+    return made_of(&draw, {owned(args[kDrawTable]), owned(args[kDrawExp]), owned(args[kDrawFused])});
+  });
+}
+
 template <class T>
 PyObject* as_bytes(const Buffer<T>& buffer) {
   return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(buffer.data()), buffer.size() * sizeof(T));
@@ -313,6 +331,7 @@ PyMethodDef functions[] = {
     {"counts", python_counts, METH_FASTCALL, "(kernels launched, tables made, tables found in the cache)"},
     {"launch_all", python_launch_all, METH_FASTCALL, "Runs what was bound, in any order, by as many threads as torch has."},
     {"sized", python_sized, METH_FASTCALL, "Calls for images of any size, whose steps follow from it: (call, many, learn)"},
+    {"drawer", python_drawer, METH_FASTCALL, "What draws from a generator by a table, as torch does."},
     {"dispatch_by", python_dispatch_by, METH_FASTCALL, "How kernels in the dispatcher know torch."},
     {"operator", python_operator, METH_FASTCALL, "A kernel for the dispatcher, as a number."},
     {"put", python_put, METH_FASTCALL, "Puts it into the dispatcher."},

@@ -62,6 +62,7 @@ class Launcher(NamedTuple):
     counts: Callable[[], tuple[int, int, int]]
     launch_all: Callable[..., None]
     sized: Callable[..., tuple[Callable[..., Tensor | None], Callable[..., Tensor | None], Callable[..., int]]]
+    drawer: Callable[[bytes, int, bool], Callable[..., tuple[list[tuple[float, ...]], bytes]]]
     dispatch_by: Callable[[bytes], None]
     operator: Callable[..., int]
     put: Callable[[int], None]

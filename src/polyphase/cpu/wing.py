@@ -31,4 +31,5 @@ WING = Wing(
     launch_all=launch.launch_all,
     makes_patchwork=True,
     slower=slower.SLOWER,
+    drawer=launch.drawer,
 )

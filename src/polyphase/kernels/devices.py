@@ -130,6 +130,8 @@ class Wing:
     slower: calls that ATen's own kernels do in less time.
     bind_batched: a call that is for `launch_all`, where that is another than `bind`'s. of_size: its handle, for another
     image (channels, height, width) whose rows and columns take other paths; None where it takes binding.
+    drawer: of a table as `pipelines/draws.py` packs it, the address of exp and whether multiply-adds are fused, what
+    draws from a generator for images of the sizes that follow, as `launch/drawing.h` says.
     """
 
     device: str
@@ -161,6 +163,7 @@ class Wing:
     bind_batched: Callable[[CallRecord], BoundCall] | None = None
     of_size: Callable[[object, Facts, tuple[AxisPath, AxisPath]], object | None] | None = None
     slower: tuple[Slower, ...] = ()
+    drawer: Callable[[bytes, int, bool], Callable[..., tuple[list[tuple[float, ...]], bytes]]] | None = None
 
 
 def has_kernels(device: str) -> bool:

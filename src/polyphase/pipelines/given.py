@@ -1,12 +1,10 @@
-"""Arguments of transforms, as torchvision takes them; and numbers drawn as it draws them."""
+"""Arguments of transforms, as torchvision takes them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
-
-import torch
 
 from polyphase.arguments.integers import number
 from polyphase.errors import UnknownNameError, WrongArgumentError
@@ -101,11 +99,3 @@ def check_probability(p: float) -> None:
 def centre_of(center: Any, height: int, width: int) -> tuple[float, float]:
     """(x, y), counted from the middle of the image."""
     return (0.0, 0.0) if center is None else (center[0] - width * 0.5, center[1] - height * 0.5)
-
-
-def uniform(least: float, most: float) -> float:
-    return torch.empty(1).uniform_(least, most).item()
-
-
-def below(end: int, start: int = 0, size: tuple[int, ...] = (1,)) -> int:
-    return int(torch.randint(start, end, size=size))

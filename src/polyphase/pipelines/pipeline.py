@@ -31,7 +31,7 @@ from polyphase.pipelines.batches import (
 from polyphase.pipelines.picture import TENSOR, Picture, as_kind
 from polyphase.pipelines.pillow import is_pil
 from polyphase.pipelines.reading import Step, is_left_to_pillow, is_random, read
-from polyphase.pipelines.sketches import Sketch, Sketches, kind_of
+from polyphase.pipelines.sketches import Drawn, Sketch, Sketches, kind_of
 from polyphase.pipelines.sources import Source
 from polyphase.pipelines.vocabulary import Compose, Container
 from polyphase.pipelines.walks import Image, Sample, Walk, image_of, lone_image, only_picture
@@ -267,9 +267,10 @@ class Pipeline:
             seen = "no images" if hasattr(images, "__len__") and not len(images) else f"a {type(images).__name__}"
             raise WrongArgumentError(f"a batch of {seen}; give a list of images, one at least")
         pictures, numbers = list[Picture | Sketch](), list[int]()
+        drawn = Drawn(self._sketches, images)
         for number, image in enumerate(images):
             try:
-                pictures.append(self._picture(image))
+                pictures.append(drawn.picture(number) or self._picture(image))
                 numbers.append(number)
             except Exception as error:
                 if on_error == "raise":
@@ -379,7 +380,7 @@ def _listed(step: Step | Container) -> Iterator[str]:
         yield repr(step) + ("" if step.ours is not None else "  # as itself")
         return
     if type(step) is not Compose:
-        yield f"{type(step).__name__.removeprefix('_V1')}:"
+        yield f"{type(step).__name__}:"
     for one in step.transforms:
         for line in _listed(one):
             yield line if type(step) is Compose else f"  {line}"

@@ -3,7 +3,8 @@ objects has done that. Classes are known by exact type; a subclass may do anythi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,9 +12,10 @@ import torch
 
 from polyphase.errors import PolyphaseError, WrongArgumentTypeError
 from polyphase.pipelines import sizes, vocabulary, warps
+from polyphase.pipelines.drawing import Drawer, Known, drawer_of, numbers
 from polyphase.pipelines.grids import perspective_coefficients
 from polyphase.pipelines.picture import IMAGE, NEAREST
-from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Params, RandomApply, Transform
+from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Params, Transform
 
 OWN, V1, V2 = "polyphase.transforms", "torchvision.transforms", "torchvision.transforms.v2"
 
@@ -34,6 +36,8 @@ _AS_V1: dict[str, dict[str, Any]] = {
     "RandomRotation": {"as_v1": True},
     "RandomAffine": {"as_v1": True},
     "RandomPerspective": {"as_v1": True},
+    "RandomCrop": {"draws_both": True},
+    "RandomApply": {"with_p": True},
     "RandomChoice": {"by_python": True},
     "RandomOrder": {"by_python": True},
 }
@@ -45,7 +49,7 @@ _LEFT_TO_PILLOW = (
     sizes.RandomVerticalFlip,
     warps.Warped,
 )
-_AS_V2: dict[str, dict[str, Any]] = {"ToImage": {"to": IMAGE}}
+_AS_V2: dict[str, dict[str, Any]] = {"ToImage": {"to": IMAGE}, "RandomChoice": {"are_shares": True}}
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,16 @@ class Step:
     ours: Transform | None
     itself: Any
     version: str = OWN
+
+    @functools.cached_property
+    def drawer(self) -> Drawer | None:
+        return None if self.ours is None else drawer_of(self.ours.draws())
+
+    @functools.cached_property
+    def known(self) -> Known | None:
+        """Of torchvision's transforms: None of one that was made under another default dtype."""
+        logarithms = getattr(self.itself, "_log_ratio", None)
+        return Known(self.ours, self.itself) if logarithms is None or logarithms.dtype == torch.float32 else None
 
     def __repr__(self) -> str:
         return repr(self.itself) if self.ours is None else repr(self.ours)
@@ -90,18 +104,11 @@ def _known(transform: Any, version: str, ours: Callable[..., Any]) -> Step | Con
     }
     given |= (_AS_V1 if version == V1 else _AS_V2).get(name, {})
     if "transforms" in given:
-        made: Container = ours(**(given | {"transforms": tuple(map(read, given["transforms"]))}))
-        return _V1RandomApply(made.transforms, made.p) if version == V1 and isinstance(made, RandomApply) else made
+        return ours(**(given | {"transforms": tuple(map(read, given["transforms"]))}))  # type: ignore[no-any-return]
     if name == "RandomCrop" and version == V2 and given["padding"] is not None:
         left, right, top, bottom = given["padding"]
         given["padding"] = (left, top, right, bottom)
     return Step(ours(**given), transform, version)
-
-
-@dataclass(frozen=True)
-class _V1RandomApply(RandomApply):
-    def chosen(self) -> Sequence[Any]:
-        return () if self.p < torch.rand(1) else self.transforms
 
 
 def is_random(step: Step | Container) -> bool:
@@ -129,7 +136,7 @@ def _version(transform: object) -> str | None:
     return V2 if module.startswith(V2 + ".") else V1 if module.startswith(V1 + ".") else None
 
 
-# ---- random parameters, by torchvision's own functions
+# ---- random parameters
 
 
 def drawn(step: Step, flat_inputs: list[Any], height: int, width: int) -> Params | None:
@@ -137,12 +144,18 @@ def drawn(step: Step, flat_inputs: list[Any], height: int, width: int) -> Params
     ours = step.ours
     assert ours is not None, "what is not known draws for itself"
     if step.version == OWN:
-        return ours.draw(height, width)
+        return ours.params(numbers(step.drawer, ours.draws(), height, width), height, width)
+    plainly = functools.partial(_by_torchvision, step, flat_inputs, height, width)
+    known = step.known if len(flat_inputs) == 1 else None  # of several, torchvision compares the sizes
+    return plainly() if known is None else known.params(plainly, height, width)
+
+
+def _by_torchvision(step: Step, flat_inputs: list[Any], height: int, width: int) -> Params | None:
     if step.version == V2:
         if hasattr(step.itself, "p") and torch.rand(1) >= step.itself.p:
             return None
         return step.itself.make_params(flat_inputs)  # type: ignore[no-any-return]
-    return _V1_DRAWS[type(ours).__name__](step.itself, flat_inputs[0], height, width)
+    return _V1_DRAWS[type(step.ours).__name__](step.itself, flat_inputs[0], height, width)
 
 
 def _v1_flip(own: Any, image: Any, height: int, width: int) -> Params | None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
-from polyphase.errors import WrongArgumentError, WrongSizeError
+from polyphase.errors import WrongArgumentError
 from polyphase.pipelines.doing import pad, resize, why_not_moved, why_not_padded, why_not_resized
+from polyphase.pipelines.draws import Chance, Draws, Grown, Place, ResizedBox, ToSide, ToSize, whole_numbers
 from polyphase.pipelines.given import (
     amounts_of,
-    below,
     check_fill,
     check_padding,
     check_probability,
     interpolation_name,
     pair,
-    uniform,
 )
 from polyphase.pipelines.picture import Picture
 from polyphase.pipelines.vocabulary import NO_PARAMS, Params, Transform
@@ -56,17 +53,15 @@ class Resize(Transform):
 
     def sized(self, height: int, width: int) -> tuple[int, int]:
         """As torchvision rounds."""
+        return self.sizes()[0].size_after(height, width)
+
+    def sizes(self) -> tuple[ToSize | ToSide]:
         if self.size is not None and len(self.size) == 2:
-            return self.size  # type: ignore[no-any-return]
-        shorter, longer = min(height, width), max(height, width)
+            return (ToSize(self.size),)
         if self.size is None:
             assert self.max_size is not None, "one of both is there"
-            new_shorter, new_longer = int(self.max_size * shorter / longer), self.max_size
-        else:
-            new_shorter, new_longer = self.size[0], int(self.size[0] * longer / shorter)
-            if self.max_size is not None and new_longer > self.max_size:
-                new_shorter, new_longer = int(self.max_size * new_shorter / new_longer), self.max_size
-        return (new_longer, new_shorter) if width <= height else (new_shorter, new_longer)
+            return (ToSide(self.max_size, is_longer=True),)
+        return (ToSide(self.size[0], limit=self.max_size or 0),)
 
     def apply(self, picture: Picture, params: Params) -> None:
         size = self.sized(picture.height, picture.width)
@@ -106,6 +101,9 @@ class SmartResize(Transform):
             rows, columns = (math.ceil(n * grow / factor) for n in (height, width))
         return max(rows, 1) * factor, max(columns, 1) * factor
 
+    def sizes(self) -> None:
+        return None
+
     def apply(self, picture: Picture, params: Params) -> None:
         resize(picture, self.sized(picture.height, picture.width), self.interpolation, self.antialias)
 
@@ -123,6 +121,9 @@ class CenterCrop(Transform):
     def why_not(self, picture: Picture) -> str | None:
         return why_not_moved(picture)
 
+    def sizes(self) -> Draws:
+        return (ToSize(self.size),)
+
     def apply(self, picture: Picture, params: Params) -> None:
         height, width = self.size
         if height > picture.height or width > picture.width:
@@ -131,12 +132,6 @@ class CenterCrop(Transform):
             picture.pad(amounts, 0, "constant", as_batch=self.as_batch)
         top, left = round((picture.height - height) / 2.0), round((picture.width - width) / 2.0)
         picture.crop(top, left, height, width)
-
-
-@functools.cache
-def _logarithms(ratio: tuple[float, float], dtype: torch.dtype) -> list[float]:
-    """As torchvision rounds them."""
-    return torch.log(torch.tensor(ratio, dtype=dtype)).tolist()
 
 
 @dataclass(frozen=True)
@@ -159,20 +154,15 @@ class RandomResizedCrop(Transform):
     def why_not(self, picture: Picture) -> str | None:
         return why_not_resized(picture, self.interpolation, self.antialias, in_floats=self.in_floats)
 
-    def draw(self, height: int, width: int) -> Params:
-        least, most = _logarithms(self.ratio, torch.get_default_dtype())
-        for _ in range(10):
-            area = height * width * uniform(*self.scale)
-            ratio = torch.exp(torch.empty(1).uniform_(least, most)).item()
-            w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-            if 0 < w <= width and 0 < h <= height:
-                return {"top": below(height - h + 1), "left": below(width - w + 1), "height": h, "width": w}
-        w, h = width, height
-        if width / height < min(self.ratio):
-            h = round(w / min(self.ratio))
-        elif width / height > max(self.ratio):
-            w = round(h * max(self.ratio))
-        return {"top": (height - h) // 2, "left": (width - w) // 2, "height": h, "width": w}
+    def draws(self) -> Draws:
+        return (ResizedBox(self.scale, self.ratio),)
+
+    def params(self, drawn: Iterator[float], height: int, width: int) -> Params:
+        top, left, rows, columns = whole_numbers(drawn, 4)
+        return {"top": top, "left": left, "height": rows, "width": columns}
+
+    def sizes(self) -> Draws:
+        return (ToSize(self.size),)
 
     def apply(self, picture: Picture, params: Params) -> None:
         picture.crop(params["top"], params["left"], params["height"], params["width"])
@@ -201,6 +191,9 @@ class Letterbox(Transform):
     def why_not(self, picture: Picture) -> str | None:
         return why_not_resized(picture, self.interpolation, self.antialias)
 
+    def sizes(self) -> Draws:
+        return (ToSize(self.size),)
+
     def apply(self, picture: Picture, params: Params) -> None:
         ratio = min(self.size[0] / picture.height, self.size[1] / picture.width)
         size = max(round(picture.height * ratio), 1), max(round(picture.width * ratio), 1)
@@ -225,6 +218,10 @@ class Pad(Transform):
     def why_not(self, picture: Picture) -> str | None:
         return why_not_padded(picture, self.fill, self.padding_mode)
 
+    def sizes(self) -> Draws:
+        left, right, top, bottom = amounts_of(self.padding)
+        return (Grown((left, top, right, bottom)),)
+
     def apply(self, picture: Picture, params: Params) -> None:
         pad(picture, amounts_of(self.padding), self.fill, self.padding_mode)
 
@@ -238,6 +235,7 @@ class RandomCrop(Transform):
     pad_if_needed: bool = False
     fill: Any = 0
     padding_mode: str = "constant"
+    draws_both: bool = field(default=False, repr=False)  # how v1 draws
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", pair(self.size))
@@ -250,23 +248,25 @@ class RandomCrop(Transform):
             return why_not_padded(picture, self.fill, self.padding_mode)
         return why_not_moved(picture)
 
-    def draw(self, height: int, width: int) -> Params:
+    def draws(self) -> Draws:
         left, right, top, bottom = amounts_of(self.padding) if self.padding else (0, 0, 0, 0)
-        rows, columns = height + top + bottom, width + left + right
-        if self.pad_if_needed:
-            down, across = max(self.size[0] - rows, 0), max(self.size[1] - columns, 0)
-            left, right, top, bottom = left + across, right + across, top + down, bottom + down
-            rows, columns = rows + 2 * down, columns + 2 * across
-        if rows < self.size[0] or columns < self.size[1]:
-            raise WrongSizeError(
-                f"a random crop of {self.size} pixels of an image of {(rows, columns)}"
-                f"{', padding included' if self.padding else ''}; the image must not be smaller: give "
-                "pad_if_needed=True, or resize it first"
-            )
-        first = below(rows - self.size[0] + 1, size=()) if rows > self.size[0] else 0
-        second = below(columns - self.size[1] + 1, size=()) if columns > self.size[1] else 0
-        return {"padding": [left, top, right, bottom], "top": first, "left": second,
-                "height": self.size[0], "width": self.size[1]}  # fmt: skip
+        return (Place(self.size, (left, top, right, bottom), self.pad_if_needed, self.draws_both),)
+
+    def params(self, drawn: Iterator[float], height: int, width: int) -> Params:
+        top, left, *border = whole_numbers(drawn, 6)
+        rows, columns = height + border[1] + border[3], width + border[0] + border[2]
+        return {
+            "needs_crop": (rows, columns) != self.size,
+            "top": top,
+            "left": left,
+            "height": self.size[0],
+            "width": self.size[1],
+            "needs_pad": any(border),
+            "padding": border,
+        }
+
+    def sizes(self) -> Draws:
+        return (ToSize(self.size),)
 
     def apply(self, picture: Picture, params: Params) -> None:
         if any(params["padding"]):
@@ -287,8 +287,11 @@ class _RandomFlip(Transform):
     def why_not(self, picture: Picture) -> str | None:
         return why_not_moved(picture)
 
-    def draw(self, height: int, width: int) -> Params | None:
-        return None if torch.rand(1) >= self.p else NO_PARAMS
+    def draws(self) -> Draws:
+        return (Chance(self.p),)
+
+    def params(self, drawn: Iterator[float], height: int, width: int) -> Params | None:
+        return NO_PARAMS if next(drawn) else None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ pattern of one that was. The plain twin is the walk of a `Picture`, which is wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,13 +13,14 @@ from polyphase.kernels import devices
 from polyphase.kernels.binding import BoundCall, Pattern
 from polyphase.kernels.facts import Facts, Sizes, facts
 from polyphase.pipelines import ways
+from polyphase.pipelines.drawing import Ahead, Chain
 from polyphase.pipelines.outlines import NotFollowedError, Outline
 from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture, as_kind
 from polyphase.pipelines.reading import OWN, V2, Step, drawn
 from polyphase.pipelines.sources import Source
 from polyphase.pipelines.stages import Ready
 from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Normalize, Params, ToDtype
-from polyphase.pipelines.walks import Image, Walk, stand_in
+from polyphase.pipelines.walks import Image, Walk, image_of, only_picture, stand_in
 from polyphase.pipelines.warps import Warped
 
 #: Patterns of one kind of images; then all are forgotten.
@@ -126,6 +127,11 @@ class Sketches:
         self._whole, self._steps = steps, _steps_to_follow(steps)
         self._by_size = {kind: self._packed(kind) for kind in (TENSOR, IMAGE, ARRAY, PIL)}
         self._kinds: dict[object, _Kind | None] = {}  # None of a kind that had to be done otherwise
+        random = [step for step in self._steps or () if step.ours is not None and step.ours.is_random]
+        self._chain = Chain(
+            [step.ours for step in self._steps or ()], [step.known for step in random if step.version != OWN]
+        )
+        self.draws_ahead = bool(random)
         #: Whether an image within a sample is done as one alone is.
         self.takes_samples = self._steps is not None and all(one.version in (OWN, V2) for one in _steps_of(steps))
 
@@ -141,7 +147,27 @@ class Sketches:
         kind = None if self._by_size[image.kind] is None else self._kinds.get(kind_of(image))
         return None if kind is None else kind.sized
 
+    def ahead(self, images: Sequence[Image]) -> Ahead | None:
+        """What is drawn for several images at once; None where it is drawn for one after the other."""
+        if any(self._kinds.get(kind_of(one)) is None for one in images):
+            return None  # of kinds that are new, or have to be done otherwise
+        return self._chain.ahead(*[n for one in images for n in one.source.facts.shape[-2:]])
+
     def of(self, image: Image) -> Sketch | Walk:
+        """Whose numbers are drawn at once where that can be; again, step by step, where something is wrong: an error is
+        raised with the generator as torchvision would leave it."""
+        known = None if self._steps is None else self._kinds.get(kind_of(image))
+        ahead = None if known is None else self._chain.ahead(*image.source.facts.shape[-2:])
+        if ahead is None or not ahead.numbers:
+            return self.of_drawn(image, None)
+        try:
+            return self.of_drawn(image, ahead.numbers[0])
+        except Exception:
+            ahead.take_back(0)
+            return self.of_drawn(image, None)
+
+    def of_drawn(self, image: Image, numbers: tuple[float, ...] | None) -> Sketch | Walk:
+        """`numbers`: of all steps, where they are drawn already."""
         named = None if self._steps is None else kind_of(image)
         if named is None:
             walk = Walk(image.picture())
@@ -153,19 +179,20 @@ class Sketches:
             if named not in self._kinds:
                 self._kinds[named] = _Kind() if walk.is_whole and _has_patterns(image) else None
             return walk
-        draws = list[Params | None]()
-        outline = self._followed(image, draws)
+        draws, left = list[Params | None](), None if numbers is None else iter(numbers)
+        outline = self._followed(image, draws, left)
         name = None if outline is None else outline.name
         likeness = kind.patterns.get(name)
         if outline is not None and likeness is not None and likeness.pattern.takes(image.source.facts, outline.shape):
             return Sketch(image.source, outline, likeness)
-        walk = self._walked(image, draws)
+        walk = self._walked(image, draws, left)
         if name is not None and name not in kind.patterns:
             kind.learn(name, _likeness(walk), self._by_size[image.kind])
         return walk
 
-    def _followed(self, image: Image, draws: list[Params | None]) -> Outline | None:
-        """`draws`: what random steps have drawn, until the end or where it is not followed any further."""
+    def _followed(self, image: Image, draws: list[Params | None], numbers: Iterator[float] | None) -> Outline | None:
+        """`draws`: what random steps have drawn, until the end or where it is not followed any further. `numbers`: from
+        which, where they are drawn already."""
         known = image.source.facts
         outline: Any = Outline(image.kind, known.dtype, known.shape)
         try:
@@ -175,7 +202,10 @@ class Sketches:
                 if not ours.is_random:
                     ours.apply(outline, NO_PARAMS)
                     continue
-                params = drawn(step, [stand_in(outline.shape)], outline.height, outline.width)
+                if numbers is None:
+                    params = drawn(step, [stand_in(outline.shape)], outline.height, outline.width)
+                else:
+                    params = ours.params(numbers, outline.height, outline.width)
                 draws.append(params)
                 if params is not None:
                     ours.apply(outline, params)
@@ -183,13 +213,53 @@ class Sketches:
             return None
         return outline  # type: ignore[no-any-return]
 
-    def _walked(self, image: Image, draws: Sequence[Params | None]) -> Walk:
+    def _walked(self, image: Image, draws: Sequence[Params | None], numbers: Iterator[float] | None = None) -> Walk:
         """By a picture, with what was drawn for it."""
         walk, left = Walk(image.picture()), list(draws)
         for step in _steps_of(self._whole):
             assert step.ours is not None, "it can be followed"
-            walk.take(step, (left.pop(0),) if left and step.ours.is_random else None)
+            before = None
+            if step.ours.is_random and left:
+                before = (left.pop(0),)
+            elif step.ours.is_random and numbers is not None:
+                (picture,) = walk.pictures()
+                before = (step.ours.params(numbers, picture.height, picture.width),)
+            walk.take(step, before)
         return walk
+
+
+class Drawn:
+    """Images of a batch whose numbers were drawn at once, if that could be: those of the first of them."""
+
+    def __init__(self, sketches: Sketches, images: Sequence[Any]) -> None:
+        self._sketches, self._images = sketches, _images_of(images) if sketches.draws_ahead else []
+        self._ahead = sketches.ahead(self._images) if self._images else None
+
+    def picture(self, number: int) -> Sketch | Picture | None:
+        """None of an image that is still to be drawn for, as it is where something is wrong with it."""
+        if self._ahead is None or number >= len(self._ahead.numbers):
+            return None
+        try:
+            found = self._sketches.of_drawn(self._images[number], self._ahead.numbers[number])
+            return found if isinstance(found, Sketch) else only_picture(found)
+        except Exception:
+            self._ahead.take_back(number)
+            self._ahead = None
+            return None
+
+
+def _images_of(images: Sequence[Any]) -> list[Image]:
+    """None at all, unless all are images."""
+    found = list[Image]()
+    for one in images:
+        try:
+            image = image_of(one)
+        except Exception:  # whoever takes them one by one says which it is
+            return []
+        if image is None:
+            return []
+        found.append(image)
+    return found
 
 
 def kind_of(image: Image) -> object:

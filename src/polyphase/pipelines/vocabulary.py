@@ -1,15 +1,16 @@
 """The transforms a pipeline knows: what they are, and those of values, kinds of images, and other transforms.
 
 By torchvision's names and with its arguments and meaning (that of v2). Each is data: what `fuse` reads torchvision's
-objects into, and what people without torchvision write. Three questions are asked of one, for every image: `why_not`, a
-reason where it cannot be part of a program; `draw`, its random parameters, in torchvision's order and from the same
-generators, None where nothing is to be done; and `apply`.
+objects into, and what people without torchvision write. It says what it draws (`draws`), which is torchvision's numbers
+in its order, and three questions are asked of it for every image: `why_not`, a reason where it cannot be part of a
+program; `params`, of what was drawn, None where nothing is to be done; and `apply`.
 """
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -17,6 +18,8 @@ import torch
 
 from polyphase.errors import WrongArgumentError
 from polyphase.pipelines.doing import COMPUTED, SMALL
+from polyphase.pipelines.drawing import Drawer, drawer_of, numbers
+from polyphase.pipelines.draws import Chance, Choice, Draws, Order
 from polyphase.pipelines.given import check_probability, for_kind
 from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture
 from polyphase.sampling.pointwise import Binary, Cast, Number
@@ -33,15 +36,23 @@ class Transform:
         """None where it can be part of a program."""
         return None
 
-    def draw(self, height: int, width: int) -> Params | None:
+    def draws(self) -> Draws:
+        return ()
+
+    def params(self, drawn: Iterator[float], height: int, width: int) -> Params | None:
+        """Of an image of this size, and numbers of which its own come next."""
         return NO_PARAMS
+
+    def sizes(self) -> Draws | None:
+        """What it makes of an image's size; None where that is not known so simply."""
+        return ()
 
     def apply(self, picture: Picture, params: Params) -> None:
         raise NotImplementedError
 
     @property
     def is_random(self) -> bool:
-        return type(self).draw is not Transform.draw
+        return type(self).draws is not Transform.draws
 
 
 # ---- from other kinds of images to tensors
@@ -206,6 +217,9 @@ class Patches(Transform):
             return f"{(picture.height, picture.width)} pixels are not so many times {step}: resize or pad it before"
         return None
 
+    def sizes(self) -> None:
+        return None
+
     def apply(self, picture: Picture, params: Params) -> None:
         picture.cut(self.size, self.merge, self.frames, self.channels_last)
 
@@ -215,7 +229,7 @@ class Patches(Transform):
 
 @dataclass(frozen=True)
 class Container:
-    """Transforms, some of which are done: `chosen` says which, and in what order."""
+    """Transforms, some of which are done: `chosen` draws which, and in what order."""
 
     transforms: Sequence[Any]
 
@@ -224,8 +238,18 @@ class Container:
         if not self.transforms:
             raise WrongArgumentError(f"{type(self).__name__} of no transforms; give one at least")
 
-    def chosen(self) -> Sequence[Any]:
+    def draws(self) -> Draws:
+        return ()
+
+    def chosen_by(self, drawn: Iterator[float]) -> Sequence[Any]:
         return self.transforms
+
+    @functools.cached_property
+    def _drawer(self) -> Drawer | None:
+        return drawer_of(self.draws())
+
+    def chosen(self) -> Sequence[Any]:
+        return self.chosen_by(numbers(self._drawer, self.draws(), 1, 1))
 
 
 @dataclass(frozen=True)
@@ -238,13 +262,17 @@ class RandomApply(Container):
     """All of them with probability `p`, else none."""
 
     p: float = 0.5
+    with_p: bool = field(default=False, repr=False)  # as v1 compares
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_probability(self.p)
 
-    def chosen(self) -> Sequence[Any]:
-        return () if torch.rand(1) >= self.p else self.transforms
+    def draws(self) -> Draws:
+        return (Chance(self.p, with_p=self.with_p),)
+
+    def chosen_by(self, drawn: Iterator[float]) -> Sequence[Any]:
+        return self.transforms if next(drawn) else ()
 
 
 @dataclass(frozen=True)
@@ -253,18 +281,23 @@ class RandomChoice(Container):
 
     p: Any = None
     by_python: bool = field(default=False, repr=False)  # as v1 draws, by Python's generator
+    are_shares: bool = field(default=False, repr=False)  # of 1, as v2 keeps them
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.p is not None and len(self.p) != len(self.transforms):
             raise WrongArgumentError(f"{len(self.p)} probabilities for {len(self.transforms)} transforms; give as many")
 
-    def chosen(self) -> Sequence[Any]:
+    def draws(self) -> Draws:
+        if self.by_python:
+            return ()
+        given = [1] * len(self.transforms) if self.p is None else self.p
+        return (Choice(tuple(given if self.are_shares else [one / sum(given) for one in given])),)
+
+    def chosen_by(self, drawn: Iterator[float]) -> Sequence[Any]:
         if self.by_python:
             return random.choices(self.transforms, weights=self.p)
-        given = [1] * len(self.transforms) if self.p is None else self.p
-        shares = torch.tensor([one / sum(given) for one in given])
-        return (self.transforms[int(torch.multinomial(shares, 1))],)
+        return (self.transforms[int(next(drawn))],)
 
 
 @dataclass(frozen=True)
@@ -273,10 +306,13 @@ class RandomOrder(Container):
 
     by_python: bool = field(default=False, repr=False)
 
-    def chosen(self) -> Sequence[Any]:
+    def draws(self) -> Draws:
+        return () if self.by_python else (Order(len(self.transforms)),)
+
+    def chosen_by(self, drawn: Iterator[float]) -> Sequence[Any]:
+        order = list(range(len(self.transforms)))
         if self.by_python:
-            order = list(range(len(self.transforms)))
             random.shuffle(order)
         else:
-            order = torch.randperm(len(self.transforms)).tolist()
+            order = [int(next(drawn)) for _ in order]
         return [self.transforms[i] for i in order]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,16 +10,15 @@ import torch
 
 from polyphase.errors import WrongArgumentError
 from polyphase.pipelines.doing import why_not_warped
+from polyphase.pipelines.draws import Chance, Corners, Draw, Draws, Shift, Uniform, whole_numbers
 from polyphase.pipelines.given import (
     angle_range,
-    below,
     centre_of,
     check_fill,
     check_probability,
     colour_of,
     interpolation_name,
     numbers_of,
-    uniform,
 )
 from polyphase.pipelines.grids import (
     AffineGrid,
@@ -67,8 +67,14 @@ class RandomRotation(Warped):
         super().__post_init__()
         object.__setattr__(self, "degrees", angle_range(self.degrees, "degrees"))
 
-    def draw(self, height: int, width: int) -> Params:
-        return {"angle": uniform(*self.degrees)}
+    def draws(self) -> Draws:
+        return (Uniform(*self.degrees),)
+
+    def params(self, drawn: Iterator[float], height: int, width: int) -> Params:
+        return {"angle": next(drawn)}
+
+    def sizes(self) -> Draws | None:
+        return None if self.expand else ()
 
     def apply(self, picture: Picture, params: Params) -> None:
         height, width = picture.height, picture.width
@@ -111,17 +117,20 @@ class RandomAffine(Warped):
         if self.scale is not None and not all(s > 0 for s in numbers_of(self.scale, "scale", (2,))):
             raise WrongArgumentError(f"scale={self.scale}; give two numbers greater than 0")
 
-    def draw(self, height: int, width: int) -> Params:
-        angle, translate, scale = uniform(*self.degrees), (0, 0), 1.0
+    def draws(self) -> Draws:
+        found: list[Draw] = [Uniform(*self.degrees)]
         if self.translate is not None:
-            most = float(self.translate[0] * width), float(self.translate[1] * height)
-            translate = round(uniform(-most[0], most[0])), round(uniform(-most[1], most[1]))
-        if self.scale is not None:
-            scale = uniform(*self.scale)
-        shear = [0.0, 0.0]
-        for axis in range(len(self.shear or ()) // 2):
-            shear[axis] = uniform(*self.shear[2 * axis : 2 * axis + 2])
-        return {"angle": angle, "translate": translate, "scale": scale, "shear": tuple(shear)}
+            found.append(Shift(tuple(self.translate)))
+        for two in (self.scale, self.shear and self.shear[:2], self.shear and self.shear[2:]):
+            if two:
+                found.append(Uniform(*two))
+        return tuple(found)
+
+    def params(self, drawn: Iterator[float], height: int, width: int) -> Params:
+        angle, (across, down) = next(drawn), (0, 0) if self.translate is None else whole_numbers(drawn, 2)
+        scale = 1.0 if self.scale is None else next(drawn)
+        shear = [next(drawn) for _ in range(len(self.shear or ()) // 2)]
+        return {"angle": angle, "translate": (across, down), "scale": scale, "shear": (*shear, 0.0, 0.0)[:2]}
 
     def apply(self, picture: Picture, params: Params) -> None:
         size = picture.height, picture.width
@@ -145,17 +154,13 @@ class RandomPerspective(Warped):
         if not 0 <= self.distortion_scale <= 1:
             raise WrongArgumentError(f"distortion_scale={self.distortion_scale}; give a number from 0 to 1")
 
-    def draw(self, height: int, width: int) -> Params | None:
-        if torch.rand(1) >= self.p:
+    def draws(self) -> Draws:
+        return (Chance(self.p, (Corners(self.distortion_scale),)),)
+
+    def params(self, drawn: Iterator[float], height: int, width: int) -> Params | None:
+        if not next(drawn):
             return None
-        down = int(self.distortion_scale * (height // 2)) + 1
-        across = int(self.distortion_scale * (width // 2)) + 1
-        ends = [
-            [below(across), below(down)],
-            [below(width, width - across), below(down)],
-            [below(width, width - across), below(height, height - down)],
-            [below(across), below(height, height - down)],
-        ]
+        ends = [whole_numbers(drawn, 2) for _ in range(4)]
         corners = [[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]]
         return {"coefficients": perspective_coefficients(corners, ends)}
 

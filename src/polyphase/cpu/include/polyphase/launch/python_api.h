@@ -48,6 +48,7 @@ long long PyLong_AsLongLong(PyObject*);
 double PyFloat_AsDouble(PyObject*);
 PyObject* PyList_New(ptrdiff_t);
 int PyList_SetItem(PyObject*, ptrdiff_t, PyObject*);
+int PyList_Append(PyObject*, PyObject*);
 PyObject* PyList_GetItem(PyObject*, ptrdiff_t);
 ptrdiff_t PyList_Size(PyObject*);
 PyObject* PyTuple_New(ptrdiff_t);

@@ -6,6 +6,7 @@
 
 #include "polyphase/core/abi.h"
 #include "polyphase/core/buffer.h"
+#include "polyphase/core/sides.h"
 #include "polyphase/launch/request.h"
 #include "polyphase/launch/tensors.h"
 
@@ -50,17 +51,9 @@ class Followed {
   bool resize(const SizeStep& step) {
     int64_t target[2] = {step.a, step.b};
     if (step.kind != SizeStep::kTo) {
-      const int longer_axis = size_[1] <= size_[0] ? 0 : 1;
-      const int64_t longer = size_[longer_axis], shorter = size_[1 - longer_axis];
-      const bool by_longer = step.kind == SizeStep::kLonger;
-      int64_t new_longer = by_longer ? step.a : scaled(step.a, longer, shorter);
-      int64_t new_shorter = by_longer ? scaled(step.a, shorter, longer) : step.a;
-      if (!by_longer && step.b > 0 && new_longer > step.b) {
-        new_shorter = scaled(step.b, new_shorter, new_longer);
-        new_longer = step.b;
-      }
-      target[longer_axis] = new_longer;
-      target[1 - longer_axis] = new_shorter;
+      target[0] = size_[0];
+      target[1] = size_[1];
+      resize_side(step.kind == SizeStep::kLonger, step.a, step.b, target);
     }
     if (target[0] == size_[0] && target[1] == size_[1]) return true;
     if (step.of_pillow != 0 && pillow_may_sum_columns(target)) return false;
@@ -76,11 +69,6 @@ class Followed {
   bool pillow_may_sum_columns(const int64_t (&target)[2]) const {
     const bool less_work = 20 * size_[0] * target[1] > 21 * size_[1] * target[0];
     return target[0] < size_[0] && (less_work || 2 * size_[0] > 3 * size_[1]);
-  }
-
-  // As Python has int(size * of / by).
-  static int64_t scaled(int64_t size, int64_t of, int64_t by) {
-    return static_cast<int64_t>(static_cast<double>(size * of) / static_cast<double>(by));
   }
 
   bool crop(const SizeStep& step) {

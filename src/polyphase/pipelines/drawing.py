@@ -1,0 +1,252 @@
+"""Random numbers made in C++ from the state of torch's generator, where they are what torch and torchvision would draw.
+
+Nothing is taken for granted. Each kind of draw is compared with torch's when a process first asks for it; and of each
+of torchvision's transforms the first draws are its own, with which ours are compared. What differs stays torch's.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import torch
+
+from polyphase import torch_private
+from polyphase.errors import PolyphaseError
+from polyphase.kernels import devices
+from polyphase.pipelines import draws as table
+from polyphase.pipelines.draws import Draw, Draws, all_by_torch, packed
+from polyphase.torch_private import (
+    MANY_EXP,
+    are_functorch_transforms_active,
+    len_torch_dispatch_stack,
+    library_of_torch,
+)
+
+#: Of a generator, and the height and width of images: the numbers of each, up to the first that Python has to draw for;
+#: and the generator's state before.
+Drawer: TypeAlias = Callable[..., tuple[list[tuple[float, ...]], bytes]]
+
+#: So many draws of a transform of torchvision are compared with ours before ours are taken.
+_COMPARED = 2
+#: Other threads that draw at the same time make comparisons fail.
+_MOST_FAILED = 3
+
+
+def is_usual() -> bool:
+    """Whether torch's functions, called without a generator, a device and a dtype, draw float32 from the CPU's
+    generator, and nobody watches."""
+    return (
+        torch.get_default_dtype() is torch.float32
+        and not torch_private.len_torch_function_stack()  # a default device is a mode, too
+        and not len_torch_dispatch_stack()
+        and are_functorch_transforms_active is not None
+        and not are_functorch_transforms_active()
+        and torch_private.default_device() == "cpu"
+    )
+
+
+def numbers(drawer: Drawer | None, draws: Draws, height: int, width: int) -> Iterator[float]:
+    """What is drawn for an image of a size, from the generator that torch uses unasked."""
+    if drawer is not None and is_usual():
+        found, _ = drawer(torch.default_generator, height, width)
+        if found:
+            return iter(found[0])
+    return all_by_torch(draws, height, width)
+
+
+def drawer_of(draws: Draws) -> Drawer | None:
+    """None where C++ cannot draw them, or is not known to draw as torch does."""
+    return _drawer(draws) if draws and all(map(_is_as_torch, _kinds(draws))) else None
+
+
+class Known:
+    """A transform of torchvision whose draws are said to be a table's: its `params` of an image."""
+
+    def __init__(self, ours: Any, itself: Any) -> None:
+        self._ours, self._draws = ours, ours.draws()
+        names = [name for name in ours.__dataclass_fields__ if hasattr(itself, name)]
+        self._attributes = attrgetter(*names, "__class__") if names else None
+        self._at_first = copy.deepcopy(self._attributes(itself)) if self._attributes else None
+        self._itself = itself
+        self._agreed = self._failed = 0
+
+    @functools.cached_property
+    def drawer(self) -> Drawer | None:
+        return drawer_of(self._draws)
+
+    def is_as_it_was(self) -> bool:
+        """Whether nobody has given it other arguments."""
+        try:
+            return self._attributes is None or bool(self._attributes(self._itself) == self._at_first)
+        except Exception:  # of values that cannot be compared
+            return False
+
+    @property
+    def is_trusted(self) -> bool:
+        return self._agreed >= _COMPARED and self.is_as_it_was()
+
+    def params(self, plainly: Callable[[], Any], height: int, width: int) -> Any:
+        """`plainly`: draws them as torchvision does."""
+        if self._failed >= _MOST_FAILED or not is_usual() or self.drawer is None or not self.is_as_it_was():
+            return plainly()
+        if self._agreed < _COMPARED:
+            return self._compared(plainly, height, width)
+        found, _ = self.drawer(torch.default_generator, height, width)
+        return self._ours.params(iter(found[0]), height, width) if found else plainly()
+
+    def _compared(self, plainly: Callable[[], Any], height: int, width: int) -> Any:
+        own = torch.Generator()
+        own.set_state(torch.default_generator.get_state())
+        params = plainly()
+        assert self.drawer is not None, "it was asked for"
+        after = torch.default_generator.get_state()
+        found, _ = self.drawer(own, height, width)
+        agrees = bool(found) and torch.equal(own.get_state(), after)
+        if agrees and _are_equal(params, self._ours.params(iter(found[0]), height, width)):
+            self._agreed += 1
+        else:
+            self._failed += 1
+        return params
+
+
+class Ahead:
+    """Numbers that were drawn for images, each for all steps of a chain, before the first step is done."""
+
+    def __init__(self, drawer: Drawer, sizes: Sequence[int]) -> None:
+        """`sizes`: height and width of each image. From one on that C++ cannot draw for, they have no numbers."""
+        self._drawer, self._sizes = drawer, sizes
+        self.numbers, self._before = drawer(torch.default_generator, *sizes)
+
+    def take_back(self, kept: int) -> None:
+        """The generator becomes as if numbers were drawn for so many images, from the first on."""
+        torch.default_generator.set_state(torch.frombuffer(bytearray(self._before), dtype=torch.uint8))
+        if kept:
+            self._drawer(torch.default_generator, *self._sizes[: 2 * kept])
+
+
+class Chain:
+    """Steps whose numbers follow from an image's size, all of them drawn at once."""
+
+    def __init__(self, transforms: Sequence[Any], known: Sequence[Known | None]) -> None:
+        """`known`: of those that are torchvision's and random; None where it is to be asked itself."""
+        self._draws = _one_after_the_other(transforms) if all(known) else None
+        self._known = known
+
+    @functools.cached_property
+    def _drawer(self) -> Drawer | None:
+        return drawer_of(self._draws) if self._draws else None
+
+    def ahead(self, *sizes: int) -> Ahead | None:
+        """Of the height and width of images; None where each step has to be asked."""
+        if not self._draws or not is_usual() or not all(one is not None and one.is_trusted for one in self._known):
+            return None
+        return None if self._drawer is None else Ahead(self._drawer, sizes)
+
+
+def _one_after_the_other(transforms: Sequence[Any]) -> Draws | None:
+    """A table of all draws, and of the sizes between; None where one is not known that something may depend on."""
+    table, is_size_known = list[Draw](), True
+    for one in transforms:
+        draws, sizes = one.draws(), one.sizes()
+        if draws and not is_size_known:
+            return None
+        table += [*draws, *(sizes or ())]
+        is_size_known = is_size_known and sizes is not None
+    return tuple(table) if any(one.is_random for one in transforms) else None
+
+
+def _are_equal(params: Any, ours: Any) -> bool:
+    """By what both have: v2's functions return more than v1's."""
+    if params is None or ours is None:
+        return params is ours
+    return all(_frozen(params[name]) == _frozen(ours[name]) for name in params if name in ours)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+# ---- whether C++ draws as torch does
+
+
+def _kinds(draws: Iterable[Draw]) -> Iterator[Any]:
+    for one in draws:
+        yield type(one)
+        yield from _kinds(getattr(one, "then", ()))
+
+
+#: Of each kind, draws by which it is compared: so many that another rounding shows.
+_EXAMPLES: dict[type[Draw], Draws] = {
+    table.Uniform: (*[table.Uniform(-0.1, 0.7)] * 24, table.Uniform(0.08, 1.0), table.Uniform(-30, 30)),
+    table.Integer: (*[table.Integer(-7, 1000)] * 4, table.Integer(0, 2**27), table.Integer(3, 4)),
+    table.Normal: (*[table.Normal(0.5, 0.3)] * 15,),
+    table.Chance: (*[table.Chance(0.3), table.Chance(0.6, (table.Uniform(0, 1),), with_p=True)] * 8,),
+    table.Order: (table.Order(1), table.Order(4), table.Order(19)),
+    table.Choice: (*[table.Choice((0.2, 0.5, 0.0, 0.3))] * 6, table.Choice((1.0,))),
+    table.ResizedBox: (*[table.ResizedBox((0.08, 1.0), (3 / 4, 4 / 3))] * 8, table.ResizedBox((3, 4), (0.1, 0.2))),
+    table.ErasedBox: (*[table.ErasedBox((0.02, 0.33), (0.3, 3.3))] * 8, table.ErasedBox((3, 4), (0.1, 0.2))),
+    table.Place: (table.Place((9, 9), (1, 2, 3, 4)), table.Place((90, 200), may_grow=True, both=True)),
+    table.Shift: (*[table.Shift((0.1, 0.3))] * 4,),
+    table.Corners: (*[table.Corners(0.6)] * 4,),
+    table.ToSize: (table.ToSize((30, 50)), table.Corners(0.5)),
+    table.ToSide: (
+        *(table.ToSide(97), table.Corners(0.9), table.ToSide(31, limit=40), table.Corners(0.9)),
+        *(table.Grown((0, 3, 40, 2)), table.ToSide(77, is_longer=True), table.Corners(0.9)),
+    ),
+    table.Grown: (table.Grown((1, 20, 30, 4)), table.Corners(0.9)),
+}
+
+
+@functools.cache
+def _is_as_torch(kind: Any) -> bool:
+    """Whether C++ draws such numbers as torch does, and leaves the generator as torch would."""
+    examples = _EXAMPLES.get(kind, ())
+    drawer = _drawer(examples) if examples else None
+    if drawer is None:
+        return False
+    theirs, ours = torch.Generator(), torch.Generator()
+    for seed, (height, width) in enumerate(((375, 500), (61, 40))):
+        theirs.manual_seed(seed)
+        expected = tuple(all_by_torch(examples, height, width, theirs))
+        ours.manual_seed(seed)
+        if drawer(ours, height, width)[0] != [expected] or not torch.equal(ours.get_state(), theirs.get_state()):
+            return False
+    return True
+
+
+def _drawer(draws: Draws) -> Drawer | None:
+    cpu = torch.device("cpu")
+    make = devices.wing_of(cpu).drawer if devices.has_kernels("cpu") else None
+    try:
+        return None if make is None else make(packed(draws), _address_of_exp(), _is_fused())
+    except PolyphaseError:  # nothing can be built
+        return None
+
+
+@functools.cache
+def _is_fused() -> bool:
+    """Whether torch rounds multiply-adds once, by one in which that shows."""
+    generator, unit, least, most = torch.Generator(), torch.empty(64), torch.tensor(-0.1), torch.tensor(0.7)
+    drawn = torch.empty(64).uniform_(-0.1, 0.7, generator=generator.manual_seed(1))
+    unit.uniform_(generator=generator.manual_seed(1))
+    return not torch.equal(unit * (most - least) + least, drawn)
+
+
+@functools.cache
+def _address_of_exp() -> int:
+    """Of MKL's function, by which `torch.exp` computes on x86; 0 where it does not: other functions, and the C
+    library's too, round one value of a hundred otherwise."""
+    try:
+        many = getattr(ctypes.CDLL(library_of_torch), MANY_EXP)
+    except (OSError, AttributeError):
+        return 0
+    of = torch.linspace(-3, 3, 8192)
+    made = torch.empty_like(of)
+    many.argtypes, many.restype = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64), None
+    many(of.numel(), of.data_ptr(), made.data_ptr(), 0x140102)  # as `draws/walk.h` calls it
+    return ctypes.cast(many, ctypes.c_void_p).value or 0 if torch.equal(made, of.exp()) else 0
