@@ -28,7 +28,8 @@ DTYPES = (torch.uint8, torch.float16, torch.float32, torch.float64)
 WIDTHS = range(1, 71)
 WIDE = range(97, 700, 31)
 MOST_CHANNELS = 70
-LAYOUTS = ("CF", "CL", "first", "last")  # first, last: the upper left or lower right of a larger image
+#: first, last: the upper left or lower right of a larger image. beside: pixels have another channel beside them.
+LAYOUTS = ("CF", "CL", "first", "last", "beside")
 
 HORIZONTAL: tuple[Callable[[int], tuple[Step, ...]], ...] = (
     lambda size: (Resize(size, "bilinear"),),
@@ -71,10 +72,10 @@ def cases(dtype: torch.dtype, step: int = 1, first: int = 0) -> Iterator[Case]:
             maps = (AxisMap(VERTICAL[number // 3 % 5]), AxisMap(HORIZONTAL[number % 9](after if after > 0 else 5)))
             for turn, channels in enumerate((number % 4 + 1, 1 + number * 3 % MOST_CHANNELS)):
                 shape = (1, channels, 1 + number % 4, width)
-                yield Case(dtype, shape, LAYOUTS[(number // 2 + turn) % 4], maps)
+                yield Case(dtype, shape, LAYOUTS[(number // 2 + turn) % 5], maps)
                 if dtype.is_floating_point:
                     out = [one.output_size(n) for one, n in zip(maps, shape[2:], strict=True)]
-                    yield Case(dtype, (1, channels, *out), LAYOUTS[(number + turn) % 4], maps, shape[2:])
+                    yield Case(dtype, (1, channels, *out), LAYOUTS[(number + turn) % 5], maps, shape[2:])
 
 
 # ---- tensors against pages that cannot be read
@@ -127,6 +128,8 @@ def picture_of(case: Case, seed: int = 0) -> Tensor:
     if case.layout in ("CF", "CL"):
         return image(case.shape, case.dtype, case.layout, seed)
     batch, channels, height, width = case.shape
+    if case.layout == "beside":
+        return image((batch, channels + 1, height, width), case.dtype, "CL", seed)[:, :channels]
     larger = image((batch, channels, height + 1, width + 2), case.dtype, "CL" if channels % 2 else "CF", seed)
     return larger[..., :height, :width] if case.layout == "first" else larger[..., -height:, -width:]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,6 +126,142 @@ def test_a_resize_between_moves_is_one_launch(v2: Any) -> None:
     assert (v2.functional.pil_to_tensor(found).int() - expected).abs().max() <= 1
 
 
+#: Ways in which a kernel reads a picture's rows, in steps of v2.
+READS: dict[str, Callable[[Any], list[Any]]] = {
+    "shrinks": lambda t: [t.Resize((30, 41)), t.PILToTensor()],
+    "grows": lambda t: [t.Resize((130, 241)), t.PILToTensor()],
+    "to a picture": lambda t: [t.Resize((30, 41), t.InterpolationMode.BICUBIC), t.RandomHorizontalFlip(1.0)],
+    "a part": lambda t: [t.CenterCrop((40, 33)), t.Resize((20, 17)), t.ToImage(), *ends(t)],
+    "a narrow part": lambda t: [t.CenterCrop((40, 20)), t.Resize((39, 7)), t.PILToTensor()],
+    "rows alone": lambda t: [t.Resize((20, 80)), t.PILToTensor()],
+    "columns alone": lambda t: [t.Resize((60, 33)), t.Pad(3, fill=9), t.PILToTensor()],
+    "arithmetic first": lambda t: [t.ToImage(), *ends(t), t.Resize((30, 41))],
+    "arithmetic": lambda t: [t.ToImage(), *ends(t)],
+    "as it is": lambda t: [t.ToImage()],
+    "turned": lambda t: [t.RandomHorizontalFlip(1.0), t.RandomVerticalFlip(1.0), t.Pad((2, 3)), t.PILToTensor()],
+    "nearest": lambda t: [t.ToImage(), t.Resize((33, 37), t.InterpolationMode.NEAREST)],
+    "a warp": lambda t: [t.CenterCrop(50), t.ToImage(), t.RandomRotation(30, t.InterpolationMode.BILINEAR)],
+    "a warp of numbers": lambda t: [t.ToImage(), *ends(t), t.RandomAffine(20)],
+}
+
+
+def ends(t: Any) -> list[Any]:
+    return [t.ToDtype(torch.float32, scale=True), t.Normalize([0.5, 0.4, 0.3], [0.2, 0.3, 0.4])]
+
+
+def bytes_of(made: Any) -> tuple[Any, ...]:
+    if isinstance(made, torch.Tensor):
+        return made.shape, made.stride(), made.dtype, made.contiguous().numpy().tobytes()
+    raw = made.tobytes("raw", "RGBX") if made.mode == "RGB" else made.tobytes()
+    return made.mode, made.size, raw
+
+
+@pytest.fixture
+def small_blocks() -> Iterator[None]:
+    before = Image.core.get_block_size()
+    Image.core.set_block_size(4096)
+    yield
+    Image.core.set_block_size(before)
+
+
+def at_equal_distances(monkeypatch: pytest.MonkeyPatch, function: Callable[[], Any]) -> Any:
+    """The plain twin: a picture is one block, or copied to one."""
+    from polyphase.pipelines import pillow
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pillow, "_place_of_rows", lambda: None)
+        return function()
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_rows_are_read_wherever_they_lie(
+    v2: Any, name: str, mode: str, in_batches: bool, monkeypatch: pytest.MonkeyPatch, small_blocks: None
+) -> None:
+    steps = READS[name](v2)
+    if mode == "L":
+        steps = [v2.Normalize([0.5], [0.2]) if isinstance(one, v2.Normalize) else one for one in steps]
+    image = picture(mode=mode)
+
+    def made() -> Any:
+        fused = polyphase.fuse(steps)
+        torch.manual_seed(0)
+        return fused.batch([image] * 3) if in_batches else fused(image)
+
+    assert bytes_of(made()) == bytes_of(at_equal_distances(monkeypatch, made))
+
+
+def test_a_picture_beyond_a_block_is_not_copied(v2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyphase.pipelines import pillow
+
+    if pillow._place_of_rows() is None:
+        pytest.skip("this Pillow does not tell where rows lie")
+    steps, image = [v2.Resize((64, 66))], picture(2100, 2200)
+    assert pillow._block(image)[0] == 0, "it is several blocks"
+    monkeypatch.setattr(pillow, "_copied", None)
+    found = v2.functional.pil_to_tensor(polyphase.fuse(steps)(image)).int()
+    assert (v2.functional.pil_to_tensor(v2.Compose(steps)(image)).int() - found).abs().max() <= 1
+
+
+def test_a_new_picture_has_pillows_fourth_byte(v2: Any) -> None:
+    steps = [v2.Resize((30, 41)), v2.RandomHorizontalFlip(1.0)]
+    found, expected = (
+        make(picture()).tobytes("raw", "RGBX")[3::4] for make in (polyphase.fuse(steps), v2.Compose(steps))
+    )
+    assert found == expected
+
+
+def test_pictures_edited_in_place_are_read_anew(v2: Any) -> None:
+    fused, image = polyphase.fuse([v2.Resize((30, 41)), v2.PILToTensor()]), picture()
+    first = fused(image)
+    image.paste((1, 2, 3), (0, 0, *image.size))
+    assert fused(image)[:, 0, 0].tolist() == [1, 2, 3]
+    image = image.resize((90, 70))
+    assert fused(image)[:, 0, 0].tolist() == [1, 2, 3]
+    assert torch.equal(fused(picture()), first)
+
+
+def test_read_only_pictures_stay_as_they_are(v2: Any) -> None:
+    pixels = picture().tobytes()
+    image = Image.frombuffer("L", (80, 60), pixels[: 80 * 60], "raw", "L", 0, 1)
+    fused = polyphase.fuse([v2.Resize((30, 41))])
+    expected = v2.functional.pil_to_tensor(v2.Resize((30, 41))(image)).int()
+    assert (v2.functional.pil_to_tensor(fused(image)).int() - expected).abs().max() <= 1
+    assert image.tobytes() == pixels[: 80 * 60]
+
+
+def test_closed_and_truncated_pictures_are_as_torchvisions(v2: Any, tmp_path: Path) -> None:
+    steps = [v2.Resize((30, 41)), v2.PILToTensor()]
+    path = tmp_path / "cut.png"
+    picture().save(path)
+    path.write_bytes(path.read_bytes()[:900])
+    for make in (v2.Compose(steps), polyphase.fuse(steps)):
+        with pytest.raises(OSError, match="truncated"):
+            make(Image.open(path))
+        closed = picture()
+        closed.close()
+        with pytest.raises(ValueError, match="closed"):
+            make(closed)
+
+
+def test_three_of_four_bytes_of_a_tensor() -> None:
+    """Rows of all lengths, the last byte of which is the last there is."""
+    for width in (*range(1, 40), 97, 300):
+        data = (
+            torch.arange(5 * 4 * width, dtype=torch.int32).mul(37).remainder(251).to(torch.uint8)[: 5 * 4 * width - 1]
+        )
+        apart = torch.as_strided(data, (1, 3, 5, width), (0, 1, 4 * width, 4))
+        dense = apart.contiguous(memory_format=torch.channels_last)
+        size = (3, max(width * 2 // 3, 1))
+        for image in (apart, apart.flip(0)):
+            found = polyphase.functional.interpolate(image, size=size, mode="bilinear", antialias=True)
+            assert torch.equal(
+                found, polyphase.functional.interpolate(dense, size=size, mode="bilinear", antialias=True)
+            )
+        assert torch.equal(polyphase.functional.flip(apart, [-1]), dense.flip(-1))
+
+
 def test_pictures_are_not_read_before_a_kernel_does(v2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from polyphase.pipelines import pillow
 
@@ -132,6 +269,7 @@ def test_pictures_are_not_read_before_a_kernel_does(v2: Any, monkeypatch: pytest
         raise AssertionError("the picture is read")
 
     monkeypatch.setattr(pillow, "_block", refuse)
+    monkeypatch.setattr(pillow.RowMemory, "data_ptr", refuse)
     image = picture()
     polyphase.fuse([ours.CenterCrop(30), ours.RandomHorizontalFlip()])(image)
     polyphase.fuse([v2.CenterCrop(30), v2.GaussianBlur(3)])(image)
@@ -142,6 +280,7 @@ def test_pictures_are_not_read_before_a_kernel_does(v2: Any, monkeypatch: pytest
 def test_pictures_that_pillow_does_not_tell_the_place_of_are_copied(v2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from polyphase.pipelines import pillow
 
+    monkeypatch.setattr(pillow, "_place_of_rows", lambda: None)
     steps = [v2.Resize((20, 30)), v2.PILToTensor()]
     for mode in ("RGB", "L"):
         expected = polyphase.fuse(steps)(picture(mode=mode))

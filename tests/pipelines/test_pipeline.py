@@ -21,7 +21,6 @@ from polyphase.errors import (
     WrongArgumentTypeError,
     WrongSizeError,
 )
-from polyphase.pipelines import sources
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid, inverse_affine, perspective_coefficients
 from tests.pipelines.chains import MEAN, STD, image, lies_as
 from tests.support.vision import torchvision
@@ -160,20 +159,6 @@ def test_v1_to_tensor_of_an_array(v2: Any) -> None:
     own = v1.Compose([v1.ToTensor(), v1.Normalize(MEAN, STD)])
     for name in ("plain", "upside down", "floats"):
         assert torch.equal(polyphase.fuse(own)(arrays()[name]), own(arrays()[name].copy()))
-
-
-def test_pillow_images_are_read_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
-    Image = pytest.importorskip("PIL.Image")  # noqa: N806
-    if not hasattr(Image.Image, "__arrow_c_array__"):
-        pytest.skip("this Pillow does not tell where its pixels are")
-    picture = Image.fromarray(arrays()["plain"])
-    fused = polyphase.fuse([T.Resize(40), T.ToTensor()])
-    expected = fused(picture)
-    monkeypatch.setattr(sources, "_of_pixels", None)
-    assert torch.equal(fused(picture), expected)
-    monkeypatch.undo()
-    monkeypatch.setattr(sources, "_block", lambda image: (0, None))  # as of several blocks
-    assert torch.equal(fused(picture), expected)
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "P", "1", "I", "F", "CMYK", "LA"])

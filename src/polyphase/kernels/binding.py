@@ -27,7 +27,7 @@ from polyphase.errors import (
 from polyphase.kernels import devices, filled, operands, plain_torch
 from polyphase.kernels.checking import gradient_record, record_of
 from polyphase.kernels.facts import Facts, Sizes, elements, facts
-from polyphase.kernels.layout import keeps_strides
+from polyphase.kernels.layout import BY_ROWS, keeps_strides
 from polyphase.kernels.patchwork import Patchwork
 from polyphase.kernels.recipes import Recipe
 from polyphase.kernels.records import AnySize, CallRecord
@@ -328,9 +328,21 @@ def _as_bound(given: Tensor, known: Facts) -> Tensor:
     that is no tensor's."""
     if isinstance(given, Tensor):
         return given if given.shape == known.shape else given.as_strided(known.shape, known.strides)
+    if known.strides[-2] == BY_ROWS:
+        return _gathered(given.data_ptr(), known)
     last = sum((n - 1) * stride for n, stride in zip(known.shape, known.strides, strict=True))
     memory = (ctypes.c_char * ((last + 1) * known.dtype.itemsize)).from_address(given.data_ptr())
     return torch.frombuffer(memory, dtype=known.dtype).as_strided(known.shape, known.strides)
+
+
+def _gathered(address: int, known: Facts) -> Tensor:
+    """A picture (channels, height, width) of bytes that is a list of where its rows begin, as a tensor."""
+    channels, height, width = known.shape
+    step = known.strides[-1]
+    made = torch.empty(height, width, step, dtype=known.dtype)
+    for y, row in enumerate((ctypes.c_void_p * height).from_address(address)):
+        ctypes.memmove(made[y].data_ptr(), row, (width - 1) * step + channels)
+    return made.permute(2, 0, 1)[:channels]
 
 
 def _is_made_for(out: Facts, result: Tensor, inputs: Sequence[Tensor]) -> bool:

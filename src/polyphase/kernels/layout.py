@@ -12,6 +12,10 @@ from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Step
 
+#: Of the last axis but one, in the place of a stride: an address is that of a list of where rows begin, as those of a
+#: picture that lies in several blocks of memory. Of one image of bytes, and of what is read, never of an output.
+BY_ROWS = -1
+
 #: By rank: the dimensions of a channels-last image, from the innermost on.
 CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
 

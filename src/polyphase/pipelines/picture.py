@@ -19,13 +19,13 @@ from torch import Tensor
 from polyphase import arguments
 from polyphase.kernels import devices
 from polyphase.kernels.facts import Facts, Sizes
-from polyphase.kernels.layout import dense_strides
+from polyphase.kernels.layout import BY_ROWS, dense_strides
 from polyphase.pipelines import strides
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
 from polyphase.pipelines.patched import Patched
-from polyphase.pipelines.pillow import Edits, of_pil
+from polyphase.pipelines.pillow import Edits, in_one_block, new_picture, of_pil
 from polyphase.pipelines.sources import Source, of_tensor
-from polyphase.pipelines.stages import CROP, FLIP, Positions, Ready, Stage, run
+from polyphase.pipelines.stages import CROP, FLIP, Positions, Ready, Stage, run, run_into
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import (
     VALUE,
@@ -233,6 +233,8 @@ class Picture:
         self._original, self._is_dense = original, False
         self._edits = Edits(original) if self.kind == PIL and original is not None else None
         self.dtype, self.shape, self.strides = source.facts.dtype, tuple(source.facts.shape), source.facts.strides
+        if self.strides[-2] == BY_ROWS:
+            self.strides = in_one_block(source).facts.strides
         self._begin()
 
     # ---- what comes out
@@ -265,8 +267,16 @@ class Picture:
         if self._original is not None and self.is_untouched:
             return self._original
         if self.kind == PIL:
-            return _as_pil(self.run()) if self._edits is None else self._edits.made()
+            return self._as_pil() if self._edits is None else self._edits.made()
         return as_kind(self.tensor(), self.kind)
+
+    def _as_pil(self) -> Any:
+        """A new Pillow image, whose pixels are written where they lie."""
+        image, memory, lies = new_picture(self.channels, self.height, self.width)
+        if memory is None:
+            return _copied_to_pil(self.run())
+        run_into(self.stages(), self._source, memory, lies)
+        return image
 
     def is_for_others(self) -> bool:
         """Whether its programs are those of the next image of this kind: they depend on nothing else."""
@@ -328,6 +338,8 @@ class Picture:
 
     def _make_ready_for_a_warp(self) -> None:
         """Nothing is left before it but arithmetic that is as good done for every tap."""
+        if not self._stages and (self._only_crops() or not self._moves()):
+            self._source = in_one_block(self._source)
         if self._only_crops() and not self._stages and self._source.flipped == (False, False):
             bounds = [(0, n) for n in self._source.facts.shape[-2:]]
             for axis, steps in enumerate(self._steps):
@@ -393,7 +405,7 @@ def as_kind(tensor: Tensor, kind: str) -> Any:
     return sys.modules["torchvision.tv_tensors"].Image(tensor) if kind == IMAGE else tensor
 
 
-def _as_pil(image: Tensor) -> Any:
+def _copied_to_pil(image: Tensor) -> Any:
     pixels = image.permute(1, 2, 0).contiguous().cpu()
     mode, size = "RGB" if image.shape[0] == 3 else "L", (image.shape[2], image.shape[1])
     data = bytes(pixels.numpy()) if "numpy" in sys.modules else bytes(pixels.reshape(-1).tolist())

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from polyphase.kernels.facts import Facts
-from polyphase.pipelines.sources import CPU, Source
+from polyphase.kernels.layout import BY_ROWS
+from polyphase.pipelines.sources import CPU, Memory, Source
 
 #: Pillow's modes that are bytes of pixels, and their channels.
 PIL_CHANNELS = {"RGB": 3, "L": 1}
@@ -25,14 +28,51 @@ def is_pil(value: object) -> bool:
 
 
 def of_pil(image: Any) -> Source:
-    """The source that a picture of one of `PIL_CHANNELS` is."""
+    """The source that a picture of one of `PIL_CHANNELS` is: rows that lie where they do, as far as Pillow tells."""
     image.load()
     step, (width, height) = _PIXEL_BYTES[image.mode], image.size
-    known = Facts(torch.uint8, (PIL_CHANNELS[image.mode], height, width), (1, width * step, step), CPU)
-    return Source(known, PixelMemory(image), lambda: _copied(image).permute(2, 0, 1)[: known.shape[0]])
+    knows_rows = _place_of_rows() is not None
+    strides = (1, BY_ROWS if knows_rows else width * step, step)
+    known = Facts(torch.uint8, (PIL_CHANNELS[image.mode], height, width), strides, CPU)
+    memory = RowMemory(image) if knows_rows else BlockMemory(image)
+    return Source(known, memory, lambda: _copied(image).permute(2, 0, 1)[: known.shape[0]])
 
 
-class PixelMemory:
+def in_one_block(source: Source) -> Source:
+    """The same picture, for what needs its rows at equal distances."""
+    if source.facts.strides[-2] != BY_ROWS:
+        return source
+    assert isinstance(source.memory, RowMemory), "nothing else is given by rows"
+    _, _, step = source.facts.strides
+    known = source.facts._replace(strides=(1, source.facts.shape[-1] * step, step))
+    return replace(source, facts=known, memory=BlockMemory(source.memory.image))
+
+
+def new_picture(channels: int, height: int, width: int) -> tuple[Any, Memory | None, Facts]:
+    """A picture whose pixels are to be written, its memory if that is one block, and how it lies there. A fourth byte
+    is 0, as Pillow's own resizes leave it."""
+    mode = next(mode for mode, count in PIL_CHANNELS.items() if count == channels)
+    image, step = sys.modules["PIL.Image"].new(mode, (width, height), None), _PIXEL_BYTES[mode]
+    address, owner = _block(image)
+    known = Facts(torch.uint8, (channels, height, width), (1, width * step, step), CPU)
+    return image, Memory(address, (image, owner)) if address else None, known
+
+
+class RowMemory:
+    """Where the rows of a picture begin: Pillow's own list of that, which is read at once."""
+
+    def __init__(self, image: Any) -> None:
+        self.image = image
+        self._held: object = None  # what the list belongs to; the picture may get another one meanwhile
+
+    def data_ptr(self) -> int:
+        place = _place_of_rows()
+        assert place is not None, "Pillow tells"
+        self._held = self.image.getim()
+        return _word_at(_struct_of(self._held) + place)
+
+
+class BlockMemory:
     """The memory of a picture, which is not looked for before a kernel is to read it: where it lies, if that is one
     block, else a copy that lies likewise."""
 
@@ -55,6 +95,9 @@ def _copied(image: Any) -> Tensor:
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(image.height, image.width, _PIXEL_BYTES[image.mode])
 
 
+# ---- where pixels lie in Pillow's memory
+
+
 class _ArrowArray(ctypes.Structure):
     """As Arrow's C data interface has it, as far as it is read."""
 
@@ -67,6 +110,8 @@ class _ArrowArray(ctypes.Structure):
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+#: Of the capsule that has C's picture.
+_CAPSULE = b"Pillow Imaging"
 
 
 def _block(image: Any) -> tuple[int, object]:
@@ -81,10 +126,65 @@ def _block(image: Any) -> tuple[int, object]:
     found = _ArrowArray.from_address(_pointer(array, b"arrow_array"))
     width, height = image.size
     pixels = found if image.mode == "L" else _ArrowArray.from_address(found.children[0])
-    expected = width * height * (1 if image.mode == "L" else 4)
+    expected = width * height * _PIXEL_BYTES[image.mode]
     if found.offset or pixels.offset or pixels.length != expected or pixels.n_buffers != 2:
         return 0, None
     return pixels.buffers[1] or 0, (schema, array)
+
+
+#: Fields of C's picture, of 8 bytes each, that are looked through: fewer than any version of Pillow has.
+_FIELDS = 10
+#: Pictures of which one field alone is the list of rows; of one mode two are.
+_SAMPLES = (("RGB", (7, 5)), ("L", (13, 9)), ("RGB", (32, 3)))
+
+
+@functools.cache
+def _place_of_rows() -> int | None:
+    """Where C's picture has the address of its list of rows, in bytes; None where this Pillow does not tell. Versions
+    differ, so it is looked for in small pictures, of which Arrow tells where their rows are."""
+    image = sys.modules["PIL.Image"]
+    if not hasattr(image.Image, "getim") or not hasattr(image.Image, "__arrow_c_array__"):
+        return None
+    try:
+        found = [_fields_with_rows(image.new(mode, size)) for mode, size in _SAMPLES]
+    except (ValueError, OSError):  # a capsule of another name, a system without a list of its memory
+        return None
+    places = set.intersection(*found)
+    return places.pop() if len(places) == 1 else None
+
+
+def _fields_with_rows(image: Any) -> set[int]:
+    first, owner = _block(image)
+    held = image.getim()
+    width, height = image.size
+    if first == 0 or owner is None:
+        return set()
+    wanted = [first + y * width * _PIXEL_BYTES[image.mode] for y in range(height)]
+    fields = (ctypes.c_uint64 * _FIELDS).from_address(_struct_of(held))
+    readable = _readable_memory()
+    found = set()
+    for number, value in enumerate(fields):
+        end = value + height * 8
+        if value % 8 == 0 and any(low <= value and end <= high for low, high in readable):
+            rows = (ctypes.c_uint64 * height).from_address(value)
+            found |= {8 * number} if list(rows) == wanted else set()
+    return found
+
+
+def _readable_memory() -> list[tuple[int, int]]:
+    """From where to where, by the system's list: what a wrong field says is an address is not read."""
+    with open("/proc/self/maps") as lines:
+        parts = [line.split(maxsplit=2) for line in lines]
+    ranges = [place.split("-") for place, allowed, _ in parts if allowed[0] == "r"]
+    return [(int(low, 16), int(high, 16)) for low, high in ranges]
+
+
+def _struct_of(capsule: object) -> int:
+    return _pointer(capsule, _CAPSULE)  # type: ignore[no-any-return]
+
+
+def _word_at(address: int) -> int:
+    return ctypes.c_uint64.from_address(address).value
 
 
 # ---- what Pillow does itself

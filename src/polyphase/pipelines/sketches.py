@@ -12,6 +12,7 @@ from torch import Tensor
 from polyphase.kernels import devices
 from polyphase.kernels.binding import BoundCall, Pattern
 from polyphase.kernels.facts import Facts, Sizes, facts
+from polyphase.kernels.layout import BY_ROWS
 from polyphase.pipelines import ways
 from polyphase.pipelines.drawing import Ahead, Chain
 from polyphase.pipelines.outlines import NotFollowedError, Outline
@@ -277,7 +278,7 @@ def _order(shape: Sizes, strides: Sizes) -> str | None:
     (channels, _, width), (along_c, along_y, along_x) = shape, strides
     if along_c >= along_y >= along_x:
         return _ROWS
-    if channels < 2 or along_c < 1 or along_x < channels * along_c or along_y < width * along_x:
+    if channels < 2 or along_c < 1 or along_x < channels * along_c or BY_ROWS != along_y < width * along_x:
         return None
     return _PIXELS if strides == (1, width * channels, channels) else _PIXELS_APART
 

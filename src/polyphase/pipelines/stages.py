@@ -13,7 +13,7 @@ from polyphase.kernels.binding import BoundCall, bound
 from polyphase.kernels.facts import Facts, facts
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
 from polyphase.pipelines.patched import Patched
-from polyphase.pipelines.sources import Memory, Source, of_tensor
+from polyphase.pipelines.sources import Addressed, Source, of_tensor
 from polyphase.sampling.programs import Program
 
 CROP, FLIP = "crop", "flip"
@@ -109,7 +109,7 @@ class Ready:
             source = replace(source, facts=stage.out)
         return Ready(tuple(found))
 
-    def run(self, memory: Tensor | Memory) -> Tensor:
+    def run(self, memory: Tensor | Addressed) -> Tensor:
         for call, inputs in self.calls:
             memory = call.fresh(memory, *inputs)
         assert isinstance(memory, Tensor), "there is a stage"
@@ -121,6 +121,15 @@ def _as_batch(image: Facts) -> Facts:
         return image
     step = max(n * stride for n, stride in zip(image.shape, image.strides, strict=True))
     return image._replace(shape=(1, *image.shape), strides=(step, *image.strides))
+
+
+def run_into(stages: list[Stage], source: Source, out: Addressed, lies: Facts) -> None:
+    """Likewise, the last into memory that is no tensor's."""
+    *before, last = stages
+    for stage in before:
+        source = of_tensor(stage.run(source))
+    call, memory, inputs = last.bound(source, lies)
+    call.into(out, memory, *inputs)
 
 
 def run(stages: list[Stage], source: Source, out: Tensor | None = None, *, plain: bool = False) -> Tensor:

@@ -135,6 +135,7 @@ struct RowMap {
   int64_t border_count;
   bool weighted;
   bool fetches;  // can fetch rows meanwhile
+  int64_t first_read, end_read;  // pixels of a row that have weights
 };
 
 struct TapTable;
@@ -176,8 +177,10 @@ struct MapsCall : KernelCall {
   Axis z, y, x;
   int64_t outer_count;
   int64_t channels;
+  int64_t read_channels;  // `channels`; or one more, which lies beside them in the source, and is dropped in the end
   int64_t in_channel_stride;
   int64_t out_channel_stride;
+  int64_t source_by_rows;  // the source is a list of where the rows along y begin: a picture of several blocks of memory
   const Sampler* sampler;
   const RowMap* row_map;  // of x; null for the identity
 
@@ -197,6 +200,7 @@ struct MapsCall : KernelCall {
 struct Kernel {
   void (*run)(const KernelCall& call);  // a MapsCall or a WarpCall, as the kernel is of maps or of a warp
   int64_t element_bytes;                // of a value that is sampled
+  int64_t samples_source;               // rows are sampled as they lie: nothing is computed before
 };
 
 // How many pixels lie from the first tap of output x to its last.

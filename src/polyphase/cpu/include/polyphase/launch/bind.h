@@ -74,6 +74,7 @@ class MapsBinder {
       throw TooManyDimensions();
     }
     fill_call(geometry);
+    read_rows();
     bound_.buffer_count = 2;
     bound_.most_threads = most_elements() / kElementsPerThread;
   }
@@ -133,6 +134,17 @@ class MapsBinder {
     return false;
   }
 
+  // Rows that lie wherever they do are what y goes along, or nothing reads them.
+  void read_rows() {
+    if (call_.y.in_stride < 0) {
+      call_.source_by_rows = 1;
+      call_.y.in_stride = 0;
+    }
+    bool others = call_.x.in_stride < 0 || call_.z.in_stride < 0 || call_.in_channel_stride < 0;
+    for (int64_t a = 0; a < call_.outer_count; ++a) others = others || call_.outer[a].in_stride < 0;
+    if (others) throw TooManyDimensions();
+  }
+
   void read_borders() {
     if (request_.border_size == 0) return;
     bound_.borders.assign(tail_.borders, request_.border_size);
@@ -160,7 +172,8 @@ class MapsBinder {
     call_.channels = g.pixel.out_size;
     call_.in_channel_stride = g.pixel.in_stride;
     call_.out_channel_stride = g.pixel.out_stride;
-    call_.x = axis(g.x, call_.channels, &call_.row_map);
+    call_.read_channels = call_.channels + (reads_fourth(g) ? 1 : 0);
+    call_.x = axis(g.x, call_.read_channels, &call_.row_map);
     call_.y = axis(g.y);
     call_.z = axis(g.z);
     call_.outer_count = g.outer.size();
@@ -177,6 +190,15 @@ class MapsBinder {
       tensor.channel_stride = g.pixel.tensor_strides[t];
       for (int64_t a = 0; a < call_.outer_count; ++a) tensor.outer_strides[a] = g.outer[a].tensor_strides[t];
     }
+  }
+
+  // Whether a picture's pixels of four bytes are sampled where they lie, although three are wanted: quicker than to gather
+  // these from all that is read, where that is more than what is stored. A picture's last pixel has its fourth byte too; of
+  // a tensor nobody knows.
+  bool reads_fourth(const Geometry& g) const {
+    const bool three_of_four = g.pixel.out_size == 3 && g.pixel.in_stride == 1 && g.x.in_stride == 4;
+    return three_of_four && g.y.in_stride == Request::kByRows && bound_.kernel->samples_source != 0 &&
+           g.x.out_size <= g.x.in_size;
   }
 
   // `channels` and `row_map` are for the axis that is read horizontally.
@@ -279,6 +301,9 @@ inline void bind_warp(const Request& request, const Tail& tail, Bound& bound) {
   WarpCall& call = bound.call.warp;
   const int64_t rank = request.rank;
   if (rank != 4 && rank != 5) throw BadCall{"a warp of neither an image nor a volume"};
+  for (int64_t d = 0; d < rank; ++d) {
+    if (request.in_stride[d] < 0) throw BadCall{"a warp of an image that is a list of rows"};
+  }
   call.batch = request.in_size[0];
   call.channels = request.in_size[1];
   call.in_size[0] = call.out_size[0] = 1;

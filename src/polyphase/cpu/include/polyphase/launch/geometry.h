@@ -70,6 +70,9 @@ struct Geometry {
 // In rows of at least so many bytes, an axis before them is better resampled row by row than pixel by pixel.
 constexpr int64_t kLongRow = 256;
 
+// Elements that lie side by side within what does not: no more are a pixel, where nothing is mapped.
+constexpr int64_t kMostOfPixel = 4;
+
 inline bool can_join(const Dimension& outer, const Dimension& inner, int64_t tensors) {
   if (outer.is_axis() || inner.is_axis() || outer.channels || inner.channels) return false;
   for (int64_t t = 0; t < tensors; ++t) {
@@ -122,6 +125,9 @@ int64_t last_place(const Dimensions& dimensions, Wanted wanted) {
 // So many times more outputs than inputs may be taken apart before they are written; three channels are by vectors.
 constexpr double kMostGrowth = 1, kMostGrowthOfThree = 8;
 
+// Whether channels side by side are what lies so far apart, or the first three of four.
+inline bool is_pixel(int64_t channels, int64_t stride) { return stride == channels || (channels == 3 && stride == 4); }
+
 // Channels that lie side by side in the source, and apart in the target: an image of (height, width, channels), permuted.
 // Its rows are read as they lie, and spread out when they are written, unless that is much more. Their place, or -1.
 inline int64_t channels_of_source(const Dimensions& dimensions, const Dimension& row) {
@@ -131,7 +137,7 @@ inline int64_t channels_of_source(const Dimensions& dimensions, const Dimension&
     out *= static_cast<double>(dimensions[i].out_size);
   }
   const int64_t place = last_place(dimensions, [&row](const Dimension& d) {
-    return !d.is_axis() && d.in_stride == 1 && d.in_size > 1 && row.in_stride == d.in_size && row.in_size > 1;
+    return !d.is_axis() && d.in_stride == 1 && d.in_size > 1 && is_pixel(d.in_size, row.in_stride) && row.in_size > 1;
   });
   const bool three = place >= 0 && dimensions[place].in_size == 3;
   return out > in * (three ? kMostGrowthOfThree : kMostGrowth) ? -1 : place;
@@ -183,7 +189,8 @@ inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t
   int64_t sums = 0;
   for (int64_t i = 0; i < rest.size(); ++i) sums += rest[i].weighted ? 1 : 0;
   const auto is_row = [&](const Dimension& d) {
-    return !d.channels && (last_mapped < 0 || (sums <= 1 && d.in_size * element_bytes >= kLongRow));
+    const bool is_pixel = d.in_size <= kMostOfPixel && rest.size() > 1;
+    return !d.channels && (last_mapped < 0 ? !is_pixel : sums <= 1 && d.in_size * element_bytes >= kLongRow);
   };
   bool row_of_tail = tail && is_row(rest.back());
   if (tail && !row_of_tail) {

@@ -14,6 +14,8 @@ constexpr int kMaxDimensions = 16;
 // of tensor operands, kMaxDimensions of each.
 struct Request {
   enum Kind : int64_t { kMaps, kWarp, kWarpGradients };
+  // A stride of the image: along this dimension it is a list of where rows begin, `layout.BY_ROWS`.
+  static constexpr int64_t kByRows = -1;
 
   // Of the tensors.
   int64_t rank;

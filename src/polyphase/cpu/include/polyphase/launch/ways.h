@@ -112,7 +112,8 @@ enum class Order { kRows, kPixels, kPixelsApart, kOther };
 inline Order order_of(const int64_t* size, const int64_t* stride) {
   const int64_t channels = size[0], width = size[2];
   if (stride[0] >= stride[1] && stride[1] >= stride[2]) return Order::kRows;
-  if (channels < 2 || stride[0] < 1 || stride[2] < channels * stride[0] || stride[1] < width * stride[2]) return Order::kOther;
+  if (channels < 2 || stride[0] < 1 || stride[2] < channels * stride[0]) return Order::kOther;
+  if (stride[1] != Request::kByRows && stride[1] < width * stride[2]) return Order::kOther;
   const bool dense = stride[0] == 1 && stride[2] == channels && stride[1] == width * channels;
   return dense ? Order::kPixels : Order::kPixelsApart;
 }

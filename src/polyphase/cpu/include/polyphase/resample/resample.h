@@ -35,10 +35,11 @@ class Worker {
       : call_(call),
         sampler_(*call.sampler),
         map_(call.row_map),
-        in_length_(call.x.in_size * call.channels),
-        out_length_(call.x.out_size * call.channels),
+        in_length_(call.x.in_size * call.read_channels),
+        out_length_(call.x.out_size * call.read_channels),
+        stored_length_(call.x.out_size * call.channels),
         readable_length_(max(in_length_, map_ ? map_->readable_length : 0)),
-        source_dense_(are_dense(call.x.in_stride, call.in_channel_stride, call.channels, call.x.in_size)),
+        source_dense_(are_dense(call.x.in_stride, call.in_channel_stride, call.read_channels, call.x.in_size)),
         target_dense_(ScatteredRow<O>::is_dense(call)),
         way_(choose_way(facts())),
         summed_length_(way_.horizontal == Horizontal::kFirst ? out_length_ : in_length_),
@@ -46,7 +47,10 @@ class Worker {
         borders_(call),
         scattered_(call) {
     const int64_t together = way_.together ? kMostTogether : 1;
-    if (!source_dense_) gathered_.resize(together * readable_length_);
+    if (!source_dense_) {
+      gathered_.resize(together * readable_length_);
+      std::memset(gathered_.data(), 0, together * readable_length_ * sizeof(S));  // what has no weight is not gathered
+    }
     if (!Prologue::kIdentity || way_.lengthens) loaded_.resize(together * readable_length_);
     const int64_t kept_length = way_.horizontal == Horizontal::kFirst || way_.together ? out_length_ : readable_length_;
     if (way_.together || way_.vertical == Sum::kKept) {
@@ -62,7 +66,8 @@ class Worker {
       if (way_.depth != Sum::kNone) depth_.rows.resize(taps);
       weights_.resize(taps);
     }
-    if (!Epilogue::kIdentity) sampled_.resize(out_length_);
+    if (!Epilogue::kIdentity) sampled_.resize(stored_length_);
+    if (call.read_channels != call.channels) all_channels_.resize(out_length_);
   }
 
   // Output rows begin to end, counted over (outer, y, z).
@@ -93,7 +98,7 @@ class Worker {
     RowFacts facts = {};
     facts.sums_rows = weighted(y);
     facts.sums_planes = weighted(z);
-    facts.moves_only = kPlain && target_dense_ && z.out_size == 1 && z.taps == nullptr;
+    facts.moves_only = kPlain && target_dense_ && z.out_size == 1 && z.taps == nullptr && !call_.source_by_rows;
     facts.in_place = Prologue::kIdentity && source_dense_;
     facts.by_pieces = !Prologue::kIdentity && source_dense_ && call_.vector_count == 0;
     facts.too_long = y.most_taps * readable_length_ * kSize > kNear;
@@ -113,7 +118,7 @@ class Worker {
 
   // Goes to one place of the outer axes.
   void enter(int64_t outer) {
-    in_ = static_cast<const S*>(call_.source);
+    in_ = static_cast<const S*>(call_.source_by_rows ? rows()[0] : call_.source);
     out_ = static_cast<O*>(call_.target);
     border_ = 0;
     operands_.enter();
@@ -128,6 +133,14 @@ class Worker {
     }
     vertical_.kept.clear();
     depth_.kept.clear();
+  }
+
+  const void* const* rows() const { return static_cast<const void* const*>(call_.source); }
+
+  // How far row y lies from the first, in elements.
+  int64_t row_offset(int64_t y) const {
+    if (!call_.source_by_rows) return y * call_.y.in_stride;
+    return (reinterpret_cast<intptr_t>(rows()[y]) - reinterpret_cast<intptr_t>(rows()[0])) / static_cast<int64_t>(sizeof(S));
   }
 
   static int32_t border_of(const Axis& axis, int64_t i) {
@@ -179,13 +192,16 @@ class Worker {
     O* dense = target_dense_ ? target : scattered_.row();
     T* sampled = Epilogue::kIdentity ? reinterpret_cast<T*>(dense) : sampled_.data();
     const int32_t border = max(border_, max(border_of(call_.y, y), border_of(call_.z, z)));
-    if (border == 0) {
+    if (border == 0 && all_channels_.size() > 0) {
+      copy_pixels(sample(y, z, all_channels_.data()), call_.read_channels, 1, sampled, call_.channels, 1, call_.channels,
+                  call_.x.out_size);
+    } else if (border == 0) {
       const T* values = sample(y, z, sampled);
       if (values != sampled) std::memcpy(sampled, values, out_length_ * kSize);
     }
     const bool bordered = borders_.has(border);
     if (bordered) borders_.put_all(border, sampled, Borders::kBeforeEpilogue);
-    if (!Epilogue::kIdentity) Epilogue::row(sampled, dense, out_length_, operands_.at(y, z));
+    if (!Epilogue::kIdentity) Epilogue::row(sampled, dense, stored_length_, operands_.at(y, z));
     if (bordered) borders_.put_all(border, dense, Borders::kAroundEpilogue);
     if (!target_dense_) scattered_.store(target);
   }
@@ -206,7 +222,7 @@ class Worker {
     const Taps& taps = *call_.y.taps;
     const int begin = taps.begin[y], count = taps.begin[y + 1] - begin;
     const T* plane = reinterpret_cast<const T*>(in_) + z * call_.z.in_stride;
-    for (int k = 0; k < count; ++k) vertical_.rows[k] = plane + taps.index[begin + k] * call_.y.in_stride;
+    for (int k = 0; k < count; ++k) vertical_.rows[k] = plane + row_offset(taps.index[begin + k]);
     sampler_.pack(taps, begin, count, weights_.data());
     if (way_.fetches) find_rows_ahead(vertical_, y);
     map_->run_sum(map_, vertical_.rows.data(), weights_.data(), count, out, way_.fetches ? &ahead_ : nullptr);
@@ -238,7 +254,7 @@ class Worker {
     for (int64_t from = 0; from < in_length_; from += kTile) {
       const int64_t length = min(kTile, in_length_ - from);
       for (int k = 0; k < count; ++k) {
-        const S* source = in_ + taps.index[begin + k] * call_.y.in_stride + z * call_.z.in_stride + from;
+        const S* source = in_ + row_offset(taps.index[begin + k]) + z * call_.z.in_stride + from;
         T* tile = tile_rows_.data() + k * kTile;
         Prologue::row(source, tile, length, operands_.vectors());
       }
@@ -314,7 +330,7 @@ class Worker {
       const int64_t row = taps == nullptr ? t : taps->index[t];
       if (vertical_.kept.has(first_key + row)) continue;
       out[count] = vertical_.kept.add(first_key + row);
-      const S* source = in_ + row * call_.y.in_stride + z * call_.z.in_stride;
+      const S* source = in_ + row_offset(row) + z * call_.z.in_stride;
       in[count] = load(source, loaded_.size() > 0 ? loaded_.data() + count * readable_length_ : nullptr, count);
       ++count;
     }
@@ -330,13 +346,15 @@ class Worker {
     ahead_.count = 0;
     if (count == 0 || i + 1 == axis.out_size || taps.begin[i + 1] == taps.begin[i + 2]) return;
     const int64_t last = taps.index[taps.begin[i + 1] - 1], next_last = taps.index[taps.begin[i + 2] - 1];
-    ahead_ = {static_cast<const uint8_t*>(sums.rows[count - 1]) + axis.in_stride * kSize, in_length_ * kSize,
-              axis.in_stride * kSize, clamp<int64_t>(next_last - last, 0, kMost)};
+    if (next_last <= last) return;
+    const int64_t step = &sums == &vertical_ ? row_offset(last + 1) - row_offset(last) : axis.in_stride;
+    ahead_ = {static_cast<const uint8_t*>(sums.rows[count - 1]) + step * kSize, in_length_ * kSize, step * kSize,
+              min(next_last - last, kMost)};
   }
 
   // Input row (y, z), for output row out_y: loaded, and resampled where that comes first.
   const T* base_row(int64_t y, int64_t z, T* into, int64_t out_y) {
-    const S* source = in_ + y * call_.y.in_stride + z * call_.z.in_stride;
+    const S* source = in_ + row_offset(y) + z * call_.z.in_stride;
     if (way_.horizontal != Horizontal::kFirst) return load(source, into);
     const T* row = load(source, loaded_.data());
     map_->run(map_, row, into, way_.fetches && find_row_ahead(row, y, out_y) ? &ahead_ : nullptr);
@@ -352,9 +370,9 @@ class Worker {
       if (taps.index[taps.begin[out_y + 2] - 1] <= y) return false;
       next = max<int64_t>(next, taps.index[taps.begin[out_y + 1]]);
     }
-    ahead_ = {reinterpret_cast<const uint8_t*>(row + (next - y) * call_.y.in_stride), in_length_ * kSize,
-              call_.y.in_stride * kSize, 1};
-    return ahead_.bytes() <= kFetched;
+    const int64_t step = row_offset(next) - row_offset(y);
+    ahead_ = {reinterpret_cast<const uint8_t*>(row + step), in_length_ * kSize, step * kSize, 1};
+    return call_.source_by_rows || ahead_.bytes() <= kFetched;
   }
 
   // The row as it lies in memory where that will do; else in `into`, which is readable_length_ long.
@@ -370,9 +388,11 @@ class Worker {
     return into;
   }
 
+  // Of the pixels that are read.
   const S* gathered(const S* source, S* into) {
-    copy_pixels(source, call_.x.in_stride, call_.in_channel_stride, into, call_.channels, 1, call_.channels,
-                call_.x.in_size);
+    const int64_t first = map_ ? map_->first_read : 0, end = map_ ? map_->end_read : call_.x.in_size;
+    copy_pixels(source + first * call_.x.in_stride, call_.x.in_stride, call_.in_channel_stride, into + first * call_.channels,
+                call_.channels, 1, call_.channels, end - first);
     return into;
   }
 
@@ -380,7 +400,8 @@ class Worker {
   const Sampler& sampler_;
   const RowMap* map_;
   int64_t in_length_;        // elements of a source row
-  int64_t out_length_;       // elements of a target row
+  int64_t out_length_;       // elements of a row that was sampled
+  int64_t stored_length_;    // elements of a target row: fewer where a channel is dropped
   int64_t readable_length_;  // elements the horizontal pass may read of a row
   bool source_dense_, target_dense_;
   RowWay way_;
@@ -401,7 +422,7 @@ class Worker {
   RowSum vertical_ = {call_.y}, depth_ = {call_.z};
   Buffer<S> gathered_;
   Buffer<T> tile_rows_;
-  Buffer<T> loaded_, summed_, sampled_;
+  Buffer<T> loaded_, summed_, sampled_, all_channels_;
   Buffer<uint64_t> weights_;  // as the sampler packs them
   Buffer<uint8_t> filled_;
 };
@@ -418,7 +439,7 @@ struct Resample {
     call.parallel(rows, call.threads, body, const_cast<MapsCall*>(&call));
   }
 
-  static constexpr Kernel kernel() { return {run, sizeof(typename Prologue::To)}; }
+  static constexpr Kernel kernel() { return {run, sizeof(typename Prologue::To), Prologue::kIdentity}; }
 };
 
 }  // namespace polyphase

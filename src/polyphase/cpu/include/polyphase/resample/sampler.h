@@ -42,6 +42,7 @@ class RowTables : public RowMap {
       }
     }
     find_borders(taps);
+    find_pixels_read(taps);
     readable_length = lanes_.readable_length();
     borders = borders_.data();
     border_count = borders_.size();
@@ -69,6 +70,16 @@ class RowTables : public RowMap {
       for (int i = 0; i < count; ++i) in[i] = rows.source(r + i), out[i] = rows.target(r + i);
       map->run_together(map, in, out, count);
     }
+  }
+
+  void find_pixels_read(const Taps& taps) {
+    first_read = taps.in_size, end_read = 0;
+    for (int64_t x = 0; x < taps.out_size; ++x) {
+      if (taps.begin[x] == taps.begin[x + 1]) continue;
+      first_read = min<int64_t>(first_read, taps.index[taps.begin[x]]);
+      end_read = max<int64_t>(end_read, taps.index[taps.begin[x + 1] - 1] + 1);
+    }
+    first_read = min(first_read, end_read);
   }
 
   void find_borders(const Taps& taps) {
