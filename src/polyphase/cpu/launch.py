@@ -200,21 +200,14 @@ def bind_gradients(record: GradientRecord) -> BoundGradients:
         isa.chosen(),
         expressions_of(sampler),
     )
-    strides = dense_strides(image.shape, False)
     rows = math.prod(record.gradient.shape[2:-1])
     shares = Shares.of(record, rows, plan.positions) if are_shares(record) else None
-    launch = None if 0 in record.gradient.shape else _gradient_launch(record, plan, strides)
+    make = _gradients_made(record, plan, shares)
+    if shares is None and (plan.work, plan.positions) == (image.dtype, record.coordinates.dtype):
+        return make
 
     def run(gradient: Tensor, image: Tensor, coordinates: Tensor, *fields: Tensor) -> Gradients:
-        of_image = of_coordinates = None
-        if record.needed[0]:
-            of_image = torch.empty_strided(image.shape, strides, dtype=plan.work).zero_()
-        if record.needed[1]:
-            of_coordinates = _empty_gradient(record, plan, shares)
-        if launch is not None:
-            launch(gradient, image, coordinates, of_image, of_coordinates, *fields)
-        elif of_coordinates is not None:
-            of_coordinates.zero_()
+        of_image, of_coordinates = make(gradient, image, coordinates, *fields)
         found = None if of_image is None else of_image.to(image.dtype)
         if of_coordinates is None:
             return found, *[None for _ in (coordinates, *fields)]
@@ -225,17 +218,20 @@ def bind_gradients(record: GradientRecord) -> BoundGradients:
     return run
 
 
-def _gradient_launch(record: GradientRecord, plan: WarpPlan, strides: tuple[int, ...]) -> Callable[..., None]:
-    """With the gradient, image and coordinates, and what is to be made; None for what is not needed."""
-    launcher = libraries.launcher()
-    part = records.warp_part(record.sampler, records.WARP_GRADIENTS, kernel=libraries.addresses(plan).kernel)
-    return functools.partial(launcher.launch, launcher.bind(records.pack_gradients(record, strides, part)))
-
-
-def _empty_gradient(record: GradientRecord, plan: WarpPlan, shares: Shares | None) -> Tensor:
-    """Of a grid, or what is added up to that of other coordinates."""
-    if shares is None:
-        result = torch.empty(record.coordinates.shape, dtype=plan.positions)
-    else:
-        result = torch.empty((shares.doubles,), dtype=torch.float64)
-    return result.zero_() if record.sampler.mode == "nearest" else result
+def _gradients_made(
+    record: GradientRecord, plan: WarpPlan, shares: Shares | None
+) -> Callable[..., tuple[Tensor | None, Tensor | None]]:
+    """What makes gradients as kernels leave them: that of the image, and of a grid or what is added up to that of other
+    coordinates."""
+    launcher, image, needed = libraries.launcher(), record.image, record.needed
+    strides = dense_strides(image.shape, False)
+    shape, dtype = (record.coordinates.shape, plan.positions) if shares is None else ((shares.doubles,), torch.float64)
+    of_image = (tuple(image.shape), strides, plan.work) if needed[0] else None
+    of_coordinates = (tuple(shape), dense_strides(shape, False), dtype) if needed[1] else None
+    bound, moves = None, record.sampler.mode == "nearest"  # what lies nearest does so for coordinates nearby, too
+    if 0 not in record.gradient.shape:
+        part = records.warp_part(record.sampler, records.WARP_GRADIENTS, kernel=libraries.addresses(plan).kernel)
+        bound = launcher.bind(records.pack_gradients(record, strides, part))
+    zeros = math.prod(shape) * dtype.itemsize if needed[1] and (moves or bound is None) else 0
+    added = image.elements * plan.work.itemsize if needed[0] else 0
+    return launcher.gradients(bound, empty_strided, of_image, added, of_coordinates, zeros)

@@ -6,6 +6,7 @@
 #include "polyphase/launch/any_size.h"
 #include "polyphase/launch/dispatched.h"
 #include "polyphase/launch/drawing.h"
+#include "polyphase/launch/gradients.h"
 #include "polyphase/launch/running.h"
 #include "polyphase/launch/sized_calls.h"
 #include "polyphase/launch/sizes.h"
@@ -82,6 +83,21 @@ PyObject* python_fresh(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
     if (count != kFreshParts) throw BadCall{"fresh takes what is bound, and how a tensor is made"};
     return made_of(&fresh_call, {owned(args[kBound]), owned(args[kEmpty]), owned(args[kPlace])});
+  });
+}
+
+PyObject* python_call_gradients(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] { return call_gradients(parts, args, count); });
+}
+
+// as `gradients.h` has its parts
+PyObject* python_gradients(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  static PyMethodDef call = {"call", python_call_gradients, METH_FASTCALL, "Gradients of the image and of the coordinates."};
+  return guarded([&] {
+    if (count != kGradientParts) throw BadCall{"gradients takes what is bound, what makes a tensor, and two places"};
+    PyObject* parts[kGradientParts];
+    for (int i = 0; i < kGradientParts; ++i) parts[i] = owned(args[i]);
+    return made_of(&call, parts);
   });
 }
 
@@ -323,6 +339,7 @@ PyMethodDef functions[] = {
     {"bind", python_bind, METH_FASTCALL, "A kernel with all it needs but addresses."},
     {"launch", python_launch, METH_FASTCALL, "Runs what was bound."},
     {"fresh", python_fresh, METH_FASTCALL, "What was bound, as a function from tensors to a new one."},
+    {"gradients", python_gradients, METH_FASTCALL, "What was bound to a warp's gradients, as a function that makes them."},
     {"any_size", python_any_size, METH_FASTCALL, "Likewise, of tensors of any size."},
     {"bound_of", python_bound_of, METH_FASTCALL, "What such a call binds to the sizes of tensors, or None."},
     {"again", python_again, METH_FASTCALL, "A call, to be made once more where it is the one before."},

@@ -54,6 +54,7 @@ class Launcher(NamedTuple):
     bind: Callable[[bytes], object]
     launch: Callable[..., None]
     fresh: Callable[..., Callable[..., Tensor]]
+    gradients: Callable[..., Callable[..., tuple[Tensor | None, Tensor | None]]]
     any_size: Callable[..., Callable[..., Tensor]]
     bound_of: Callable[..., tuple[object, tuple[Sizes, Sizes, torch.dtype]] | None]
     again: Callable[..., Callable[..., Any]]
