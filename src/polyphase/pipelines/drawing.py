@@ -177,7 +177,8 @@ def _frozen(value: Any) -> Any:
 def _kinds(draws: Iterable[Draw]) -> Iterator[Any]:
     for one in draws:
         yield type(one)
-        yield from _kinds(getattr(one, "then", ()))
+        for others in (getattr(one, "then", ()), *getattr(one, "branches", ())):
+            yield from _kinds(others)
 
 
 #: Of each kind, draws by which it is compared: so many that another rounding shows.
@@ -186,6 +187,7 @@ _EXAMPLES: dict[type[Draw], Draws] = {
     table.Integer: (*[table.Integer(-7, 1000)] * 4, table.Integer(0, 2**27), table.Integer(3, 4)),
     table.Normal: (*[table.Normal(0.5, 0.3)] * 15,),
     table.Chance: (*[table.Chance(0.3), table.Chance(0.6, (table.Uniform(0, 1),), with_p=True)] * 8,),
+    table.Fork: (*[table.Fork(((), (table.Uniform(0, 1),), (table.Integer(0, 9), table.Integer(2, 3))))] * 8,),
     table.Order: (table.Order(1), table.Order(4), table.Order(19)),
     table.Choice: (*[table.Choice((0.2, 0.5, 0.0, 0.3))] * 6, table.Choice((1.0,))),
     table.ResizedBox: (*[table.ResizedBox((0.08, 1.0), (3 / 4, 4 / 3))] * 8, table.ResizedBox((3, 4), (0.1, 0.2))),

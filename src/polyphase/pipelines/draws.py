@@ -125,6 +125,22 @@ class Chance(Draw):
 
 
 @dataclass(frozen=True)
+class Fork(Draw):
+    """The number of one of several branches, each as likely, and then what there is to draw on it."""
+
+    branches: tuple[Draws, ...]
+    kind: ClassVar[int] = 14
+
+    def values(self) -> tuple[float, ...]:
+        rows = [_row(branch) for branch in self.branches]
+        return float(len(rows)), *[one for row in rows for one in (float(len(row)), *row)]
+
+    def by_torch(self, height: int, width: int, generator: Generator = None) -> list[float]:
+        chosen = _integer(0, len(self.branches), generator)
+        return [chosen, *all_by_torch(self.branches[int(chosen)], height, width, generator)]
+
+
+@dataclass(frozen=True)
 class Order(Draw):
     """The numbers below `count`, in a random order."""
 

@@ -129,7 +129,7 @@ class Sketches:
         self._by_size = {kind: self._packed(kind) for kind in (TENSOR, IMAGE, ARRAY, PIL)}
         self._kinds: dict[object, _Kind | None] = {}  # None of a kind that had to be done otherwise
         random = [step for step in self._steps or () if step.ours is not None and step.ours.is_random]
-        self._chain = Chain(
+        self.chain = Chain(
             [step.ours for step in self._steps or ()], [step.known for step in random if step.version != OWN]
         )
         self.draws_ahead = bool(random)
@@ -152,13 +152,13 @@ class Sketches:
         """What is drawn for several images at once; None where it is drawn for one after the other."""
         if any(self._kinds.get(kind_of(one)) is None for one in images):
             return None  # of kinds that are new, or have to be done otherwise
-        return self._chain.ahead(*[n for one in images for n in one.source.facts.shape[-2:]])
+        return self.chain.ahead(*[n for one in images for n in one.source.facts.shape[-2:]])
 
     def of(self, image: Image) -> Sketch | Walk:
         """Whose numbers are drawn at once where that can be; again, step by step, where something is wrong: an error is
         raised with the generator as torchvision would leave it."""
         known = None if self._steps is None else self._kinds.get(kind_of(image))
-        ahead = None if known is None else self._chain.ahead(*image.source.facts.shape[-2:])
+        ahead = None if known is None else self.chain.ahead(*image.source.facts.shape[-2:])
         if ahead is None or not ahead.numbers:
             return self.of_drawn(image, None)
         try:

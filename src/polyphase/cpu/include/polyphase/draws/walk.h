@@ -12,7 +12,7 @@
 
 namespace polyphase {
 
-// A draw is a kind, how many values follow, and these. Those of kChance, kOneOf and kInOrder end with other draws.
+// A draw is a kind, how many values follow, and these. Those of kChance and kFork have other draws among them.
 enum class DrawKind : int64_t {
   kUniform,     // least, most
   kInteger,     // start, end
@@ -29,6 +29,7 @@ enum class DrawKind : int64_t {
   kToSize,      // height, width -> nothing: the image is of that size from then on
   kToSide,      // pixels, whether that is the longer side, limit of the longer side or 0 -> nothing
   kGrown,       // border left, top, right, bottom -> nothing
+  kFork,        // count, and of each branch its length and draws -> which one, then its numbers
   kKinds
 };
 
@@ -78,6 +79,7 @@ class DrawWalk {
       case DrawKind::kPlace: return place(values);
       case DrawKind::kShift: return shift(values[0] * size_[1]) && shift(values[1] * size_[0]);
       case DrawKind::kCorners: return corners(values[0]);
+      case DrawKind::kFork: return fork(values, count);
       case DrawKind::kToSize:
       case DrawKind::kToSide:
       case DrawKind::kGrown: return resize(kind, values);
@@ -89,6 +91,7 @@ class DrawWalk {
     switch (kind) {
       case DrawKind::kOrder:
       case DrawKind::kChoice:
+      case DrawKind::kFork:
       case DrawKind::kCorners: return 1;
       case DrawKind::kResizedBox: return 6;
       case DrawKind::kErasedBox:
@@ -125,6 +128,17 @@ class DrawWalk {
     const bool is_below = values[1] != 0 ? drawn <= p : drawn < p;
     give(is_below ? 1 : 0);
     return !is_below || take(values + 2, values + count);
+  }
+
+  bool fork(const double* values, int64_t count) {
+    const double *at = values + 1, *const end = values + count;
+    if (!is_whole(values[0]) || !integer(0, whole(values[0]))) return false;
+    for (int64_t before = whole(numbers_.back());; --before) {
+      if (at >= end || !(*at >= 0 && *at <= static_cast<double>(end - at - 1))) return false;
+      const double *const draws = at + 1, *const next = draws + static_cast<int64_t>(*at);
+      if (before == 0) return take(draws, next);
+      at = next;
+    }
   }
 
   // torch.randperm
