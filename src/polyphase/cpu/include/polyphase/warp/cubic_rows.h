@@ -41,11 +41,11 @@ struct CubicRows {
   }
 };
 
-// The rows of pixel i, one after the other, of kChannels channels that lie side by side.
+// The rows of pixel i, one after the other, of kChannels channels that lie side by side. dense: neighbours lie side by side.
 template <int kChannels, class S, class P, bool kSlopes>
 POLYPHASE_BLOCK void copy_rows(const S* image, const WarpTaps<Cubic, P, 3>& taps, const CubicRows<P, kSlopes>& rows, int i,
-                               S* out) {
-  if (taps.are_neighbours(i)) {
+                               bool dense, S* out) {
+  if (dense && taps.are_neighbours(i)) {
     const S* first = image + taps.place(0, 0, i);
     repeat<kCubicRows>([&](auto r) __attribute__((always_inline)) {
       std::memcpy(out + r * 4 * kChannels, first + rows.offset[r][i], 4 * kChannels * sizeof(S));
@@ -70,6 +70,57 @@ POLYPHASE_BLOCK void sum_cubic_rows(const CubicRows<P, false>& rows, int i, cons
       sums[q] = multiply_add(values, weight, r == 0 ? QuadOf<P>::zero() : sums[q]);
     });
   });
+}
+
+// To mixed[i], for every pixel: the values at its taps, times its gradient, added up over channels.
+template <class Load, class S, class P>
+POLYPHASE_ROW_LOOP void mix_rows(const S* plane, const WarpTaps<Cubic, P, 3>& taps, const CubicRows<P, true>& rows, bool dense,
+                                 const P (&gradient)[kTile], bool first, P (&mixed)[kTile][4 * kCubicRows]) {
+  using Four = QuadOf<P>;
+  for (int i = 0; i < kTile; ++i) {
+    alignas(64) S copied[4 * kCubicRows];
+    alignas(64) P values[4 * kCubicRows];
+    if constexpr (Load::kIdentity) {
+      copy_rows<1>(plane, taps, rows, i, dense, values);
+    } else {
+      copy_rows<1>(plane, taps, rows, i, dense, copied);
+      Load::row(copied, values, 4 * kCubicRows, RowOperands());
+    }
+    P* const to = mixed[i];
+    repeat<kCubicRows>([&](auto r) __attribute__((always_inline)) {
+      const Four before = first ? Four::zero() : Four::load(to + 4 * r);
+      multiply_add(Four::load(values + 4 * r), gradient[i], before).store(to + 4 * r);
+    });
+  }
+}
+
+// The slopes of what was mixed along x, y and z, by the position. Bit i of the result: those of pixel i are finite.
+template <class P>
+POLYPHASE_ROW_LOOP int32_t slopes_of_rows(const WarpTaps<Cubic, P, 3>& taps, const CubicRows<P, true>& rows,
+                                          const P (&mixed)[kTile][4 * kCubicRows], P (&found)[3][kTile]) {
+  using Four = QuadOf<P>;
+  const auto& x = taps.axes[0];
+  uint32_t finite = 0;
+  for (int i = 0; i < kTile; ++i) {
+    Four value = Four::zero(), along_y = Four::zero(), along_z = Four::zero();
+    repeat<kCubicRows>([&](auto r) __attribute__((always_inline)) {
+      const Four row = Four::load(mixed[i] + 4 * r);
+      value = multiply_add(row, rows.weight[r][i], value);
+      along_y = multiply_add(row, rows.y_slope[r][i], along_y);
+      along_z = multiply_add(row, rows.z_slope[r][i], along_z);
+    });
+    const auto sum = [i](const P (&by)[4][kTile], Four columns) __attribute__((always_inline)) {
+      return by[0][i] * columns.v[0] + by[1][i] * columns.v[1] + (by[2][i] * columns.v[2] + by[3][i] * columns.v[3]);
+    };
+    const P slopes[3] = {sum(x.slope, value), sum(x.weight, along_y), sum(x.weight, along_z)};
+    P nothing = 0;
+    for (int a = 0; a < 3; ++a) {
+      found[a][i] = slopes[a];
+      nothing += slopes[a] - slopes[a];
+    }
+    finite |= static_cast<uint32_t>(nothing == 0) << i;
+  }
+  return static_cast<int32_t>(finite);
 }
 
 }  // namespace polyphase

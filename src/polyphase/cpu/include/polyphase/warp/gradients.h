@@ -8,6 +8,7 @@
 
 #include "polyphase/core/rows.h"
 #include "polyphase/core/standard.h"
+#include "polyphase/warp/cubic_rows.h"
 #include "polyphase/warp/taps.h"
 
 namespace polyphase {
@@ -19,6 +20,7 @@ class GradientTile {
   using S = typename Load::From;
   using V = typename Load::To;
   using Taps = WarpTaps<Filter, P, kAxes>;
+  static constexpr bool kRows = kAxes == 3 && Filter::kTaps == 4;
 
   explicit GradientTile(const WarpCall& call)
       : call_(call),
@@ -47,7 +49,7 @@ class GradientTile {
       for (int i = 0; i < count; ++i, walk.next()) walked_[i] = walk.offset();
     }
     taps.make(at, positions, call_.padding, image, slopes);
-    taps.combine();
+    if constexpr (!kRows) taps.combine();
   }
 
   // The gradient of channel c of the tile's output; 0 beyond its end.
@@ -100,6 +102,7 @@ template <class Load, class Filter, class G, class P, int kAxes, class Formula>
 class ImageGradient {
  public:
   using V = typename Load::To;
+  using Tile = GradientTile<Load, Filter, G, P, kAxes, Formula>;
 
   explicit ImageGradient(const WarpCall& call) : call_(call), tile_(call) {}
 
@@ -112,6 +115,13 @@ class ImageGradient {
         tile_.enter_tile(x, call_.image_gradient_strides, false);
         for (int64_t c = begin; c < end; c += interleaved ? kChunk : 1) {
           V* plane = image + c * call_.image_gradient_strides.channel;
+          if constexpr (Tile::kRows) {
+            if (call_.image_gradient_strides.x == 1) {
+              if (c == begin) rows_.make(tile_.taps);
+              add_rows(c, plane);
+              continue;
+            }
+          }
           if (interleaved) {
             add_pixels(c, min(kChunk, end - c), plane);
           } else {
@@ -131,11 +141,36 @@ class ImageGradient {
   void add_plane(int64_t c, V* plane) {
     alignas(64) V gradient[kTile];
     tile_.load_gradient(c, gradient);
+    for (int i = 0; i < tile_.count; ++i) add_taps(i, gradient[i], plane);
+  }
+
+  void add_taps(int i, V gradient, V* plane) {
+    tile_.taps.combine();
+    for (int k = 0; k < kCount; ++k) {
+      const V weight = tile_.taps.weight[k][i];
+      if (touches(weight)) plane[tile_.taps.offset[k][i]] += weight * gradient;
+    }
+  }
+
+  // Taps of weight 0 are neighbours of others: to add 0 to them changes nothing, where the gradient is finite.
+  POLYPHASE_ROW_LOOP void add_rows(int64_t c, V* plane) {
+    using Four = QuadOf<V>;
+    alignas(64) V gradient[kTile];
+    tile_.load_gradient(c, gradient);
+    const auto& x = tile_.taps.axes[0];
     for (int i = 0; i < tile_.count; ++i) {
-      for (int k = 0; k < kCount; ++k) {
-        const V weight = tile_.taps.weight[k][i];
-        if (touches(weight)) plane[tile_.taps.offset[k][i]] += weight * gradient[i];
+      const V given = gradient[i];
+      if (!tile_.taps.are_neighbours(i) || given - given != 0) {
+        add_taps(i, given, plane);
+        continue;
       }
+      V* first = plane + tile_.taps.place(0, 0, i);
+      const V shares[4] = {x.weight[0][i] * given, x.weight[1][i] * given, x.weight[2][i] * given, x.weight[3][i] * given};
+      const Four across = Four::load(shares);
+      repeat<kCubicRows>([&](auto r) __attribute__((always_inline)) {
+        V* at = first + rows_.offset[r][i];
+        multiply_add(across, rows_.weight[r][i], Four::load(at)).store(at);
+      });
     }
   }
 
@@ -145,6 +180,7 @@ class ImageGradient {
       tile_.load_gradient(c + l, gradient);
       for (int i = 0; i < tile_.count; ++i) pixels_[i * kChunk + l] = gradient[i];
     }
+    tile_.taps.combine();
     for (int i = 0; i < tile_.count; ++i) {
       const V* from = pixels_ + i * kChunk;
       for (int k = 0; k < kCount; ++k) {
@@ -159,7 +195,8 @@ class ImageGradient {
   static constexpr int kCount = WarpTaps<Filter, P, kAxes>::kCount;
 
   const WarpCall& call_;
-  GradientTile<Load, Filter, G, P, kAxes, Formula> tile_;
+  Tile tile_;
+  Conditional<Tile::kRows, CubicRows<P, false>, Unused> rows_;
   alignas(64) V pixels_[kTile * kChunk];
 };
 
@@ -169,6 +206,8 @@ class CoordinateGradient {
  public:
   using S = typename Load::From;
   using V = typename Load::To;
+
+  using Tile = GradientTile<Load, Filter, G, P, kAxes, Formula>;
 
   explicit CoordinateGradient(const WarpCall& call) : call_(call), tile_(call) {}
 
@@ -225,6 +264,15 @@ class CoordinateGradient {
 
   // by_axis_[a] = sum over channels and taps of gradient * value * slope along axis a.
   void sum_channels(const S* image) {
+    if constexpr (Tile::kRows) {
+      sum_rows(image);
+    } else {
+      sum_taps(image);
+    }
+  }
+
+  void sum_taps(const S* image) {
+    tile_.taps.combine();
     make_slopes();
     for (TileOf<P>& sum : by_axis_) sum = {};
     for (int64_t c = 0; c < call_.channels; ++c) {
@@ -244,6 +292,26 @@ class CoordinateGradient {
             sum[i] += ((slope[i] < 0) | (slope[i] > 0)) ? share : P(0);  // what is not touched may be no number
           }
         }
+      }
+    }
+  }
+
+  // What is not finite may come of taps of slope 0, which are not to be read: it is summed again, tap by tap.
+  void sum_rows(const S* image) {
+    rows_.make(tile_.taps);
+    for (int64_t c = 0; c < call_.channels; ++c) {
+      alignas(64) V gradient[kTile];
+      tile_.load_gradient(c, gradient);
+      const S* plane = image + c * call_.image_strides.channel;
+      mix_rows<Load>(plane, tile_.taps, rows_, call_.image_strides.x == 1, gradient, c == 0, mixed_);
+    }
+    alignas(64) P found[kAxes][kTile];
+    const int32_t whole = slopes_of_rows(tile_.taps, rows_, mixed_, found);
+    if (whole != -1) sum_taps(image);
+    for (int a = 0; a < kAxes; ++a) {
+      const P half = tile_.positions.axis(a).half;
+      for (int i = 0; i < kTile; ++i) {
+        if (whole >> i & 1) by_axis_[a].at[i] = found[a][i] * half;
       }
     }
   }
@@ -312,7 +380,9 @@ class CoordinateGradient {
   }
 
   const WarpCall& call_;
-  GradientTile<Load, Filter, G, P, kAxes, Formula> tile_;
+  Tile tile_;
+  Conditional<Tile::kRows, CubicRows<P, true>, Unused> rows_;
+  alignas(64) V mixed_[Tile::kRows ? kTile : 1][kCount];
   TileOf<P> by_axis_[kAxes];
   alignas(64) P slopes_[kAxes][kCount][kTile];
   double sums_[kSums > 0 ? kSums : 1];

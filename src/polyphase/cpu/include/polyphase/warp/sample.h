@@ -258,7 +258,7 @@ class WarpSampler {
       }
     }
     alignas(64) S copied[kAll];
-    copy_rows<kChannels>(image, taps_, rows_, i, copied);
+    copy_rows<kChannels>(image, taps_, rows_, i, true, copied);
     if constexpr (Prologue::kIdentity) {
       sum_cubic_rows<kChannels>(rows_, i, [&](int r) { return copied + r * kRow; }, sums);
     } else {
