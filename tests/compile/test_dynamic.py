@@ -15,7 +15,6 @@ from torch._dynamo.utils import counters
 
 import polyphase
 import polyphase.functional as P
-from polyphase.kernels.binding import bind
 from tests.compile.running import compiled, launches, same
 from tests.support.samples import image
 
@@ -236,19 +235,3 @@ def test_a_grid_that_is_also_returned() -> None:
     for x in of_sizes(SIZES[:4]):
         torch.testing.assert_close(run(x, THETA.repeat(2, 1, 1)), function(x, THETA.repeat(2, 1, 1)))
     assert graphs() == 2
-
-
-def test_only_sizes_that_are_sampled_count_as_varying(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU has kernels made for them: of a batch that varies, they are what they were."""
-    found = []
-
-    def noted(program: Any, inputs: Any, out: Any, varies: bool) -> Any:
-        found.append(varies)
-        return bind(program, inputs, out, varies)
-
-    monkeypatch.setattr("polyphase.kernels.prepared.bind", noted)
-    run = compiled(lambda x: F.interpolate(x, size=(9, 11), mode="bilinear", antialias=True) * 2)
-    for batch in (2, 3, 5):
-        run(torch.rand(batch, 3, 20, 21))
-    run(torch.rand(5, 3, 31, 27))
-    assert found == [False, False, False, True]

@@ -64,13 +64,12 @@ def run(
     *inputs: Tensor,
     backwards: bool = False,
     aligned: bool = True,
-    varies: bool = False,
     choose: launch.Choose = None,
     like: Tensor | None = None,
 ) -> Tensor:
     """As a launch does, block after block; `aligned` where the image is. The output's memory begins as a pattern that
     shows what was not written. `like`: what the output lies like."""
-    record = record_for(program, inputs, like)._replace(varies=varies)
+    record = record_for(program, inputs, like)
     aligned = aligned and inputs[0].data_ptr() % ALIGNMENT == 0
     call = launch.prepared(record, aligned, ARCHITECTURE, choose)
     out = empty(record.out.shape, record.out.strides, record.out.dtype)

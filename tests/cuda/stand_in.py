@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import shutil
 import struct
 from collections.abc import Callable
@@ -36,8 +37,8 @@ class Config(ctypes.Structure):
 
 class Driver:
     """Stands in for the driver: launches are remembered, with their stream and the first two of their parameters;
-    operands: the third of each, where there is one. early: the number and value of an attribute, for each that had one.
-    waits: whether its kernels wait for those before them.
+    operands: the third of each, where there is one. parameters: all of the latest. early: the number and value of an
+    attribute, for each that had one. waits: whether its kernels wait for those before them.
 
     run: what is done besides with a function, its blocks, threads, shared bytes and these two.
     """
@@ -66,7 +67,7 @@ class Driver:
         stream, extra = given[8], given[10]
         (size,) = struct.unpack("=Q", ctypes.string_at(extra[3], 8))
         parameters = ctypes.string_at(extra[1], size)
-        first_two = struct.unpack_from("=2q", parameters)
+        self.parameters, first_two = parameters, struct.unpack_from("=2q", parameters)
         self.launches.append((stream or 0, *first_two))
         self.operands += struct.unpack_from("=q", parameters, 16) if size >= 24 else ()
         if self.run is not None and self.status == 0:
@@ -95,6 +96,8 @@ class Driver:
         functions.argtypes, functions.restype = [ctypes.c_void_p], ctypes.py_object
         made = launcher._Functions(*functions(self.addresses()))
         use_handles(made.read_by_handles)
-        monkeypatch.setattr(launcher, "_functions", lambda: made)
+        installed = functools.cache(lambda: made)
+        installed()  # as what counts launches asks
+        monkeypatch.setattr(launcher, "_functions", installed)
         monkeypatch.setattr(driver, "context_address", lambda device: CONTEXT)
         monkeypatch.setattr(driver, "waits", lambda device, function: self.waits)

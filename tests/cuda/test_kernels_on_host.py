@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from polyphase import arguments
-from polyphase.cuda import emit, launch, ways
+from polyphase.cuda import launch, ways
 from polyphase.cuda.maps import prepared
 from polyphase.kernels import binding, plain_torch
 from polyphase.kernels.facts import facts
@@ -156,7 +156,7 @@ def test_bytes_that_are_staged(channels: int, monkeypatch: pytest.MonkeyPatch) -
     assert check(turned, x) == "ByteStage"
     apart = resized(x, (20, 36), "bilinear", antialias=False)
     assert check(apart, x) == "ByteWalk"
-    staged = host.run(apart, x, choose=lambda case: ways._byte_stage([case], 2, 2))
+    staged = host.run(apart, x, choose=lambda case: ways.byte_stage([case], 2, 2))
     assert torch.equal(staged, host.run(apart, x))
 
 
@@ -194,14 +194,6 @@ def test_adjoints() -> None:
     assert check(resized(gradient, (21, 35), **AA, adjoint_of=(40, 68)), gradient) == "Ring"
     padded = maps_program(torch.float32, (AxisMap((Pad(6, 5, "reflect", 0),)),), (24,))
     assert check(padded, gradient) == "General"  # its taps lie apart
-
-
-@pytest.mark.usefixtures("large")
-def test_large_images_have_their_kernel_though_sizes_vary() -> None:
-    x = image(torch.float32, 2, 3, 40, 68)
-    program = resized(x, (70, 93), **CUBIC)
-    call = launch.prepared(host.record_for(program, [x])._replace(varies=True), True, host.ARCHITECTURE)
-    assert call.way.template == "Ring"
 
 
 def test_long_pieces_of_rows_are_moved() -> None:
@@ -283,16 +275,3 @@ def test_arithmetic_and_borders(last: bool) -> None:
     expected = binding.bind(program, tuple(map(facts, inputs))).fresh(*inputs)
     assert torch.equal(host.run(program, *inputs), expected)
     assert torch.equal(host.run(program, *inputs, backwards=True), expected)
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-def test_one_kernel_for_sizes_that_vary(dtype: torch.dtype) -> None:
-    sources = set()
-    for height, width in ((37, 53), (40, 64), (91, 30)):
-        x = image(dtype, 1, 3, height, width)
-        program = resized(x, (16, 20), **AA)
-        got, made_for_it = host.run(program, x, varies=True), host.run(program, x)
-        torch.testing.assert_close(got, made_for_it, rtol=0, atol=0 if dtype == torch.uint8 else 1e-6)
-        call = launch.prepared(host.record_for(program, [x])._replace(varies=True), True, host.ARCHITECTURE)
-        sources.add(emit.kernel_source(call.plan, call.way))
-    assert len(sources) == 1

@@ -12,7 +12,7 @@ import torch
 
 from polyphase.cpu import build, isa, libraries
 from polyphase.cuda import build as cuda_build
-from polyphase.cuda import driver, launch
+from polyphase.cuda import driver, loading
 from polyphase.cuda.cases import Way
 from polyphase.errors import DriverError
 from polyphase.kernels import store
@@ -127,7 +127,6 @@ def test_machine_code_that_a_driver_refuses_is_built_instead(monkeypatch: pytest
     monkeypatch.setattr(driver, "most_shared_bytes", lambda device: 0)
     monkeypatch.setattr(cuda_build, "prebuilt_image", lambda source, architecture: b"prebuilt")
     monkeypatch.setattr(cuda_build, "image", lambda source, architecture, purpose: b"built")
-    monkeypatch.setattr(launch, "loaded", set())
     plan = MapsPlan(source=None, sampled=torch.uint8, target=torch.uint8, weighted=False, architecture="sm_90")
     way = Way("general", "General", (False, False, 128), 128, moved_bytes=1)
-    assert launch.function_of.__wrapped__(plan, way, 0) == 7
+    assert loading._loaded(plan, way, 0) == 7

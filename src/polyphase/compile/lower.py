@@ -41,16 +41,13 @@ class ProgramKernel(ExternKernelOut):  # type: ignore[misc]
         self.fused: Fused | None = V.graph.current_node.meta.get(MADE_FROM)
         super().__init__(layout, inputs, (tuple(sizes),), python_kernel_name="polyphase")
         self.is_fixed = not any(map(_is_symbolic, (layout, *self.inputs))) and not any(n.free_symbols for n in sizes)
-        axes = prepared(text).program.axes(len(layout.size))
-        spatial = (*layout.size[-axes:], *self.inputs[0].get_size()[-axes:], *sizes)
-        self.varies = any(getattr(n, "free_symbols", None) for n in spatial)
-        digest = hashlib.sha256(repr((text, self.varies)).encode()).hexdigest()[:12]
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         self.python_kernel_name = f"polyphase_{digest}" + (f"_{self.get_name()}" if self.is_fixed else "")
 
     def codegen(self, wrapper: Any) -> None:
         make = f"polyphase_fixed({self.text!r})"
         if not self.is_fixed:
-            make = f"polyphase_program({self.text!r}, varies={self.varies})"
+            make = f"polyphase_program({self.text!r})"
         wrapper.add_import_once(_IMPORT)
         wrapper.add_import_once(f"{self.python_kernel_name} = {make}")
         super().codegen(wrapper)

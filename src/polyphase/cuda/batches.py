@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.cuda import build, driver, emit, launch, launcher, maps, sized
+from polyphase.cuda import build, driver, emit, launch, launcher, loading, maps, sized
 from polyphase.cuda.calls import ALIGNMENT, CallShape
 from polyphase.cuda.items import PAIR_BYTES, Chosen, Item, Kind, Row, SizedItem, chosen_for, filled, of_size
 from polyphase.cuda.launcher import LaunchPlan
@@ -154,7 +154,7 @@ class Stream:
         if plan is None or chosen is None:
             return _tap_maker(self.device)
         if self.device not in chosen.functions:
-            chosen.functions[self.device] = launch.function_of(plan, chosen.way, self.device)
+            chosen.functions[self.device] = loading.function_of(loading.Name(plan, chosen.way, self.device))
         return chosen.functions[self.device]
 
     def run(self, kernel: Kernel, address: int, number: int) -> None:

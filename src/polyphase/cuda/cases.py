@@ -47,7 +47,7 @@ class Case:
     #: What addresses are multiples of, source and target, in bytes.
     source_alignment: int
     target_alignment: int
-    #: Sizes are others from call to call.
+    #: Its kernel is to serve other sizes too: nothing is to follow from this one but numbers of taps.
     varies: bool = False
 
     @property

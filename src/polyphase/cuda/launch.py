@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 from unittest import mock
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from polyphase import settings, torch_private
-from polyphase.cuda import build, driver, emit, launcher, maps, warps, ways
+from polyphase.cuda import build, driver, emit, launcher, loading, maps, servers, warps, ways
 from polyphase.cuda.calls import ALIGNMENT
 from polyphase.cuda.cases import Way
 from polyphase.cuda.gradients import WarpGradients
@@ -23,18 +23,14 @@ from polyphase.cuda.maps import PreparedMaps
 from polyphase.cuda.memory import DeviceMemory
 from polyphase.cuda.tables import host_table, uploaded
 from polyphase.cuda.warps import PreparedWarp
-from polyphase.errors import DriverError, NoKernelError
+from polyphase.errors import NoKernelError
 from polyphase.kernels import store
-from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
+from polyphase.kernels.binding import NOT_BUILT, BoundCall, BoundGradients, Gradients
 from polyphase.kernels.devices import Described
 from polyphase.kernels.facts import Sizes
 from polyphase.kernels.layout import dense_strides
-from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose
 from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.sampling.warps import Warp
-
-#: The kernels in use.
-loaded: set[tuple[MapsPlan | WarpPlan, Way]] = set()
 
 #: What chooses the way of a call; None for what the wing chooses.
 Choose: TypeAlias = "Callable[..., Way] | None"
@@ -131,21 +127,89 @@ def prepared(
 def _launch_of(record: CallRecord, aligned: bool, choose: Choose = None) -> Launch:
     device = record.image.device.index
     with torch.device("cpu"):
-        return launch_of(device, prepared(record, aligned, architecture(device), choose))
+        if record.coordinates is not None or choose is not None:
+            return launch_of(device, prepared(record, aligned, architecture(device), choose))
+        arranged = maps.Arranged(record, aligned, aligned, architecture(device))
+        own = ways.choose(arranged.case)
+        server = None if not launcher.can_improve() else _server(arranged, own, device)
+        if server is None:
+            return launch_of(device, arranged.by(own))
+        kernel = loading.kernel(loading.Name(arranged.case.plan, arranged.of_call(own), device))
+        better = _Better(record, aligned, kernel)
+        return launch_of(device, arranged.by(server, instead=own), better)
 
 
-def launch_of(device: int, call: PreparedMaps | PreparedWarp) -> Launch:
+def _server(arranged: maps.Arranged, own: Way, device: int) -> Way | None:
+    """The way that does a call instead of its own, whose kernel is not there; None where that is there, or is to be
+    waited for: of the first call of a program, or where nothing else serves."""
+
+    def kernel_of(way: Way) -> loading.Kernel:
+        return loading.kernel(loading.Name(arranged.case.plan, arranged.of_call(way), device))
+
+    if kernel_of(own).is_loaded:
+        return None
+    found = servers.servers(arranged.case, own)
+    if not found:
+        return None
+    is_first = not loading.is_asked_for(kernel_of(found[-1]))
+    for way in found[-1:] if is_first else found:
+        loading.ask_for(kernel_of(way))
+    loaded = (way for way in found if kernel_of(way).is_loaded)
+    return next(loaded, None if is_first else found[-1])
+
+
+class _Better:
+    """Has a kernel of its own for a launch by a server, which a size that comes again is worth. kept: what its tables
+    are kept by."""
+
+    def __init__(self, record: CallRecord, aligned: bool, kernel: loading.Kernel) -> None:
+        self.record, self.aligned, self.kernel = record, aligned, kernel
+        self.kept: list[object] = []
+
+    def __call__(self, waits: bool) -> launcher.Answer:
+        """The second launch of a size has its kernel built; one that was made often, or is captured, waits for that."""
+        kernel, (plan, way, device) = self.kernel, self.kernel.name
+        if kernel.error is not None:
+            return (0,)  # what serves goes on serving
+        if not waits and not kernel.is_loaded:
+            loading.ask_for(kernel)
+            return (LAUNCHES_WITHOUT_OWN,)
+        try:
+            loading.function_of(kernel.name)
+            with torch.cuda.device(device), torch.device("cpu"):
+                call = maps.Arranged(self.record, self.aligned, self.aligned, plan.architecture).by(way)
+                launch_plan, fields, kept = _planned(device, call)
+        except NOT_BUILT:
+            return (0,)
+        self.kept += kept
+        return launch_plan.packed(), fields
+
+
+#: Launches of one size until it waits for its own kernel.
+LAUNCHES_WITHOUT_OWN = 6
+
+
+def launch_of(device: int, call: PreparedMaps | PreparedWarp, better: _Better | None = None) -> Launch:
     with torch.cuda.device(device), torch.device("cpu"):  # tables begin on the host, whatever the user's default is
-        fields, kept = call.fields(functools.partial(uploaded, device))
-        function = function_of(call.plan, call.way, device)
+        plan, fields, kept = _planned(device, call)
+    if better is None:
+        run, part = launcher.bind(plan, fields)
+    else:
+        better.kept = kept
+        run, part = launcher.bind(plan, fields, better, better.kernel.ready)
+    return Launch(run, functools.partial(keep_forever, kept), part)
+
+
+def _planned(device: int, call: PreparedMaps | PreparedWarp) -> tuple[LaunchPlan, bytes, list[object]]:
+    """How a call is launched, its bytes, and what keeps its tables."""
+    fields, kept = call.fields(functools.partial(uploaded, device))
+    function = loading.function_of(loading.Name(call.plan, call.way, device))
     cut, shape = call.cut, call.shape
     places = shape.places()
     vectors_at = places["coordinates" if shape.coordinates else "vectors"]
     operands = (shape.coordinates + shape.vectors, shape.tensors, vectors_at, places["tensors"])
     plan = LaunchPlan(device, function, cut.blocks, call.way.threads, cut.shared_bytes, *operands)
-
-    run, part = launcher.bind(plan, shape.packed(fields))
-    return Launch(run, functools.partial(keep_forever, kept), part)
+    return plan, shape.packed(fields), kept
 
 
 def keep_forever(tables: Sequence[object]) -> None:
@@ -155,29 +219,15 @@ def keep_forever(tables: Sequence[object]) -> None:
             memory.keep_forever()
 
 
-@functools.lru_cache(maxsize=1024)
-def function_of(plan: MapsPlan | WarpPlan, way: Way, device: int) -> int:
-    build.built["waited"] += 1
-    source = emit.kernel_source(plan, way)
-    load = functools.partial(
-        driver.load, device, name=emit.KERNEL_SYMBOL, shared_bytes=driver.most_shared_bytes(device)
-    )
-    loaded.add((plan, way))
-    ready = build.prebuilt_image(source, plan.architecture)
-    if ready is not None:
-        with suppress(DriverError):  # a driver older than the NVRTC that made it may refuse it
-            return load(ready)
-    return load(build.image(source, plan.architecture, f"{purpose(plan)}, {way.template}"))
-
-
 def described(record: CallRecord) -> Described:
     device = record.image.device.index or 0
     with torch.device("cpu"):
         call = prepared(record, True, architecture(device))
     source = store.kept_source(emit.kernel_source(call.plan, call.way), "cu")
     threads, shared = call.way.threads, call.cut.shared_bytes
+    function = loading.function_of(loading.Name(call.plan, call.way, device))
     with torch.cuda.device(device):
-        needs = driver.resources(device, function_of(call.plan, call.way, device), threads, shared)
+        needs = driver.resources(device, function, threads, shared)
     spilled = f" ({needs.spilled_bytes} bytes of them in memory)" if needs.spilled_bytes else ""
     blocks = "x".join(map(str, call.cut.blocks))
     resources = (
@@ -191,9 +241,9 @@ def described(record: CallRecord) -> Described:
 def built_from(source: Path) -> Iterator[None]:
     text = source.read_text(encoding="utf-8")
     with mock.patch.object(emit, "kernel_source", return_value=text):
-        function_of.cache_clear()
+        loading.forget()
         yield
-    function_of.cache_clear()
+    loading.forget()
 
 
 def forget() -> None:
@@ -206,7 +256,7 @@ def stats() -> dict[str, int]:
     counted = launcher.counted()
     return {
         "kernels_built": build.built["kernel"],
-        "kernels_loaded": len(loaded),
+        "kernels_loaded": loading.count(),
         "builds_waited": build.built["waited"],
         "kernels_launched": counted.launches,
         "makers_launched": counted.makers,

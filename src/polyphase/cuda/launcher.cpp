@@ -4,6 +4,7 @@
 
 #include "polyphase/core/abi.h"
 #include "polyphase/launch/again.h"
+#include "polyphase/launch/device_launches.h"
 #include "polyphase/launch/dispatched.h"
 #include "polyphase/launch/python_objects.h"
 #include "polyphase/launch/sized_table.h"
@@ -11,35 +12,7 @@
 namespace polyphase {
 namespace {
 
-using Status = int;
-using LaunchKernel = Status (*)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
-                                void* stream, void** parameters, void** extra);
-// CUlaunchAttribute and CUlaunchConfig of the driver.
-struct alignas(8) Attribute {
-  int id, unused;
-  int value[16];
-};
-struct LaunchConfig {
-  unsigned blocks[3], threads[3], shared_bytes;
-  void* stream;
-  const Attribute* attributes;
-  unsigned attribute_count;
-};
-using LaunchKernelEx = Status (*)(const LaunchConfig* config, void* function, void** parameters, void** extra);
-using GetContext = Status (*)(void** context);
-using PushContext = Status (*)(void* context);
-using IsCapturing = Status (*)(void* stream, int* status);
-
-// Functions of the driver, and how many launches there were. launch_kernel_early: none of an old driver's.
-LaunchKernel launch_kernel;
-LaunchKernelEx launch_kernel_early;
-GetContext current_context, pop_context;
-PushContext push_context;
-IsCapturing is_capturing;
-int64_t launched = 0, makers_launched = 0;  // atomic
 int64_t made_tables = 0;
-
-constexpr int kMostBytes = 4096;  // of parameters, which is what every GPU takes
 
 struct BadCall {
   const char* message;
@@ -59,83 +32,27 @@ PyObject* guarded(Function body) {
   return nullptr;
 }
 
-// As `cuda/launcher.py` packs it.
-struct Plan {
-  int64_t function, context;
-  int64_t blocks[3];
-  int64_t threads, shared_bytes;
-  int64_t waits;                   // whether the kernel itself waits for those before it, so that it may be begun meanwhile
-  int64_t vectors, tensors;        // how many
-  int64_t vectors_at, tensors_at;  // where a call has their addresses, in bytes
-  int64_t makes_tables;            // for other kernels: such launches are counted apart
-};
-
-struct Bound {
-  Plan plan;
-  ptrdiff_t size;
-  uint8_t call[kMostBytes];
-};
-
 void release(PyObject* capsule) { delete static_cast<Bound*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
+// A plan, a call, and where it may become better what makes it so, and the address of what is not 0 as soon as it can.
 PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  char *plan, *call;
-  ptrdiff_t plan_size, call_size;
-  if (count != 2 || PyBytes_AsStringAndSize(args[0], &plan, &plan_size) < 0 ||
-      PyBytes_AsStringAndSize(args[1], &call, &call_size) < 0) {
+  if (count != 2 && count != 4) {
+    PyErr_SetString(PyExc_ValueError, "a plan and a call, and what makes it better with where it says that it can");
     return nullptr;
   }
-  if (plan_size != sizeof(Plan) || call_size > kMostBytes) {
-    PyErr_SetString(PyExc_ValueError, "a plan or a call of another size than the launcher's");
-    return nullptr;
-  }
+  const int64_t ready = count == 4 ? PyLong_AsLongLong(args[3]) : 0;
+  if (PyErr_Occurred() != nullptr) return nullptr;
   auto* bound = new (std::nothrow) Bound;
-  if (bound == nullptr) {
-    PyErr_SetString(PyExc_MemoryError, "not enough memory for a call");
+  if (bound == nullptr) return no_memory();
+  if (!read_launch(args[0], args[1], bound->first)) {
+    delete bound;
     return nullptr;
   }
-  std::memcpy(&bound->plan, plan, sizeof(Plan));
-  std::memcpy(bound->call, call, call_size);
-  bound->size = call_size;
+  if (count == 4) {
+    bound->better = owned(args[2]);
+    bound->ready = reinterpret_cast<const int64_t*>(ready);
+  }
   return PyCapsule_New(bound, nullptr, release);
-}
-
-Status launch_on(void* stream, const Plan& plan, void** extra) {
-  void* const function = reinterpret_cast<void*>(plan.function);
-  const auto blocks_x = static_cast<unsigned>(plan.blocks[0]), blocks_y = static_cast<unsigned>(plan.blocks[1]),
-             blocks_z = static_cast<unsigned>(plan.blocks[2]), threads = static_cast<unsigned>(plan.threads),
-             shared = static_cast<unsigned>(plan.shared_bytes);
-  if (!plan.waits) return launch_kernel(function, blocks_x, blocks_y, blocks_z, threads, 1, 1, shared, stream, nullptr, extra);
-  constexpr int kMayBeginEarly = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-  static constexpr Attribute attribute = {kMayBeginEarly, 0, {1}};
-  const LaunchConfig config = {{blocks_x, blocks_y, blocks_z}, {threads, 1, 1}, shared, stream, &attribute, 1};
-  return launch_kernel_early(&config, function, nullptr, extra);
-}
-
-// Whether the stream is being captured, which is 1 or 0, or -1 where the driver refuses. call: of so many bytes.
-int launch(const Plan& plan, void* call, size_t size, void* stream) {
-  enum { kEnd, kParameters, kSize };  // of `extra`
-  void* extra[] = {reinterpret_cast<void*>(kParameters), call, reinterpret_cast<void*>(kSize), &size,
-                   reinterpret_cast<void*>(kEnd)};
-  void* context = nullptr;
-  void* const wanted = reinterpret_cast<void*>(plan.context);
-  Status status = current_context(&context);
-  const bool elsewhere = status == 0 && context != wanted;
-  if (elsewhere) status = push_context(wanted);
-  int capturing = 0;
-  if (status == 0 && stream != nullptr) status = is_capturing(stream, &capturing);  // the default stream never is
-  if (status == 0) status = launch_on(stream, plan, extra);
-  if (elsewhere) pop_context(&context);
-  if (status != 0) return -1;
-  __atomic_add_fetch(plan.makes_tables != 0 ? &makers_launched : &launched, 1, __ATOMIC_RELAXED);
-  return capturing != 0;
-}
-
-// Likewise, with an error set.
-int run(const Plan& plan, void* call, size_t size, void* stream) {
-  const int captured = launch(plan, call, size, stream);
-  if (captured < 0) PyErr_SetString(PyExc_ValueError, "the CUDA driver refused to launch a kernel");
-  return captured;
 }
 
 // Where the addresses of target, source, vectors and tensors are to be, in their order.
@@ -149,32 +66,36 @@ int64_t* place_of(const Plan& plan, uint8_t* call, ptrdiff_t number) {
 // Python does what keeps tables for a graph that is captured, and an image that begins anywhere.
 bool run_directly(const void* what, int32_t device, void* const* addresses, int64_t count) {
   const auto& bound = *static_cast<const Bound*>(what);
-  const Plan& plan = bound.plan;
+  const Launch& known = bound.launch();
+  const Plan& plan = known.plan;
   void* stream = nullptr;
+  if (bound.may_become_better()) return false;  // which Python sees to
   if (count != 2 + plan.vectors + plan.tensors || reinterpret_cast<uintptr_t>(addresses[1]) % 16 != 0) return false;
   if (torch_functions().stream == nullptr || torch_functions().stream(device, &stream) != 0) return false;
   int capturing = 0;
   if (stream != nullptr && (is_capturing(stream, &capturing) != 0 || capturing != 0)) return false;
   alignas(16) uint8_t call[kMostBytes];
-  std::memcpy(call, bound.call, bound.size);
+  std::memcpy(call, known.call, known.size);
   for (int64_t i = 0; i < count; ++i) *place_of(plan, call, i) = reinterpret_cast<int64_t>(addresses[i]);
-  return launch(plan, call, bound.size, stream) >= 0;
+  return launch(plan, call, known.size, stream) >= 0;
 }
 
 // bound, stream, target, source, vectors, tensors
 PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  const auto* bound = count < 4 ? nullptr : static_cast<const Bound*>(PyCapsule_GetPointer(args[0], nullptr));
-  if (bound == nullptr || count != 4 + bound->plan.vectors + bound->plan.tensors) {
+  auto* bound = count < 4 ? nullptr : static_cast<Bound*>(PyCapsule_GetPointer(args[0], nullptr));
+  if (bound == nullptr || count != 4 + bound->first.plan.vectors + bound->first.plan.tensors) {
     if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "as many tensors as a call was bound to");
     return nullptr;
   }
-  const Plan& plan = bound->plan;
-  alignas(16) uint8_t call[kMostBytes];
-  std::memcpy(call, bound->call, bound->size);
-  for (ptrdiff_t i = 2; i < count; ++i) *place_of(plan, call, i - 2) = PyLong_AsLongLong(args[i]);
   const int64_t stream = PyLong_AsLongLong(args[1]);
+  if (PyErr_Occurred() != nullptr || !become_better(*bound, stream)) return nullptr;
+  const Launch& known = bound->launch();
+  const Plan& plan = known.plan;
+  alignas(16) uint8_t call[kMostBytes];
+  std::memcpy(call, known.call, known.size);
+  for (ptrdiff_t i = 2; i < count; ++i) *place_of(plan, call, i - 2) = PyLong_AsLongLong(args[i]);
   if (PyErr_Occurred() != nullptr) return nullptr;
-  const int captured = run(plan, call, bound->size, reinterpret_cast<void*>(stream));
+  const int captured = run(plan, call, known.size, reinterpret_cast<void*>(stream));
   return captured < 0 ? nullptr : PyLong_FromLongLong(captured);
 }
 
@@ -182,18 +103,20 @@ PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
 enum { kBound, kEmpty, kShape, kStreamOf, kDevice, kKeep, kOtherwise, kParts };
 
 // Launches into a new tensor; true, or false with an error set.
-bool launch_into(PyObject* parts, const Bound& bound, PyObject* out, int64_t source) {
+bool launch_into(PyObject* parts, Bound& bound, PyObject* out, int64_t source) {
   PyObject* const device = PyTuple_GetItem(parts, kDevice);
   PyObject* const number = PyObject_VectorcallDict(PyTuple_GetItem(parts, kStreamOf), &device, 1, nullptr);
   if (number == nullptr) return false;
   const int64_t stream = PyLong_AsLongLong(number);
   Py_DecRef(number);
+  if (PyErr_Occurred() != nullptr || !become_better(bound, stream)) return false;
+  const Launch& known = bound.launch();
   alignas(16) uint8_t call[kMostBytes];
-  std::memcpy(call, bound.call, bound.size);
+  std::memcpy(call, known.call, known.size);
   const int64_t addresses[] = {address_of(out), source};
   std::memcpy(call, addresses, sizeof(addresses));
   if (PyErr_Occurred() != nullptr) return false;
-  const int captured = run(bound.plan, call, bound.size, reinterpret_cast<void*>(stream));
+  const int captured = run(known.plan, call, known.size, reinterpret_cast<void*>(stream));
   if (captured <= 0) return captured == 0;
   PyObject* const kept = PyObject_CallNoArgs(PyTuple_GetItem(parts, kKeep));
   if (kept != nullptr) Py_DecRef(kept);
@@ -206,7 +129,7 @@ PyObject* python_call(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
     PyErr_SetString(PyExc_ValueError, "an image, and nothing else");
     return nullptr;
   }
-  const auto* bound = static_cast<const Bound*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kBound), nullptr));
+  auto* bound = static_cast<Bound*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kBound), nullptr));
   const int64_t source = bound == nullptr ? -1 : address_of(args[0]);
   if (source == -1) return nullptr;
   if (source % 16 != 0) return PyObject_VectorcallDict(PyTuple_GetItem(parts, kOtherwise), args, 1, nullptr);
@@ -264,12 +187,6 @@ void run_or_throw(const Plan& plan, int64_t first, int64_t second, int64_t strea
   if (run(plan, call, sizeof(call), reinterpret_cast<void*>(stream)) < 0) throw PythonError();
 }
 
-// Whether it is; then Python keeps for ever what a graph reads.
-bool is_captured(int64_t stream) {
-  int capturing = 0;
-  return stream != 0 && (is_capturing(reinterpret_cast<void*>(stream), &capturing) != 0 || capturing != 0);
-}
-
 void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t stream) {
   const RowPattern& pattern = batch.rows.pattern();
   const int64_t count = table.images.size(), tables = 2 * table.fresh.size();
@@ -285,11 +202,11 @@ void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t
   const Reference there(called(PyTuple_GetItem(parts, kThere), staged.get()));
   const int64_t address = address_in(there);
   if (tables != 0) {
-    Plan plan = in_capsule<Bound>(parts, kTapMaker).plan;
+    Plan plan = in_capsule<Bound>(parts, kTapMaker).first.plan;
     plan.blocks[0] = tables;
     run_or_throw(plan, address, tables, stream);
   }
-  Plan plan = in_capsule<Bound>(parts, kKernel).plan;
+  Plan plan = in_capsule<Bound>(parts, kKernel).first.plan;
   int64_t number = min(pattern.planes, kMostBlocks / count), blocks[] = {pattern.along, pattern.down, number * count};
   if (of_tiles != 0) {  // which blocks take one after another
     number = table.tiles.size();

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from torch import Tensor
 
@@ -61,12 +61,26 @@ class Bound(NamedTuple):
     part: object | None
 
 
-def bind(plan: LaunchPlan, call: bytes) -> Bound:
-    """`call`: what the kernel is given, addresses of tensors aside."""
+#: After how many launches to ask again, 0 for never; or a plan and a call, as bytes, for all launches from now on.
+Answer: TypeAlias = "tuple[int] | tuple[bytes, bytes]"
+#: Given whether it is to wait.
+Better: TypeAlias = "Callable[[bool], Answer]"
+
+
+def can_improve() -> bool:
+    """Whether `bind` takes what betters a call."""
+    return _functions() is not None
+
+
+def bind(plan: LaunchPlan, call: bytes, better: Better | None = None, is_ready: ctypes.c_int64 | None = None) -> Bound:
+    """`call`: what the kernel is given, addresses of tensors aside. `better`: has another kernel for later launches. It
+    is asked when there was one launch, when `is_ready` is not 0, and where a graph is captured."""
     functions = _functions()
     if functions is None:
+        assert better is None, "launches by ctypes are not improved"
         return Bound(functools.partial(_launch_slowly, plan, call), None)
-    part = functions.bind(plan.packed(), call)
+    more = () if better is None or is_ready is None else (better, ctypes.addressof(is_ready))
+    part = functions.bind(plan.packed(), call, *more)
     return Bound(functools.partial(functions.launch, part), part)
 
 
@@ -140,7 +154,7 @@ def counted() -> Counted:
 
 
 class _Functions(NamedTuple):
-    bind: Callable[[bytes, bytes], object]
+    bind: Callable[..., object]
     launch: Run
     fresh: Callable[[FreshCall], Callable[..., Tensor]]
     sized: Callable[[bytes, bytes, bytes, SizedParts], LaunchSized | None]

@@ -163,7 +163,7 @@ class Arranged:
         if plan.weighted and plan.work == torch.uint8:
             geometry = in_pixels(geometry)
         aligned = source_aligned and target_aligned
-        can_widen = aligned and not record.varies and not record.program.borders  # whose values are elements
+        can_widen = aligned and not record.program.borders  # whose values are elements
         if plan.source is None and can_widen:
             geometry, element_bytes = wider(geometry, element_bytes, ALIGNMENT)
         sampled = record.program.sampled
@@ -195,14 +195,17 @@ class Arranged:
             element_bytes if plan.source is None else record.out.dtype.itemsize,
             ALIGNMENT if source_aligned else record.image.dtype.itemsize,
             ALIGNMENT if target_aligned else record.out.dtype.itemsize,
-            record.varies,
         )
 
-    def by(self, way: Way) -> PreparedMaps:
+    def of_call(self, way: Way) -> Way:
+        """With the axes that the call has."""
+        return replace(way, outer=len(self.case.geometry.outer))
+
+    def by(self, way: Way, instead: Way | None = None) -> PreparedMaps:
+        """`instead`: of which way, whose bits the result is to have."""
         case, record, sampled = self.case, self.record, self.record.program.sampled
         geometry, plan, x, y = case.geometry, case.plan, case.x, case.y
-        way = replace(way, outer=len(geometry.outer))
-        share = cut(case, way)
+        way, share = self.of_call(way), cut(case, way)
         row_offsets, row_origin, origins = None, 0, [0, *[0] * len(record.operands.tensors)]
         if way.template == "Moved":
             assert not isinstance(x, MadeTable), "what is made on the device is summed"
@@ -217,12 +220,16 @@ class Arranged:
             x, y = tiles.tables_of(
                 case, *[_as_windows(one, along, sampled) for one, along in ((x, geometry.x), (y, geometry.y))]
             )
-        elif way.template != "General":
+        elif way.template == "General":
+            if instead is not None and instead.template in ways.COLUMNS_FIRST:
+                x, y = _as_windows(x, geometry.x, sampled), _as_windows(y, geometry.y, sampled)
+                share = replace(share, strip=1)
+        else:
             x = _as_windows(x, geometry.x, sampled)
             y = _as_windows(y, geometry.y, sampled)
             x, y = widened(x, ways.taps_along_x(way, x, y)), widened(y, ways.taps_along_y(way, x, y))
             if way.template == "Direct" and isinstance(y, HostTable):
-                y = shared(y, int(way.constants[4]))
+                y = shared(y, int(way.constants[4]), int(way.constants[1]))
             elif y.descends and not y.ascends:
                 geometry, y, origins = _backwards(geometry, "y", y, origins)
             if x.descends and not x.ascends and way.template in ways.COLUMNS_ASCEND:

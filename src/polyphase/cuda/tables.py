@@ -350,10 +350,9 @@ def _groups(table: HostTable, count: int) -> Tensor:
     return torch.cat((table.first, table.first[-1:].expand(-table.out_size % count))).view(-1, count)
 
 
-def shared(table: HostTable, count: int) -> HostTable:
-    """`count` neighbouring outputs have one window. Weights are there for whole groups."""
+def shared(table: HostTable, count: int, taps: int) -> HostTable:
+    """`count` neighbouring outputs have one window of so many taps. Weights are there for whole groups."""
     assert table.weight is not None, "windows that are summed have weights"
-    taps = reach_of_groups(table, count)
     begin = _groups(table, count).amin(1).clamp(max=table.in_size - taps).repeat_interleave(count)
     first = begin[: table.out_size].contiguous()
     weight = torch.zeros((begin.shape[0], taps), dtype=table.weight.dtype)

@@ -65,26 +65,23 @@ def loads_as_is(plan: Plan) -> bool:
 
 
 def choose(case: Case) -> Way:
-    """The kernel for a call. Most are made for numbers of taps and for how rows lie. Where sizes vary, small images
-    have one that serves them all: a build would take longer than many calls. What large ones gain makes up for it."""
-    if case.varies and case.outputs < FEW_OUTPUTS:
-        return _general(case)
+    """The kernel of a call's own: most are made for numbers of taps and for how rows lie."""
     tables = [one for one in (case.x, case.y, case.z) if one is not None]
     if not case.plan.weighted:
         fits = case.z is None and _fits_in_row(case) and case.geometry.y.out_size < MOST_ROWS_MOVED
-        return _moved(case) if fits else _general(case)
+        return moved(case) if fits else general(case)
     by_windows = all(one.index is None for one in tables) and case.z is None
     if not by_windows or not _fits_in_row(case):
-        return _general(case)
+        return general(case)
     kx, ky = (1 if one is None else one.taps for one in (case.x, case.y))
     if kx * ky <= MOST_AT_ONCE and case.outputs < FEW_OUTPUTS:
-        return _direct(case, kx)
+        return _direct_by_registers(case, kx)
     if case.y is not None and not (case.y.ascends or case.y.descends):
-        return _general(case)
+        return general(case)
     if max(kx, ky) <= MOST_IN_RING:
-        return _bytes_by_few_taps(case, kx, ky) if can_walk_bytes(case) else _ring(case, kx, ky)
+        return _bytes_by_few_taps(case, kx, ky) if can_walk_bytes(case) else ring(case, kx, ky)
     if _can_shrink(case):
-        return _shrink(case)
+        return shrink(case)
     if (
         case.plan.work == torch.uint8
         and _all_in_order(case)
@@ -92,9 +89,9 @@ def choose(case: Case) -> Way:
         and case.channels <= 4
     ):
         assert case.x is not None, "what is summed along x has a table"
-        way = _byte_ring([case], words_in_fours(case.x), ky)
-        return way if cut(case, way).shared_bytes <= MOST_SHARED else _general(case)
-    return _general(case)
+        way = byte_ring([case], words_in_fours(case.x), ky)
+        return way if cut(case, way).shared_bytes <= MOST_SHARED else general(case)
+    return general(case)
 
 
 def choose_for_all(cases: Sequence[Case]) -> Way:
@@ -117,18 +114,18 @@ def choose_by_windows(cases: Sequence[Case]) -> Way:
     tables = [table for one in cases for table in (one.x, one.y)]
     in_order = all(_all_in_order(one) and one.z is None and _fits_in_row(one) for one in cases)
     if not in_order or len({one.channels for one in cases}) > 1:
-        return _general(*cases)
+        return general(*cases)
     if all(_can_shrink(one) for one in cases):
-        return _shrink(*cases)
+        return shrink(*cases)
     most, least = max(one.taps for one in tables if one), min(one.in_size for one in tables if one)
     taps = next((taps for taps in TAPS_OF_BATCHES if most <= taps), 0)
     if not bytes_alone or not most <= taps <= least or first.channels > 4:
-        return _general(*cases)
+        return general(*cases)
     if taps <= MOST_IN_RING and all(can_walk_bytes(one) for one in cases):
-        way = _byte_stage(cases, taps, taps)
+        way = byte_stage(cases, taps, taps)
         return way if taps == FEW_TAPS else replace(way, template="ByteStages")
-    way = _byte_ring(cases, (taps + 6) // 4, taps)
-    return way if all(cut(one, way).shared_bytes <= MOST_SHARED for one in cases) else _general(*cases)
+    way = byte_ring(cases, (taps + 6) // 4, taps)
+    return way if all(cut(one, way).shared_bytes <= MOST_SHARED for one in cases) else general(*cases)
 
 
 def _all_in_order(case: Case) -> bool:
@@ -140,7 +137,7 @@ def _all_in_order(case: Case) -> bool:
 def _can_shrink(case: Case) -> bool:
     sums_floats = case.plan.weighted and case.plan.work != torch.uint8
     fits = sums_floats and case.z is None and _all_in_order(case) and case.row_is_dense and _fits_in_row(case)
-    return fits and cut(case, _shrink(case)).shared_bytes <= MOST_SHARED
+    return fits and cut(case, shrink(case)).shared_bytes <= MOST_SHARED
 
 
 def _fits_in_row(case: Case) -> bool:
@@ -156,19 +153,15 @@ def _row_bytes_in(case: Case) -> int:
 # ---- kernels
 
 
-def _general(*cases: Case) -> Way:
+def general(*cases: Case) -> Way:
     case = cases[0]
     moved = 0 if case.plan.source is not None else case.from_bytes
-    windows = all(
-        each.z is None and all(one is not None and one.index is None and one.has_weights for one in (each.x, each.y))
-        for each in cases
-    )
     bordered = any(one.bordered for one in cases)
-    return Way("general", "General", (windows, bordered, 128), 128, moved_bytes=moved)
+    return Way("general", "General", (case.plan.weighted, bordered, 128), 128, moved_bytes=moved)
 
 
-def _direct(case: Case, kx: int) -> Way:
-    size, threads = 2 if case.plan.work.itemsize == 8 else 1, 64
+def _direct_by_registers(case: Case, kx: int) -> Way:
+    size = 2 if case.plan.work.itemsize == 8 else 1
     assert not isinstance(case.y, MadeTable), "batches have other ways"
     y = case.y or identity_table(case.geometry.y.out_size, case.plan.sampled)
     rows, ky = max(
@@ -176,6 +169,12 @@ def _direct(case: Case, kx: int) -> Way:
         for rows, taps in ((rows, reach_of_groups(y, rows)) for rows in range(1, MOST_ROWS + 1))
         if rows == 1 or taps * kx * size <= DIRECT_REGISTERS
     )
+    return direct(case, kx, ky, rows)
+
+
+def direct(case: Case, kx: int, ky: int, rows: int) -> Way:
+    """`ky`: of the window that so many rows have together."""
+    size, threads = 2 if case.plan.work.itemsize == 8 else 1, 64
     channels = case.channels if case.channels <= 4 else 0
     resident = (640 if ky * kx * size <= DIRECT_REGISTERS else 512) // threads  # what more registers allow
     constants = (kx, ky, channels, _step(case), rows, case.bordered, threads)
@@ -188,7 +187,7 @@ def _step(case: Case) -> int:
     return step if 1 <= step <= 4 else 0
 
 
-def _ring(case: Case, kx: int, ky: int) -> Way:
+def ring(case: Case, kx: int, ky: int) -> Way:
     # Where images grow, there are more outputs to store than rows to wait for.
     grows = case.grows
     size = 2 if case.plan.work.itemsize == 8 else 1
@@ -216,7 +215,7 @@ def _ring(case: Case, kx: int, ky: int) -> Way:
     deep = ahead > ky
     threads = 128 if pixel and case.from_bytes > 2 else 64
     strip = 64 if pixel or deep else 32  # each begins with waiting for what is fetched ahead
-    if case.outputs < 2 * MANY_THREADS * columns * strip:
+    if case.outputs < 2 * MANY_THREADS * columns * strip and not case.varies:
         strip = 16
     constants = (
         kx,
@@ -253,7 +252,9 @@ def _row_registers(case: Case, kx: int, columns: int, pixel: bool) -> int:
 
 
 def _in_step(case: Case, columns: int) -> InStep | None:
-    return in_step(case.x, columns) if columns > 1 and case.channels == 1 and isinstance(case.x, HostTable) else None
+    """None where it is not to be known: it follows from a size."""
+    known = columns > 1 and case.channels == 1 and not case.varies
+    return in_step(case.x, columns) if known and isinstance(case.x, HostTable) else None
 
 
 def _shared(case: Case, columns: int) -> tuple[int, int, int]:
@@ -307,13 +308,15 @@ def _stores(case: Case, columns: int) -> int:
     if not case.output_is_dense:
         return APART
     aligned = _all_multiples(case, columns, source=False) and case.target_alignment % (columns * case.to_bytes) == 0
-    fits = columns * case.to_bytes in (1, 2, 4, 8, 16) and case.length % columns == 0
+    fits = columns * case.to_bytes in (1, 2, 4, 8, 16) and case.length % columns == 0 and not case.varies
     return AT_ONCE if fits and aligned else BESIDE
 
 
-def _shrink(*cases: Case) -> Way:
+def shrink(*cases: Case) -> Way:
     rows = [one.geometry.x.in_size * one.geometry.pixel.in_size for one in cases]
-    at_once = all(row % 4 == 0 and _rows_are_multiples(one, 4) for row, one in zip(rows, cases, strict=True))
+    at_once = all(
+        row % 4 == 0 and _rows_are_multiples(one, 4) and not one.varies for row, one in zip(rows, cases, strict=True)
+    )
     channels = cases[0].channels
     return Way(
         "shrink",
@@ -343,16 +346,16 @@ def _strips_are_short(case: Case) -> bool:
 def _bytes_by_few_taps(case: Case, kx: int, ky: int) -> Way:
     """Where there are few threads for what memory could bring meanwhile, it is brought ahead of them, if their windows
     lie near each other."""
-    way = _byte_stage([case], kx, ky)
+    way = byte_stage([case], kx, ky)
     assert case.x is not None, "what is summed along x has a table"
     near = reach(case.x, tile_of(way)) <= staged_reach(way)
-    return way if near and case.outputs < FEW_TO_WALK else _byte_walk(case, kx, ky)
+    return way if near and case.outputs < FEW_TO_WALK else byte_walk(case, kx, ky)
 
 
-def _byte_walk(case: Case, kx: int, ky: int) -> Way:
+def byte_walk(case: Case, kx: int, ky: int) -> Way:
     channels = case.channels
     pixels, threads = (2, 64) if channels == 1 else (1, 128)
-    aligned = _by_words(case) and case.geometry.x.in_size * channels % 4 == 0
+    aligned = _by_words(case) and case.geometry.x.in_size * channels % 4 == 0 and not case.varies
     words = (kx * channels + 6) // 4
     ahead = max(1, min(WALKED_AHEAD, WALK_REGISTERS // (words * pixels)))
     constants = (
@@ -371,7 +374,7 @@ def _byte_walk(case: Case, kx: int, ky: int) -> Way:
     return Way("byte_walk", "ByteWalk", constants, threads, resident // threads, sums=False)
 
 
-def _byte_stage(cases: Sequence[Case], kx: int, ky: int) -> Way:
+def byte_stage(cases: Sequence[Case], kx: int, ky: int) -> Way:
     """Of pixels of as many channels each."""
     channels, threads, rows, buffers, strip = cases[0].channels, 128, 8, 2, 32
     pixels = 2 if channels == 1 else 1
@@ -380,7 +383,7 @@ def _byte_stage(cases: Sequence[Case], kx: int, ky: int) -> Way:
     return Way("byte_stage", "ByteStage", constants, threads, 768 // threads, sums=False)
 
 
-def _byte_ring(cases: Sequence[Case], words: int, ky: int) -> Way:
+def byte_ring(cases: Sequence[Case], words: int, ky: int) -> Way:
     """`words`: of a window along x, as `tables.in_fours` has it."""
     channels, rows, strip = cases[0].channels, 16, 16
     threads, resident = (256, 4) if channels == 1 else (128, 6)
@@ -394,11 +397,11 @@ def _by_words(case: Case) -> bool:
     return case.row_is_dense and case.from_bytes == 1 and _rows_are_multiples(case, 4)
 
 
-def _moved(case: Case) -> Way:
+def moved(case: Case) -> Way:
     most = 16 if case.from_bytes == 1 else 8
     size = max(case.from_bytes, case.to_bytes)
     columns = max(1, min(most, 16 // size)) if case.output_is_dense else 1
-    while columns > 1 and _stores(case, columns) != AT_ONCE:
+    while columns > 1 and _stores(replace(case, varies=False), columns) != AT_ONCE:
         columns //= 2
     # The less a thread reads of a row, the more rows, or threads, have to be on their way.
     rows, strip, resident = {1: (2, 8, 4), 2: (8, 16, 2)}.get(case.from_bytes, (4, 16, 4))
@@ -406,13 +409,13 @@ def _moved(case: Case) -> Way:
         rows, strip, resident = 4 if columns >= 8 else 8, 16, 6 if columns == 1 and size <= 4 else 4
     if case.bordered or case.plan.source is not None:  # which takes registers
         rows, resident = min(rows, 4), min(resident, 4)
-    threads = 256
-    if case.outputs < FEW_OUTPUTS:
+    threads, outputs = 256, 1 << 62 if case.varies else case.outputs
+    if outputs < FEW_OUTPUTS:
         threads, resident = threads // 2, resident * 2
     for least_strip, least_bytes in ((2, 16), (2, 8), (1, 8), (1, 4)):
-        while strip > least_strip and case.outputs < MANY_THREADS * columns * strip:
+        while strip > least_strip and outputs < MANY_THREADS * columns * strip:
             strip //= 2
-        while columns > 1 and columns * size > least_bytes and case.outputs < MANY_THREADS * columns * strip:
+        while columns > 1 and columns * size > least_bytes and outputs < MANY_THREADS * columns * strip:
             columns //= 2
     goes = (0, 1) if case.x is None else progression(case.x) if isinstance(case.x, HostTable) else None
     lies_so = goes is not None and (goes[1] == 1 or (goes[1] == -1 and case.channels == 1))
@@ -427,6 +430,8 @@ def _moved(case: Case) -> Way:
 
 #: Kernels that read windows along x from left to right, and those of them that read them by words.
 COLUMNS_ASCEND = ("Shrink", "ByteRing")
+#: Kernels that sum down columns before they sum along rows.
+COLUMNS_FIRST = ("Shrink",)
 BY_STAGE = ("ByteStage", "ByteStages")
 IN_FOURS = ("ByteRing",)
 
@@ -435,10 +440,10 @@ def taps_along_x(way: Way, x: Table, y: Table) -> int:
     """Of windows, as the way's kernel has them."""
     if way.template == "ByteStages" and max(x.taps, y.taps) <= FEW_TAPS:
         return FEW_TAPS
-    return int(way.constants[0]) if way.template in BY_STAGE else x.taps
+    return int(way.constants[0]) if way.template in ("Direct", "Ring", "ByteWalk", *BY_STAGE) else x.taps
 
 
 def taps_along_y(way: Way, x: Table, y: Table) -> int:
     if way.template == "ByteStages" and max(x.taps, y.taps) <= FEW_TAPS:
         return FEW_TAPS
-    return int(way.constants[1]) if way.template in (*BY_STAGE, "ByteRing") else y.taps
+    return int(way.constants[1]) if way.template in ("Ring", "ByteWalk", *BY_STAGE, "ByteRing") else y.taps

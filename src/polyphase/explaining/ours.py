@@ -48,8 +48,7 @@ def our_kernel(node: ProgramKernel) -> OurKernel:
 def _described(node: ProgramKernel, sizes: tuple[int, ...]) -> Described:
     out, *inputs = (_as_in_the_example(one) for one in (node, *node.inputs))
     filled = prepared(node.text).filled(sizes, inputs[0].shape)
-    record = record_of(filled, inputs, out)._replace(varies=node.varies)
-    return wing_of(out.device).described(record)
+    return wing_of(out.device).described(record_of(filled, inputs, out))
 
 
 def _as_in_the_example(node: Any) -> Facts:

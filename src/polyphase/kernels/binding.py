@@ -67,13 +67,12 @@ def bind(
     program: Program,
     inputs: Sequence[Facts],
     out: Facts | None = None,
-    varies: bool = False,
     patchwork: Patchwork | None = None,
     batched: bool = False,
 ) -> BoundCall:
     """`out`: where the output's place in memory is given, else it lies as the program says. `patchwork`: it is cut
     into blocks; of maps, on a device whose wing `makes_patchwork`. `batched`: to be launched with others."""
-    record = record_of(program, inputs, out)._replace(varies=varies, patchwork=patchwork)
+    record = record_of(program, inputs, out)._replace(patchwork=patchwork)
     if patchwork is not None:
         patchwork.check(record.out)
     return bind_record(record, batched)

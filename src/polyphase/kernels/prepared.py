@@ -17,12 +17,10 @@ from polyphase.sampling.text import from_text
 
 class Prepared:
     """A program, to be called with an image, the coordinates of a warp, operands (vectors first, then tensors, each in
-    the order of their slots, then a formula's fields), the sizes for its slots, and an output to write. varies: whether
-    the sizes of the axes that are sampled change from call to call, not only those of batches and channels."""
+    the order of their slots, then a formula's fields), the sizes for its slots, and an output to write."""
 
-    def __init__(self, text: str, varies: bool = True) -> None:
+    def __init__(self, text: str) -> None:
         self.program: Program = from_text(text)
-        self._varies = varies
         self._into = functools.lru_cache(maxsize=128)(self._bind)  # each keeps its tables
 
     def __call__(self, *inputs_and_sizes: Any, out: Tensor) -> None:
@@ -38,7 +36,7 @@ class Prepared:
         return fill(self.program, sizes, image[len(image) - self.program.axes(len(image)) :])
 
     def _bind(self, sizes: Sizes, out: Facts, *inputs: Facts) -> Callable[..., None]:
-        return bind(self.filled(sizes, inputs[0].shape), inputs, out, self._varies).into
+        return bind(self.filled(sizes, inputs[0].shape), inputs, out).into
 
 
 class FixedCall:
@@ -46,7 +44,7 @@ class FixedCall:
     promises: they are looked at once."""
 
     def __init__(self, text: str) -> None:
-        self._program = prepared(text, varies=False)
+        self._program = prepared(text)
         self._call: Callable[..., None] | None = None
 
     def __call__(self, *inputs_and_sizes: Any, out: Tensor) -> None:

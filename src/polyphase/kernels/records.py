@@ -33,7 +33,6 @@ MOST_ENTRIES = MOST_NUMBERS = 32
 class CallRecord(NamedTuple):
     """A call of a program's kernel: all that a wing needs to bind it. Everything in it has been checked.
 
-    varies: sizes are others from call to call, so that a kernel for all of them is wanted, not one made for these.
     patchwork: how the output is cut into blocks; its strides are within one."""
 
     program: Program
@@ -41,7 +40,6 @@ class CallRecord(NamedTuple):
     out: Facts
     coordinates: Facts | None = None
     operands: Operands = NO_OPERANDS
-    varies: bool = False
     patchwork: Patchwork | None = None
 
     @property

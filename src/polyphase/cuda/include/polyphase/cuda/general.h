@@ -7,8 +7,9 @@
 
 namespace polyphase {
 
-// Rows are walked along with z between y and the planes. kWindows: x and y have windows of weights, and z is not mapped.
-template <class Load, class Store, class Sum, bool kWindows, bool kBordered, int kThreads>
+// Rows are walked along with z between y and the planes. kWeighted: some axis has weights. call.strip: 1 where x and y have
+// windows that are summed down columns first, as those of shrink.h are; else 0.
+template <class Load, class Store, class Sum, bool kWeighted, bool kBordered, int kThreads>
 struct General {
 
   static void run(const MapsCall& call, const Block& block) {
@@ -29,14 +30,22 @@ struct General {
   }
 
  private:
+  // Whether x and y have windows of weights, and z is not mapped.
+  static bool by_windows(const MapsCall& call) {
+    return call.z.out_size == 1 && call.z.first == nullptr && call.x.index == nullptr && call.x.weight != nullptr &&
+           call.y.index == nullptr && call.y.weight != nullptr;
+  }
+
   static void output(const MapsCall& call, const Place& row, int64_t z, int64_t y, int64_t x, int64_t c) {
     const int32_t border = kBordered ? greater(row.border, border_at(call.x, x)) : 0;
     typename Sum::Value sum{};
     if (border == 0) {
       const int64_t channel = channel_of(call, row.channel, c);
       const int64_t source = row.source + c * call.in_channel_stride;
-      if constexpr (kWindows) {
-        sum = window_sum<Load, Sum>(call, source, channel, y, x);
+      if constexpr (kWeighted) {
+        sum = !by_windows(call)   ? whole_sum<Load, Sum>(call, source, channel, z, y, x)
+              : call.strip == 0 ? window_sum<Load, Sum>(call, source, channel, y, x)
+                                : column_sum<Load, Sum>(call, source, channel, y, x);
       } else {
         sum = whole_sum<Load, Sum>(call, source, channel, z, y, x);
       }

@@ -140,4 +140,29 @@ inline typename Sum::Value window_sum(const MapsCall& call, int64_t source, int6
   return sum;
 }
 
+// Likewise, down the columns of the window first.
+template <class Load, class Sum>
+inline typename Sum::Value column_sum(const MapsCall& call, int64_t source, int64_t channel, int64_t y, int64_t x) {
+  using Weight = typename Sum::Weight;
+  using Value = typename Sum::Value;
+  const int along_x = static_cast<int>(call.x.taps), along_y = static_cast<int>(call.y.taps);
+  const auto* weights_x = static_cast<const Weight*>(call.x.weight) + x * along_x;
+  const auto* weights_y = static_cast<const Weight*>(call.y.weight) + y * along_y;
+  const auto* column = static_cast<const typename Load::From*>(call.source) + source +
+                       call.y.first[y] * call.y.in_stride + call.x.first[x] * call.x.in_stride;
+  Value sum = Sum::start(call.x.precision);
+  for (int kx = 0; kx < along_x; ++kx, column += call.x.in_stride) {
+    Value of_column = Sum::start(call.y.precision);
+#pragma unroll 4
+    for (int ky = 0; ky < along_y; ++ky) {
+      const Value value = Sum::value(Load::apply(column[ky * call.y.in_stride], call, channel));
+      of_column = Sum::add(of_column, weights_y[ky], value);
+    }
+    sum = Sum::add(sum, weights_x[kx], Sum::rounded(of_column, call.y.precision));
+  }
+  sum = Sum::rounded(sum, call.x.precision);
+  if (Sum::spoilt(0, sum) != 0) sum = whole_sum<Load, Sum>(call, source, channel, 0, y, x);
+  return sum;
+}
+
 }  // namespace polyphase

@@ -1,0 +1,177 @@
+// Launches of CUDA kernels by the driver's functions: what is launched, and what is launched instead once there is something
+// better.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#include "polyphase/launch/python_api.h"
+#include "polyphase/launch/python_objects.h"
+#include "polyphase/launch/tensors.h"
+
+namespace polyphase {
+
+using Status = int;
+using LaunchKernel = Status (*)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
+                                void* stream, void** parameters, void** extra);
+// CUlaunchAttribute and CUlaunchConfig of the driver.
+struct alignas(8) Attribute {
+  int id, unused;
+  int value[16];
+};
+struct LaunchConfig {
+  unsigned blocks[3], threads[3], shared_bytes;
+  void* stream;
+  const Attribute* attributes;
+  unsigned attribute_count;
+};
+using LaunchKernelEx = Status (*)(const LaunchConfig* config, void* function, void** parameters, void** extra);
+using GetContext = Status (*)(void** context);
+using PushContext = Status (*)(void* context);
+using IsCapturing = Status (*)(void* stream, int* status);
+
+// Functions of the driver, and how many launches there were. launch_kernel_early: none of an old driver's.
+inline LaunchKernel launch_kernel;
+inline LaunchKernelEx launch_kernel_early;
+inline GetContext current_context, pop_context;
+inline PushContext push_context;
+inline IsCapturing is_capturing;
+inline int64_t launched = 0, makers_launched = 0;  // atomic
+
+constexpr int kMostBytes = 4096;  // of parameters, which is what every GPU takes
+
+// As `cuda/launcher.py` packs it.
+struct Plan {
+  int64_t function, context;
+  int64_t blocks[3];
+  int64_t threads, shared_bytes;
+  int64_t waits;                   // whether the kernel itself waits for those before it, so that it may be begun meanwhile
+  int64_t vectors, tensors;        // how many
+  int64_t vectors_at, tensors_at;  // where a call has their addresses, in bytes
+  int64_t makes_tables;            // for other kernels: such launches are counted apart
+};
+
+// A kernel and what it is given.
+struct Launch {
+  Plan plan;
+  ptrdiff_t size;
+  uint8_t call[kMostBytes];
+};
+
+// A call that was bound. better: null, or what has another launch for it; left: launches until it is asked again, which it is
+// sooner where *ready is not 0 or a graph is captured. All but `later` and `better` are looked at only where the GIL is held.
+struct Bound {
+  Launch first;
+  Launch* later = nullptr;  // once it is there, it is the one
+  PyObject* better = nullptr;
+  bool was_asked = false;
+  const int64_t* ready = nullptr;
+  int64_t left = 1;
+
+  const Launch& launch() const {
+    const Launch* const found = __atomic_load_n(&later, __ATOMIC_ACQUIRE);
+    return found == nullptr ? first : *found;
+  }
+  bool may_become_better() const { return __atomic_load_n(&better, __ATOMIC_RELAXED) != nullptr; }
+  ~Bound() {
+    delete later;
+    if (better != nullptr) Py_DecRef(better);
+  }
+};
+
+// From a plan and a call as bytes; false with an error set.
+inline bool read_launch(PyObject* of_plan, PyObject* of_call, Launch& launch) {
+  char *plan, *call;
+  ptrdiff_t plan_size, call_size;
+  if (PyBytes_AsStringAndSize(of_plan, &plan, &plan_size) < 0 || PyBytes_AsStringAndSize(of_call, &call, &call_size) < 0) {
+    return false;
+  }
+  if (plan_size != sizeof(Plan) || call_size > kMostBytes) {
+    PyErr_SetString(PyExc_ValueError, "a plan or a call of another size than the launcher's");
+    return false;
+  }
+  std::memcpy(&launch.plan, plan, sizeof(Plan));
+  std::memcpy(launch.call, call, call_size);
+  launch.size = call_size;
+  return true;
+}
+
+inline PyObject* no_memory() {
+  PyErr_SetString(PyExc_MemoryError, "not enough memory for a call");
+  return nullptr;
+}
+
+inline Status launch_on(void* stream, const Plan& plan, void** extra) {
+  void* const function = reinterpret_cast<void*>(plan.function);
+  const auto blocks_x = static_cast<unsigned>(plan.blocks[0]), blocks_y = static_cast<unsigned>(plan.blocks[1]),
+             blocks_z = static_cast<unsigned>(plan.blocks[2]), threads = static_cast<unsigned>(plan.threads),
+             shared = static_cast<unsigned>(plan.shared_bytes);
+  if (!plan.waits) return launch_kernel(function, blocks_x, blocks_y, blocks_z, threads, 1, 1, shared, stream, nullptr, extra);
+  constexpr int kMayBeginEarly = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+  static constexpr Attribute attribute = {kMayBeginEarly, 0, {1}};
+  const LaunchConfig config = {{blocks_x, blocks_y, blocks_z}, {threads, 1, 1}, shared, stream, &attribute, 1};
+  return launch_kernel_early(&config, function, nullptr, extra);
+}
+
+// Whether the stream is being captured, which is 1 or 0, or -1 where the driver refuses. call: of so many bytes.
+inline int launch(const Plan& plan, void* call, size_t size, void* stream) {
+  enum { kEnd, kParameters, kSize };  // of `extra`
+  void* extra[] = {reinterpret_cast<void*>(kParameters), call, reinterpret_cast<void*>(kSize), &size,
+                   reinterpret_cast<void*>(kEnd)};
+  void* context = nullptr;
+  void* const wanted = reinterpret_cast<void*>(plan.context);
+  Status status = current_context(&context);
+  const bool elsewhere = status == 0 && context != wanted;
+  if (elsewhere) status = push_context(wanted);
+  int capturing = 0;
+  if (status == 0 && stream != nullptr) status = is_capturing(stream, &capturing);  // the default stream never is
+  if (status == 0) status = launch_on(stream, plan, extra);
+  if (elsewhere) pop_context(&context);
+  if (status != 0) return -1;
+  __atomic_add_fetch(plan.makes_tables != 0 ? &makers_launched : &launched, 1, __ATOMIC_RELAXED);
+  return capturing != 0;
+}
+
+// Likewise, with an error set.
+inline int run(const Plan& plan, void* call, size_t size, void* stream) {
+  const int captured = launch(plan, call, size, stream);
+  if (captured < 0) PyErr_SetString(PyExc_ValueError, "the CUDA driver refused to launch a kernel");
+  return captured;
+}
+
+// Whether it is; then Python keeps for ever what a graph reads.
+inline bool is_captured(int64_t stream) {
+  int capturing = 0;
+  return stream != 0 && (is_capturing(reinterpret_cast<void*>(stream), &capturing) != 0 || capturing != 0);
+}
+
+// Asks for another launch, if it is time to; false with an error set. Whoever launches meanwhile does so as before.
+inline bool become_better(Bound& bound, int64_t stream) {
+  if (bound.better == nullptr) return true;
+  const bool captures = is_captured(stream);
+  if (--bound.left >= 0 && *bound.ready == 0 && !captures) return true;
+  const Reference better(bound.better), waits(PyBool_FromLong(captures || bound.was_asked));
+  __atomic_store_n(&bound.better, nullptr, __ATOMIC_RELAXED);
+  bound.was_asked = true;
+  PyObject* const argument = waits.get();
+  PyObject* const answer = PyObject_VectorcallDict(better.get(), &argument, 1, nullptr);
+  if (answer == nullptr) return false;
+  const Reference told(answer);
+  if (PyTuple_Size(answer) == 1) {
+    bound.left = PyLong_AsLongLong(PyTuple_GetItem(answer, 0));
+    if (bound.left > 0) __atomic_store_n(&bound.better, owned(better.get()), __ATOMIC_RELAXED);
+    return PyErr_Occurred() == nullptr;
+  }
+  auto* const later = new (std::nothrow) Launch;
+  if (later == nullptr) return no_memory() != nullptr;
+  if (PyTuple_Size(answer) != 2 || !read_launch(PyTuple_GetItem(answer, 0), PyTuple_GetItem(answer, 1), *later)) {
+    delete later;
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "when to be asked again, or a plan and a call");
+    return false;
+  }
+  __atomic_store_n(&bound.later, later, __ATOMIC_RELEASE);
+  return true;
+}
+
+}  // namespace polyphase

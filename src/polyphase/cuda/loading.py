@@ -1,0 +1,152 @@
+"""Kernels in memory, by device: brought there by a call that waits, or by threads in the background.
+
+A kernel is built, or loaded, once. What fails is forgotten, so that the next call tries again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import NamedTuple
+
+from polyphase.cuda import build, driver, emit
+from polyphase.cuda.cases import Way
+from polyphase.errors import DriverError
+from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose
+
+#: Threads that build at the same time, at most.
+WORKERS = max(1, min(4, (os.cpu_count() or 1) // 2))
+
+
+class Name(NamedTuple):
+    plan: MapsPlan | WarpPlan
+    way: Way
+    device: int
+
+
+class Kernel:
+    """A kernel on its way into memory. ready: 1 as soon as `function` is there, or `error` says why it will not be;
+    C++ reads it. begun: some thread builds it, or did."""
+
+    def __init__(self, name: Name) -> None:
+        self.name, self.begun = name, False
+        self.function, self.error = 0, None  # type: int, Exception | None
+        self.ready = ctypes.c_int64(0)
+        self.done = threading.Event()
+
+    @property
+    def is_loaded(self) -> bool:
+        return self.function != 0
+
+
+_lock = threading.Lock()
+_kernels: dict[Name, Kernel] = {}
+_asked: deque[Kernel] = deque()
+_workers: set[threading.Thread] = set()
+
+
+def kernel(name: Name) -> Kernel:
+    """As it is known, on its way or not."""
+    with _lock:
+        return _kernels.setdefault(name, Kernel(name))
+
+
+def ask_for(one: Kernel) -> None:
+    """Has a kernel brought into memory, in the background, unless somebody does so already."""
+    with _lock:
+        if one.begun or one in _asked:
+            return
+        _asked.append(one)
+        if len(_workers) < WORKERS:
+            worker = threading.Thread(target=_work, name="polyphase-builds", daemon=True)
+            _workers.add(worker)
+            worker.start()
+
+
+def is_asked_for(one: Kernel) -> bool:
+    return one.begun or one in _asked
+
+
+def function_of(name: Name) -> int:
+    """The kernel's function; waits until it is there."""
+    one = kernel(name)
+    if one.is_loaded:
+        return one.function
+    build.built["waited"] += 1
+    if _begin(one):
+        _bring(one)
+    one.done.wait()
+    if one.error is not None:
+        raise one.error
+    return one.function
+
+
+def count() -> int:
+    return sum(one.is_loaded for one in [*_kernels.values()])
+
+
+def forget() -> None:
+    """So that kernels are built or loaded anew; those in memory stay there for calls that have them."""
+    with _lock:
+        _asked.clear()
+        _kernels.clear()
+
+
+def _begin(one: Kernel) -> bool:
+    """Whether this thread is to bring it."""
+    with _lock:
+        begins, one.begun = not one.begun, True
+        with suppress(ValueError):
+            _asked.remove(one)
+        return begins
+
+
+def _bring(one: Kernel) -> None:
+    try:
+        one.function = _loaded(*one.name)
+    except Exception as error:  # whoever waits for it is told
+        one.error = error
+        with _lock:
+            if _kernels.get(one.name) is one:
+                del _kernels[one.name]
+    one.ready.value = 1
+    one.done.set()
+
+
+def _loaded(plan: MapsPlan | WarpPlan, way: Way, device: int) -> int:
+    source, most = emit.kernel_source(plan, way), driver.most_shared_bytes(device)
+    ready = build.prebuilt_image(source, plan.architecture)
+    if ready is not None:
+        with suppress(DriverError):  # a driver older than the NVRTC that made it may refuse it
+            return driver.load(device, ready, emit.KERNEL_SYMBOL, most)
+    image = build.image(source, plan.architecture, f"{purpose(plan)}, {way.template}")
+    return driver.load(device, image, emit.KERNEL_SYMBOL, most)
+
+
+def _work() -> None:
+    while True:
+        with _lock:
+            if not _asked:
+                _workers.discard(threading.current_thread())
+                return
+            one = _asked.popleft()
+            if one.begun:
+                continue
+            one.begun = True
+        _bring(one)
+
+
+def _end() -> None:
+    """What is being built ends before the process does; nothing else begins."""
+    with _lock:
+        _asked.clear()
+        running = [*_workers]
+    for one in running:
+        one.join()
+
+
+atexit.register(_end)
