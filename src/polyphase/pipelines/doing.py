@@ -23,6 +23,8 @@ SMALL = (torch.uint8, torch.int8, torch.int16)
 def resize(
     picture: Picture, size: tuple[int, int], mode: str, antialias: bool | None, *, in_floats: bool = False
 ) -> None:
+    if size == (picture.height, picture.width):
+        return
     if picture.kind == PIL and (mode in NEAREST or _rows_may_come_first(picture.height, picture.width, *size)):
         number = next(number for number, name in BY_NUMBER.items() if name == mode.removesuffix("-exact"))
         picture.by_pillow(lambda image: image.resize((size[1], size[0]), number))

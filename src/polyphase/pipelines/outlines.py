@@ -87,14 +87,18 @@ class Outline:
         most = {"reflect": shorter - 1, "symmetric": shorter}.get(mode, _WIDEST_BORDER)
         if min(amounts) < 0 or max(amounts) > most:
             raise NotFollowedError("by other rules")
+        if not any(amounts):
+            self.copies()
+            return
         if mode == "constant":
-            if not any(amounts):
-                return
             self.borders = border = self.borders + 1
         self._becomes_size(top + self.height + bottom, left + self.width + right)
         self.marks.append("pad")
         self.rows.pad(top, bottom, mode, border)
         self.columns.pad(left, right, mode, border)
+
+    def copies(self) -> None:
+        self.marks.append("copy")
 
     def cut(self, size: int, merge: int, frames: int, channels_last: bool) -> None:
         if self.height % (size * merge) or self.width % (size * merge):

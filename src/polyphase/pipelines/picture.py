@@ -24,7 +24,7 @@ from polyphase.pipelines import strides
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
 from polyphase.pipelines.patched import Patched
 from polyphase.pipelines.pillow import Edits, in_one_block, new_picture, of_pil
-from polyphase.pipelines.sources import Source, of_tensor
+from polyphase.pipelines.sources import Source, in_order, of_tensor
 from polyphase.pipelines.stages import CROP, FLIP, Positions, Ready, Stage, run, run_into
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import (
@@ -55,7 +55,8 @@ NEAREST = ("nearest", "nearest-exact")
 
 class Picture:
     """kind: what it is by now. dtype, shape and strides: those of torchvision's tensor at this place of the chain.
-    plain: its programs run by torch operations, which can be recorded. has_run: some of them have."""
+    plain: its programs run by torch operations, which can be recorded. has_run: some of them have. only_shown: the image
+    that was given is not to be changed, whatever the transforms say."""
 
     _steps: tuple[Steps, Steps]  # of rows, and of columns
     dtype: torch.dtype
@@ -66,7 +67,7 @@ class Picture:
 
     def __init__(self, kind: str, source: Source, original: object, *, plain: bool = False) -> None:
         """`original`: what it was read from."""
-        self.kind, self.plain, self.has_run = kind, plain, False
+        self.kind, self.plain, self.has_run, self.only_shown = kind, plain, False, False
         self._begin_with(source, original)
         if source.flipped != (False, False):
             y, x = ((Flip(),) if one else () for one in source.flipped)
@@ -100,6 +101,12 @@ class Picture:
         return not self._stages and not self._has_begun()
 
     @property
+    def is_view(self) -> bool:
+        """Whether its result lies within the tensor that it was read from, as torchvision's would."""
+        is_copied = self._stages or self._is_copied or not self._only_crops()
+        return not is_copied and isinstance(self._source.memory, Tensor)
+
+    @property
     def is_pixels(self) -> bool:
         """Whether it is no tensor yet."""
         return self.kind in (PIL, ARRAY)
@@ -110,14 +117,23 @@ class Picture:
         """The same pixels as something else; `contiguous`: torchvision copies them in order. Pillow's stay as they lie,
         one pixel after the other."""
         if contiguous:
+            self._shares_an_array()
             self.strides = dense_strides(self.shape, False)
         elif self.kind == PIL:
             self.strides = (1, self.width * self.channels, self.channels)
         self.kind, self._original = kind, None
 
+    def _shares_an_array(self) -> None:
+        """Reads an array as a tensor that shares its memory, where it lies as torchvision's tensor of it does."""
+        shared = in_order(self._original) if self.kind == ARRAY and self.is_untouched else None
+        if shared is not None:
+            self._begin_with(of_tensor(shared), None)
+
     def crop(self, top: int, left: int, height: int, width: int) -> None:
-        """A rectangle that lies within."""
+        """A rectangle that lies within: of a tensor a view, of a Pillow image a copy."""
         if (top, left, height, width) == (0, 0, self.height, self.width):
+            if self.kind == PIL:
+                self.copies()
             return
         if self._positions is not None:
             self._positions = self._positions.then(CROP, top, left, height, width)
@@ -141,10 +157,12 @@ class Picture:
         maps = arguments.pad_maps(self.shape, amounts, mode)
         value = arguments.border_value(fill, mode, self.dtype, amounts)
         if not maps:
+            self.copies()
             return
         if self._positions is not None:
             self.store()
         added = [one.steps for one in maps]
+        self._is_copied = True
         if mode == "constant":
             self._borders = (*self._borders, Border(value, stored=self._epilogue != VALUE))
             added = [tuple(_numbered(step, len(self._borders)) for step in steps) for steps in added]
@@ -218,10 +236,20 @@ class Picture:
         self.patches, self._original = patches, None
         self.shape, self.strides, self._is_dense = patches.out_shape, dense_strides(patches.out_shape, False), True
 
+    def copies(self) -> None:
+        """The same pixels, in memory of their own: what is done to them in place is not done to the image."""
+        self._original, self._is_copied = None, True
+        self._edit("copy")
+        self._lies_densely()
+
     def by_torch(self, function: Callable[[Tensor], Tensor]) -> None:
         """What programs do not have."""
         self.has_run = True
         self._begin_with(of_tensor(function(self.tensor())), None)
+
+    def in_place(self, function: Callable[[Tensor], Tensor]) -> None:
+        """By a function that changes the tensor it is given: the caller's, where this is a view of it."""
+        self.by_torch(lambda image: function(image.clone() if self.only_shown else image))
 
     def by_pillow(self, function: Callable[[Any], Any]) -> None:
         """What Pillow does by rules of its own; of a Pillow image."""
@@ -230,7 +258,7 @@ class Picture:
 
     def _begin_with(self, source: Source, original: object) -> None:
         self._source, self._stages = source, list[Stage]()
-        self._original, self._is_dense = original, False
+        self._original, self._is_dense, self._is_copied = original, False, False
         self._edits = Edits(original) if self.kind == PIL and original is not None else None
         self.dtype, self.shape, self.strides = source.facts.dtype, tuple(source.facts.shape), source.facts.strides
         if self.strides[-2] == BY_ROWS:
@@ -253,7 +281,7 @@ class Picture:
 
     def tensor(self) -> Tensor:
         """A view where nothing was done to a tensor but cropping."""
-        if self._only_crops() and (self._stages or isinstance(self._source.memory, Tensor)):
+        if self.is_view or (self._stages and self._only_crops()):
             image = run(self._stages, self._source, plain=self.plain) if self._stages else self._source.tensor()
             for dim, steps in zip((-2, -1), self._steps, strict=True):
                 for step in steps:
@@ -280,7 +308,7 @@ class Picture:
 
     def is_for_others(self) -> bool:
         """Whether its programs are those of the next image of this kind: they depend on nothing else."""
-        is_view = self._only_crops() and (self._moves() or not self._stages)
+        is_view = self._only_crops() and (self._moves() if self._stages else not self._is_copied)
         return not (self.has_run or self.plain or self.kind == PIL or is_view)
 
     def ready(self) -> Ready | None:
@@ -303,6 +331,7 @@ class Picture:
 
     def _has_begun(self) -> bool:
         begun = self._warp is not None or self.patches is not None or self._moves()
+        begun = begun or (self._is_copied and not self._stages)
         return begun or self._prologue != VALUE or self._epilogue != VALUE
 
     def _only_crops(self) -> bool:

@@ -224,4 +224,8 @@ def _padded(image: Any, amounts: tuple[int, int, int, int], value: float) -> Any
     return made
 
 
-_EDITS: dict[str, Callable[..., Any]] = {"crop": _cropped, "flip": _flipped, "pad": _padded}
+def _copy(image: Any) -> Any:
+    return image.copy()
+
+
+_EDITS: dict[str, Callable[..., Any]] = {"copy": _copy, "crop": _cropped, "flip": _flipped, "pad": _padded}

@@ -32,6 +32,7 @@ _AS_V1: dict[str, dict[str, Any]] = {
     "Resize": {"in_floats": True},
     "RandomResizedCrop": {"in_floats": True},
     "CenterCrop": {"as_batch": True},
+    "RandomCrop": {"as_v1": True},
     "ConvertImageDtype": {"divides": True},
     "RandomRotation": {"as_v1": True},
     "RandomAffine": {"as_v1": True},
@@ -210,10 +211,18 @@ def why_not(step: Step, picture: Any) -> str | None:
         return ours.why_not(picture)
     if picture.plain:
         return "something is to be recorded"
-    if step.version == V1:
-        name = type(ours).__name__
-        if picture.kind == IMAGE or (name in ("ToTensor", "PILToTensor") and not picture.is_pixels):
-            return "v1 knows no such images"
-        if name == "RandomCrop" and step.itself.padding and step.itself.pad_if_needed:
-            return "v1 pads twice"
-    return ours.why_not(picture)
+    return (_why_not_in_v1(step, picture) if step.version == V1 else None) or ours.why_not(picture)
+
+
+def _why_not_in_v1(step: Step, picture: Any) -> str | None:
+    name = type(step.ours).__name__
+    to_tensor = name in ("ToTensor", "PILToTensor")
+    if picture.kind == IMAGE or (to_tensor and not picture.is_pixels):
+        return "v1 knows no such images"
+    if name == "ConvertImageDtype" and picture.is_pixels:
+        return "v1 converts tensors only"
+    if name in ("Pad", "RandomCrop") and not picture.is_pixels and isinstance(step.itself.fill, (tuple, list)):
+        return "v1 has no colours around a tensor"
+    if name == "RandomCrop" and step.itself.padding and step.itself.pad_if_needed:
+        return "v1 pads twice"
+    return None

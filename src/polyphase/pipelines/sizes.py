@@ -200,7 +200,8 @@ class Letterbox(Transform):
         resize(picture, size, self.interpolation, self.antialias)
         down, across = self.size[0] - picture.height, self.size[1] - picture.width
         top, left = (down // 2, across // 2) if self.centred else (0, 0)
-        picture.pad((left, across - left, top, down - top), self.fill, "constant")
+        if down or across:
+            picture.pad((left, across - left, top, down - top), self.fill, "constant")
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ class RandomCrop(Transform):
     pad_if_needed: bool = False
     fill: Any = 0
     padding_mode: str = "constant"
-    draws_both: bool = field(default=False, repr=False)  # how v1 draws
+    as_v1: bool = field(default=False, repr=False)  # draws, pads and crops also where that changes nothing
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", pair(self.size))
@@ -244,13 +245,13 @@ class RandomCrop(Transform):
         check_fill(self.fill)
 
     def why_not(self, picture: Picture) -> str | None:
-        if self.padding or self.pad_if_needed:
+        if self.padding is not None or self.pad_if_needed:
             return why_not_padded(picture, self.fill, self.padding_mode)
         return why_not_moved(picture)
 
     def draws(self) -> Draws:
         left, right, top, bottom = amounts_of(self.padding) if self.padding else (0, 0, 0, 0)
-        return (Place(self.size, (left, top, right, bottom), self.pad_if_needed, self.draws_both),)
+        return (Place(self.size, (left, top, right, bottom), self.pad_if_needed, self.as_v1),)
 
     def params(self, drawn: Iterator[float], height: int, width: int) -> Params:
         top, left, *border = whole_numbers(drawn, 6)
@@ -269,9 +270,10 @@ class RandomCrop(Transform):
         return (ToSize(self.size),)
 
     def apply(self, picture: Picture, params: Params) -> None:
-        if any(params["padding"]):
+        if any(params["padding"]) or (self.as_v1 and self.padding is not None):
             pad(picture, amounts_of(params["padding"]), self.fill, self.padding_mode)
-        picture.crop(params["top"], params["left"], params["height"], params["width"])
+        if self.as_v1 or (params["height"], params["width"]) != (picture.height, picture.width):
+            picture.crop(params["top"], params["left"], params["height"], params["width"])
 
 
 # ---- flips

@@ -98,3 +98,12 @@ def of_array(array: Any) -> Source:
         first += min(stride, 0) * (n - 1) if n else 0
     known = Facts(array_dtype(array) or torch.uint8, (channels, height, width), (along_c, along_y, along_x), CPU)
     return Source(known, Memory(first, array), lambda: torch.from_numpy(array.copy()).permute(2, 0, 1), flipped)
+
+
+def in_order(array: Any) -> Tensor | None:
+    """The array as a tensor (channels, height, width) in the same memory, if that is in this order already; else
+    None."""
+    if array is None:
+        return None
+    pixels = array if array.ndim == 3 else array[:, :, None]
+    return torch.from_numpy(pixels).permute(2, 0, 1) if pixels.transpose(2, 0, 1).flags.c_contiguous else None

@@ -91,7 +91,9 @@ class Stage:
         else:
             batch = image.reshape(-1, *image.shape[-3:])
             result = plain_torch.run(self.program, batch, *self._warp_inputs(facts(batch))).reshape(self.out.shape)
-        return result if out is None else out.copy_(result)
+        if out is not None:
+            return out.copy_(result)
+        return result.clone() if result.data_ptr() == image.data_ptr() else result
 
 
 @dataclass(frozen=True)

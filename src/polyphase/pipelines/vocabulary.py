@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 
 from polyphase.errors import WrongArgumentError
 from polyphase.pipelines.doing import COMPUTED, SMALL
@@ -182,10 +183,17 @@ class Normalize(Transform):
                 f"it has {picture.channels} channels, and there are {len(self.mean)} means and {len(self.std)} "
                 "standard deviations: convert the image, as with image.convert('RGB'), or give as many of each"
             )
-        return "the tensor that was given is to be changed" if self.inplace and picture.is_untouched else None
+        return None
 
     def apply(self, picture: Picture, params: Params) -> None:
-        picture.normalise(self.mean, self.std)
+        if self.inplace and picture.is_view:
+            picture.in_place(self._in_place)
+        else:
+            picture.normalise(self.mean, self.std)
+
+    def _in_place(self, image: Tensor) -> Tensor:
+        mean, std = (torch.tensor(one, dtype=image.dtype, device=image.device) for one in (self.mean, self.std))
+        return image.sub_(mean[:, None, None]).div_(std[:, None, None])
 
 
 @dataclass(frozen=True)

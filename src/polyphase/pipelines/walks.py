@@ -45,6 +45,8 @@ class Walk:
         computed at all."""
         self._begin(sample)
         self._unpacks, self._runs, self.is_whole = unpacks, runs, True
+        for picture in [] if runs else self.pictures():
+            picture.only_shown = True
 
     def _begin(self, sample: Any) -> None:
         self.tree: Tree | None = None

@@ -80,10 +80,12 @@ class RandomRotation(Warped):
         height, width = picture.height, picture.width
         angle = params["angle"] if self.as_v1 else params["angle"] % 360
         if not self.as_v1 and self.center is None and angle in (0, 90, 180, 270):
+            if angle == 0:
+                picture.copies()
+                return
             if angle == 180:
                 picture.flip(-1)
                 picture.flip(-2)
-            if angle in (0, 180):
                 return
             if self.expand or height == width:
                 picture.by_torch(lambda image: torch.rot90(image, k=int(angle) // 90, dims=(-2, -1)))
