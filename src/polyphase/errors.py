@@ -136,6 +136,10 @@ class WrongSizeError(PolyphaseError, RuntimeError):
     """Numbers that do not fit the image: its sizes, its dimensions or its dtype."""
 
 
+class TooWidePadError(WrongSizeError, IndexError):
+    """A symmetric pad that is wider than the image, for which torchvision raises IndexError."""
+
+
 class MismatchedTensorsError(PolyphaseError, RuntimeError):
     """Tensors that do not go together: of other batches, dtypes or devices."""
 

@@ -186,7 +186,9 @@ def test_memory_is_shared_where_torchvisions_is(name: str, module: str, kind: st
 
 
 @pytest.mark.parametrize("module", [V1, V2])
-@pytest.mark.parametrize("name", ["Pad", "RandomCrop", "RandomRotation", "Resize", "CenterCrop", "RandomHorizontalFlip"])
+@pytest.mark.parametrize(
+    "name", ["Pad", "RandomCrop", "RandomRotation", "Resize", "CenterCrop", "RandomHorizontalFlip"]
+)
 def test_steps_in_place_change_what_they_change_in_torchvision(name: str, module: str) -> None:
     m = torchvision(module)
     last: list[Any] = [m.Normalize(MEAN, STD, inplace=True), m.RandomErasing(1.0, inplace=True)]

@@ -17,6 +17,7 @@ from polyphase.arguments.integers import sizes as sizes_of
 from polyphase.errors import (
     NotSupportedError,
     PolyphaseError,
+    TooWidePadError,
     WrongArgumentError,
     WrongArgumentTypeError,
     WrongDimensionError,
@@ -322,7 +323,8 @@ def _check_pad_fits(n: Size, before: Size, after: Size, mode: str) -> None:
     """A crop leaves something to crop, and what is repeated is there."""
     most = {"reflect": n - 1, "circular": n, "symmetric": n}.get(mode)
     if most is not None and max(before, after) > most:
-        raise WrongSizeError(
+        error = TooWidePadError if mode == "symmetric" else WrongSizeError
+        raise error(
             f"{mode} pad of ({before}, {after}) on an axis of {n} pixels; at most {most} on each side: "
             "pad less, or use mode 'replicate'"
         )

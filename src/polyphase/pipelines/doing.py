@@ -50,12 +50,15 @@ def pad(picture: Picture, amounts: tuple[int, ...], fill: Any, mode: str) -> Non
 
 
 def _coloured(image: Tensor, amounts: tuple[int, ...], colour: tuple[float, ...]) -> Tensor:
+    """With a border of one value for each channel; negative amounts crop."""
     left, right, top, bottom = amounts
-    height, width = image.shape[-2:]
+    padded = torch.nn.functional.pad(image.reshape(-1, *image.shape[-3:]), amounts)
+    height, width = padded.shape[-2:]
     values = torch.tensor(colour, device=image.device).to(image.dtype).reshape(-1, 1, 1)
-    out = values.expand(*image.shape[:-3], len(colour), top + height + bottom, left + width + right).clone()
-    out[..., top : top + height, left : left + width] = image
-    return out
+    for dim, start, length in ((-2, 0, top), (-2, height - bottom, bottom), (-1, 0, left), (-1, width - right, right)):
+        if length > 0:
+            padded.narrow(dim, start, length).copy_(values)
+    return padded.reshape(*image.shape[:-2], height, width)
 
 
 def why_not_moved(picture: Picture) -> str | None:

@@ -55,8 +55,8 @@ NEAREST = ("nearest", "nearest-exact")
 
 class Picture:
     """kind: what it is by now. dtype, shape and strides: those of torchvision's tensor at this place of the chain.
-    plain: its programs run by torch operations, which can be recorded. has_run: some of them have. only_shown: the image
-    that was given is not to be changed, whatever the transforms say."""
+    plain: its programs run by torch operations, which can be recorded. has_run: some of them have. only_shown: the
+    image that was given is not to be changed, whatever the transforms say."""
 
     _steps: tuple[Steps, Steps]  # of rows, and of columns
     dtype: torch.dtype
@@ -154,7 +154,7 @@ class Picture:
     def pad(self, amounts: Sequence[int], fill: float, mode: str, *, as_batch: bool = True) -> None:
         """`amounts`: left, right, top, bottom. `mode`: of `polyphase.functional.pad`."""
         amounts = tuple(amounts)
-        maps = arguments.pad_maps(self.shape, amounts, mode)
+        maps = arguments.pad_maps(self.shape[-3:], amounts, mode)  # one image, however many there are
         value = arguments.border_value(fill, mode, self.dtype, amounts)
         if not maps:
             self.copies()
@@ -171,6 +171,8 @@ class Picture:
         size = maps[0].output_size(self.height), maps[1].output_size(self.width)
         out_shape = (*self.shape[:-2], *size)
         lies = strides.padded(self.shape, self.strides, out_shape, as_batch=as_batch)
+        if mode == "constant" and max(amounts) <= 0:  # a copy of what is left
+            lies = strides.dense_like(out_shape, self.strides)
         self._resized_to(*size, lies)
 
     def resize(self, height: int, width: int, mode: str, antialias: bool, *, in_floats: bool = False) -> None:

@@ -15,7 +15,7 @@ from polyphase.pipelines import sizes, vocabulary, warps
 from polyphase.pipelines.drawing import Drawer, Known, drawer_of, numbers
 from polyphase.pipelines.grids import perspective_coefficients
 from polyphase.pipelines.picture import IMAGE, NEAREST
-from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Params, Transform
+from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Params, ToDtype, Transform
 
 OWN, V1, V2 = "polyphase.transforms", "torchvision.transforms", "torchvision.transforms.v2"
 
@@ -37,7 +37,6 @@ _AS_V1: dict[str, dict[str, Any]] = {
     "RandomRotation": {"as_v1": True},
     "RandomAffine": {"as_v1": True},
     "RandomPerspective": {"as_v1": True},
-    "RandomCrop": {"draws_both": True},
     "RandomApply": {"with_p": True},
     "RandomChoice": {"by_python": True},
     "RandomOrder": {"by_python": True},
@@ -211,6 +210,8 @@ def why_not(step: Step, picture: Any) -> str | None:
         return ours.why_not(picture)
     if picture.plain:
         return "something is to be recorded"
+    if isinstance(ours, ToDtype) and ours.scales_nothing(picture):
+        return "torchvision warns that no scaling will be done"
     return (_why_not_in_v1(step, picture) if step.version == V1 else None) or ours.why_not(picture)
 
 
@@ -223,6 +224,8 @@ def _why_not_in_v1(step: Step, picture: Any) -> str | None:
         return "v1 converts tensors only"
     if name in ("Pad", "RandomCrop") and not picture.is_pixels and isinstance(step.itself.fill, (tuple, list)):
         return "v1 has no colours around a tensor"
+    if name in ("Pad", "RandomCrop") and len(picture.shape) > 4 and step.itself.padding_mode != "constant":
+        return "v1 reflects images and batches only"
     if name == "RandomCrop" and step.itself.padding and step.itself.pad_if_needed:
         return "v1 pads twice"
     return None

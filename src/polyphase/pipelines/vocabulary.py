@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.errors import WrongArgumentError
+from polyphase.errors import WrongArgumentError, warn
 from polyphase.pipelines.doing import COMPUTED, SMALL
 from polyphase.pipelines.drawing import Drawer, drawer_of, numbers
 from polyphase.pipelines.draws import Chance, Choice, Draws, Order
@@ -135,7 +135,13 @@ class ToDtype(Transform):
             return self.dtype
         return for_kind(self.dtype, picture.kind, "missing")
 
+    def scales_nothing(self, picture: Picture) -> bool:
+        """Whether it is to scale images of a kind that it leaves as they are, which torchvision warns of."""
+        return self.scale and picture.kind != PIL and self._target(picture) is None
+
     def apply(self, picture: Picture, params: Params) -> None:
+        if self.scales_nothing(picture):
+            warn("ToDtype with scale=True and no dtype for this kind of image: no scaling will be done. Give a dtype")
         source, target = picture.dtype, self._target(picture)
         if picture.kind == PIL or target is None or target == source:
             return
