@@ -95,6 +95,20 @@ def _copied(image: Any) -> Tensor:
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(image.height, image.width, _PIXEL_BYTES[image.mode])
 
 
+#: What Pillow's pixels are, where they are not bytes.
+_PIL_DTYPES = {"I": torch.int32, "F": torch.float32, "I;16": torch.uint16}
+
+
+def tensor_of_pil(image: Any) -> Tensor:
+    """An image of any mode as torchvision's `pil_to_tensor` has it: (channels, height, width)."""
+    if image.mode == "1":
+        return tensor_of_pil(image.convert("L")) != 0
+    (width, height), dtype = image.size, _PIL_DTYPES.get(image.mode, torch.uint8)
+    data = bytearray(image.tobytes())
+    pixels = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+    return pixels.view(height, width, len(image.getbands())).permute(2, 0, 1)
+
+
 # ---- where pixels lie in Pillow's memory
 
 

@@ -14,7 +14,7 @@ from torch.utils.data import default_collate, get_worker_info
 
 from polyphase import torch_private
 from polyphase.again import Latest
-from polyphase.errors import UnknownNameError, WrongArgumentError, WrongImageError
+from polyphase.errors import UnknownNameError, WrongArgumentError, WrongImageError, warn
 from polyphase.kernels.facts import Sizes
 from polyphase.pipelines.batches import (
     Sheet,
@@ -30,11 +30,18 @@ from polyphase.pipelines.batches import (
 )
 from polyphase.pipelines.picture import TENSOR, Picture, as_kind
 from polyphase.pipelines.pillow import is_pil
-from polyphase.pipelines.reading import Step, is_left_to_pillow, is_random, read
+from polyphase.pipelines.reading import (
+    Step,
+    is_a_transform,
+    is_left_to_pillow,
+    is_random,
+    read,
+    takes_images_alone,
+)
 from polyphase.pipelines.sketches import Drawn, Sketch, Sketches, kind_of
 from polyphase.pipelines.sources import Source
 from polyphase.pipelines.vocabulary import Compose, Container
-from polyphase.pipelines.walks import Image, Sample, Walk, image_of, lone_image, only_picture
+from polyphase.pipelines.walks import Image, Sample, Walk, as_picture, image_of, lone_image, only_picture, sample_of_v1
 from polyphase.plain import are_plain
 from polyphase.sampling.text import to_text
 
@@ -48,9 +55,14 @@ def fuse(transform: Any) -> Pipeline:
     """Make a pipeline of a transform of torchvision (v1 or v2) or of `polyphase.transforms`, of an `nn.Sequential`, or
     of a list of such. It gives the same pictures for the same seeds, by one kernel wherever it can.
 
-    A transform that is not known, also a subclass of a known one, runs as itself, between kernels.
+    A transform that is not known, also a subclass of a known one, runs as itself, between kernels. Where there is
+    nothing else, as in an image processor or a model, a warning says so.
     """
-    return transform if isinstance(transform, Pipeline) else Pipeline(transform)
+    if isinstance(transform, Pipeline):
+        return transform
+    made = Pipeline(transform)
+    made.warn_if_nothing_is_known()
+    return made
 
 
 class _Known:
@@ -77,6 +89,7 @@ class Pipeline:
     def __init__(self, transform: Any) -> None:
         self.transform = transform
         self._steps = read(transform)
+        self._takes_images_alone = takes_images_alone(transform)
         self._is_fixed = not is_random(self._steps)
         self._left_to_pillow = _one_by_one(transform) if is_left_to_pillow(transform, self._steps) else None
         self._ready: dict[Any, _Known] = {}
@@ -86,6 +99,13 @@ class Pipeline:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.transform,)
+
+    def warn_if_nothing_is_known(self) -> None:
+        if not is_a_transform(self._steps):
+            warn(
+                f"fuse of a {type(self.transform).__name__}, which has no transform that is known: each call runs it "
+                "as itself, and nothing becomes a kernel. Give transforms of torchvision or of polyphase.transforms"
+            )
 
     def __call__(self, *inputs: Any) -> Any:
         """Takes what the transform that it was made of takes: an image, or any sample that has one."""
@@ -299,15 +319,27 @@ class Pipeline:
 
     def _sample(self, sample: Any) -> Walk | Sample:
         """A sample at the end of its way, its image not yet computed: by a sketch, if it has one image only."""
+        if self._takes_images_alone:
+            return self._sample_of_v1(sample)
         found = lone_image(sample) if self._sketches.takes_samples else None
         if found is None:
             return self.walk(sample)
         made, place, image = found
-        done = self._sketches.of(image)
-        made.leaves[place] = done if isinstance(done, Sketch) else done.leaves[0] if done.tree is None else done.value()
+        made.leaves[place] = _leaf_of(self._sketches.of(image))
+        return made
+
+    def _sample_of_v1(self, sample: Any) -> Walk | Sample:
+        """Likewise, by transforms that are given the image alone."""
+        found = sample_of_v1(sample)
+        if found is None:
+            return self.walk(sample)
+        made, place = found
+        image = image_of(made.leaves[place])
+        made.leaves[place] = _leaf_of(self.walk(made.leaves[place]) if image is None else self._sketches.of(image))
         return made
 
     def _column(self, leaves: tuple[Any, ...]) -> Any:
+        leaves = tuple(as_picture(leaf) if is_pil(leaf) else leaf for leaf in leaves)
         if not all(isinstance(leaf, (Picture, Sketch)) for leaf in leaves):
             return default_collate([one.value() if isinstance(one, (Picture, Sketch)) else one for one in leaves])
         check_alike(leaves, range(len(leaves)))
@@ -324,7 +356,8 @@ class Pipeline:
         walk = Walk(image, runs=False)
         with _generators_kept():
             walk.take(self._steps)
-        return [to_text(stage.program) for one in walk.pictures() for stage in one.stages()]
+        changed = [one for one in walk.pictures() if not (one.is_untouched and one.is_view)]
+        return [to_text(stage.program) for one in changed for stage in one.stages()]
 
     def __repr__(self) -> str:
         lines = [f"  {line}" for line in _listed(self._steps)]
@@ -332,7 +365,7 @@ class Pipeline:
             programs = self.programs(_EXAMPLE)
         except Exception as error:
             programs = [f"none: {error}"]
-        shown = [f"  {text}" for text in programs]
+        shown = [f"  {text}" for text in programs or ["none: nothing becomes a kernel"]]
         return "\n".join(["Pipeline(", *lines, "  # of a uint8 image of (3, 480, 640), for example:", *shown, ")"])
 
 
@@ -369,6 +402,13 @@ def _recorded(pictures: Sequence[Picture | Sketch]) -> list[Tensor] | None:
     return [one.run() for one in pictures] if any(one.plain for one in pictures) else None
 
 
+def _leaf_of(done: Sketch | Walk) -> Any:
+    """What an image within a sample has become."""
+    if isinstance(done, Sketch):
+        return done
+    return done.leaves[0] if done.tree is None else done.value()
+
+
 def _kind_of(image: Image) -> tuple[Any, ...]:
     """What an image's programs depend on."""
     kind, source, _, plain = image
@@ -377,7 +417,8 @@ def _kind_of(image: Image) -> tuple[Any, ...]:
 
 def _listed(step: Step | Container) -> Iterator[str]:
     if isinstance(step, Step):
-        yield repr(step) + ("" if step.ours is not None else "  # as itself")
+        first, *more = repr(step).splitlines() or [""]
+        yield repr(step) if step.ours is not None else f"{first}{' ...' if more else ''}  # as itself"
         return
     if type(step) is not Compose:
         yield f"{type(step).__name__}:"

@@ -4,7 +4,7 @@ objects has done that. Classes are known by exact type; a subclass may do anythi
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -88,7 +88,7 @@ def read(transform: Any) -> Step | Container:
         )
     version, name = _version(transform), type(transform).__name__
     if version is None or name not in _KNOWN:
-        return Step(None, transform)
+        return Step(None, transform, version or OWN)
     try:
         return _known(transform, version, _KNOWN[name])
     except (PolyphaseError, TypeError):  # with arguments that torchvision does not look at before it runs
@@ -131,8 +131,27 @@ def is_left_to_pillow(transform: Any, step: Step | Container) -> bool:
     return step.version != OWN and isinstance(step.ours, kinds)
 
 
+def takes_images_alone(transform: Any) -> bool:
+    """Whether there is one of v1's transforms, or a subclass of one: such do not look for the image within a sample."""
+    parts = transform if isinstance(transform, (list, tuple)) else getattr(transform, "transforms", ())
+    parts = transform if type(transform) is torch.nn.Sequential else parts
+    is_v1 = any(_version_of(kind) == V1 for kind in type(transform).__mro__)
+    return is_v1 or (isinstance(parts, Iterable) and any(map(takes_images_alone, parts)))
+
+
+def is_a_transform(step: Step | Container) -> bool:
+    """Whether there is one of torchvision's or of ours, or a subclass of one."""
+    if isinstance(step, Container):
+        return any(map(is_a_transform, step.transforms))
+    return step.ours is not None or any(map(_version_of, type(step.itself).__mro__))
+
+
 def _version(transform: object) -> str | None:
-    module = type(transform).__module__ + "."
+    return _version_of(type(transform))
+
+
+def _version_of(kind: type) -> str | None:
+    module = kind.__module__ + "."
     return V2 if module.startswith(V2 + ".") else V1 if module.startswith(V1 + ".") else None
 
 

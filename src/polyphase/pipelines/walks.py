@@ -13,7 +13,7 @@ from torch import Tensor
 from polyphase.kernels.facts import Sizes
 from polyphase.pipelines.doing import COMPUTED, not_an_image, not_fused
 from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture
-from polyphase.pipelines.pillow import PIL_CHANNELS, is_pil, of_pil
+from polyphase.pipelines.pillow import PIL_CHANNELS, is_pil, of_pil, tensor_of_pil
 from polyphase.pipelines.reading import OWN, V2, Step, drawn, why_not
 from polyphase.pipelines.sources import Source, array_dtype, can_be_read, is_array, of_array, of_tensor
 from polyphase.pipelines.trees import Tree, tree
@@ -115,13 +115,25 @@ class Walk:
 
 
 def only_picture(walk: Walk) -> Picture:
-    """Of a sample that is an image, and has become one."""
-    if walk.tree is not None or not isinstance(walk.leaves[0], Picture):
+    """The picture that an image has become, as a tensor."""
+    found = as_picture(walk.leaves[0]) if walk.tree is None or walk.tree.form is None else None
+    if found is None:
         raise not_an_image("a batch", walk.value())
-    found: Picture = walk.leaves[0]
     if found.is_pixels:
         found.becomes(TENSOR)
     return found
+
+
+def as_picture(result: Any) -> Picture | None:
+    """A picture of what a pipeline ends with; None of what is no image. Tensors that are empty, or of dtypes that
+    kernels do not compute, and Pillow's images of any mode are put together by torch."""
+    if isinstance(result, Picture):
+        return result
+    if is_pil(result):
+        result = tensor_of_pil(result)
+    if not isinstance(result, Tensor) or result.layout != torch.strided:
+        return None
+    return Picture(TENSOR, of_tensor(result.as_subclass(Tensor)), None, plain=True)
 
 
 def picture_of(value: Any) -> Picture | None:
@@ -173,6 +185,17 @@ def lone_image(sample: Any) -> tuple[Sample, int, Image] | None:
     image = images[places[0]]
     assert image is not None, "this is its place"
     return Sample(found, found.leaves), places[0], image
+
+
+def sample_of_v1(sample: Any) -> tuple[Sample, int] | None:
+    """Of a sample with one image, as v1's transforms take images: which leaf that is. Pillow's images are images; if
+    there are none, the first tensor is one, else the first array of pixels. None where that tells no one image."""
+    found = tree(sample)
+    for takes in (is_pil, lambda leaf: isinstance(leaf, Tensor), lambda leaf: is_array(leaf) and leaf.ndim > 1):
+        places = [place for place, leaf in enumerate(found.leaves) if takes(leaf)]
+        if places:
+            return (Sample(found, found.leaves), places[0]) if takes is not is_pil or len(places) == 1 else None
+    return None
 
 
 def _images_among(leaves: Sequence[Any]) -> list[Image | None]:
