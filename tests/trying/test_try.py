@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,7 +104,7 @@ def test_ones_own_transform_with_a_part_of_ones_own(attempt: Try) -> None:
     assert "1 picture of 90x70 pixels, photos" in done.stdout
     assert "pictures: the same to the last bit (1 of 1), for the same seeds" in done.stdout
     assert "5 of 6 transforms are 2 launches, 1 runs as itself:" in done.stdout
-    assert "as itself: data.Gamma is not a transform that Polyphase knows" in done.stdout
+    assert "  as itself  data.Gamma\n               data.Gamma is not a transform that Polyphase knows\n" in done.stdout
     assert "left out: notes.txt: UnidentifiedImageError" in done.stdout
 
 
@@ -112,10 +114,18 @@ def test_a_module_and_an_object_in_it(attempt: Try) -> None:
     assert "all 4 transforms are one launch" in done.stdout
 
 
+def test_in_a_process_of_its_own(attempt: Try, tmp_path: Path) -> None:
+    """Where nothing has been imported yet: also a torchvision that is of another build than torch."""
+    words = ("try", "data:evaluation", "photos", "-o", str(tmp_path / "own.html"))
+    done = subprocess.run([sys.executable, "-m", "polyphase", *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "all 4 transforms are one launch" in done.stdout
+
+
 def test_a_function_of_pillow_images(attempt: Try) -> None:
     done = attempt("data.py:thumbnail", "photos")
     assert done.exit_code == 0, done.output
-    assert "0 of 1 transforms are 0 launches, 1 runs as itself" in done.stdout
+    assert "nothing is fused: the transform runs as itself" in done.stdout
     assert "data.thumbnail is not a transform that Polyphase knows" in done.stdout
     assert "not timed in batches" in done.stdout
 

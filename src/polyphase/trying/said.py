@@ -27,6 +27,8 @@ def in_short(trial: Trial) -> str:
     count, alone = len(trial.steps), sum(one.launch is None for one in trial.steps)
     if not alone and trial.launches == 1:
         return f"all {count} transforms are one launch" if count != 1 else "the transform is one launch"
+    if not trial.launches:
+        return f"nothing is fused: {'the transform runs as itself' if count == 1 else f'all {count} run as themselves'}"
     parts = (
         f"{count - alone} of {count} transforms are {trial.launches} {'launch' if trial.launches == 1 else 'launches'}"
     )
@@ -49,10 +51,11 @@ def _lines(trial: Trial) -> Iterator[str]:
         yield f"pictures: {summary(trial.same)}, for the same seeds"
     if trial.steps:
         yield f"{in_short(trial)}:"
-    width = max((len(one.transform) for one in trial.steps), default=0)
     for one in trial.steps:
         became = "as itself" if one.launch is None else f"launch {one.launch}"
-        yield f"  {one.transform:{min(width, 70)}}  {became}" + (f": {one.why}" if one.why else "")
+        yield f"  {became:9}  {one.transform}"
+        if one.why:
+            yield f"             {one.why}"
     if trial.times:
         yield "time of a picture, median of rounds that take turns:"
     for way, seconds in trial.times.items():

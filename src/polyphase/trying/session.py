@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from polyphase.bench import libraries
 from polyphase.errors import TransformFailedError, UnknownNameError, WrongCommandError
 from polyphase.trying import chains, found, trial
 from polyphase.trying.found import Samples
@@ -39,6 +40,7 @@ class Plan:
 
 
 def plan(request: Request) -> Plan:
+    libraries.define_missing_operators()  # before the user's code imports torchvision
     for option, number in (("--threads", request.threads), ("--most", request.most)):
         if number < 1:
             raise WrongCommandError(f"{option} {number}; it must be 1 or more")
