@@ -7,6 +7,8 @@ built to stay within a buffer of their own.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -162,6 +164,26 @@ def test_half_grid_sample_beyond_32767() -> None:
 
         eager_gives(lambda f=function, x=x, g=corner: f(x, g), [7.0])  # type: ignore[misc]
         ours_gives([1.0], function, x, corner)
+
+
+OF_A_PICTURE = """
+import torch
+import torch.nn.functional as F
+torch.manual_seed(0)
+ones = torch.ones(1, 3, 512, 512, dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
+inside = (torch.rand(1, 512, 512, 2) * 1.8 - 0.9).bfloat16()
+print(F.grid_sample(ones, inside, align_corners=False).ne(1).float().mean().item())
+"""
+
+
+def test_half_grid_sample_of_a_picture() -> None:
+    """In a process of its own, which may die of it."""
+    if AS_ON_THE_PAGE:
+        done = subprocess.run([sys.executable, "-c", OF_A_PICTURE], stdout=subprocess.PIPE, text=True)
+        assert done.returncode != 0 or float(done.stdout) > 0.1, "eager was fixed: update docs/where-eager-is-wrong.md"
+    ones = torch.ones(1, 3, 512, 512, dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
+    inside = (torch.rand(1, 512, 512, 2, generator=torch.Generator().manual_seed(0)) * 1.8 - 0.9).bfloat16()
+    assert P.grid_sample(ones, inside, align_corners=False).eq(1).all()
 
 
 def test_half_grid_sample_coordinates() -> None:

@@ -122,7 +122,7 @@ def in_its_own_process(script: str, folder: Path) -> str:
 
 
 ON_THREE_NODES = """
-import sys, threading, time
+import os, sys, threading, time
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
@@ -143,6 +143,7 @@ killer = threading.Thread(target=kill, daemon=True)
 killer.start()
 ray_preprocess.preprocess(sys.argv[1], str(out), size=8)
 killer.join(30)
+os._exit(0)  # how Ray leaves a cluster that has lost a node is not what is asked
 """
 
 

@@ -174,7 +174,7 @@ def _seeded(seed: int) -> Iterator[None]:
     """All generators that transforms draw from begin with the seed, and go on afterwards as if nothing had been."""
     numpy = sys.modules.get("numpy")
     states = random.getstate(), None if numpy is None else numpy.random.get_state()
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if torch.cuda.is_available() else []):
         torch.manual_seed(seed)
         random.seed(seed)
         if numpy is not None:
