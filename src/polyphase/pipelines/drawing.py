@@ -70,9 +70,8 @@ class Known:
     def __init__(self, ours: Any, itself: Any) -> None:
         self._ours, self._draws = ours, ours.draws()
         names = [name for name in ours.__dataclass_fields__ if hasattr(itself, name)]
-        self._attributes = attrgetter(*names, "__class__") if names else None
-        self._at_first = copy.deepcopy(self._attributes(itself)) if self._attributes else None
-        self._itself = itself
+        self._attributes = attrgetter(*names) if names else lambda itself: None
+        self._itself, self._at_first = itself, copy.deepcopy(self._attributes(itself))
         self._agreed = self._failed = 0
 
     @functools.cached_property
@@ -82,7 +81,7 @@ class Known:
     def is_as_it_was(self) -> bool:
         """Whether nobody has given it other arguments."""
         try:
-            return self._attributes is None or bool(self._attributes(self._itself) == self._at_first)
+            return bool(self._attributes(self._itself) == self._at_first)
         except Exception:  # of values that cannot be compared
             return False
 
@@ -143,8 +142,11 @@ class Chain:
 
     def ahead(self, *sizes: int) -> Ahead | None:
         """Of the height and width of images; None where each step has to be asked."""
-        if not self._draws or not is_usual() or not all(one is not None and one.is_trusted for one in self._known):
+        if not self._draws or not is_usual():
             return None
+        for one in self._known:
+            if one is None or not one.is_trusted:
+                return None
         return None if self._drawer is None else Ahead(self._drawer, sizes)
 
 

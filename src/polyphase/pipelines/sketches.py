@@ -157,19 +157,22 @@ class Sketches:
     def of(self, image: Image) -> Sketch | Walk:
         """Whose numbers are drawn at once where that can be; again, step by step, where something is wrong: an error is
         raised with the generator as torchvision would leave it."""
-        known = None if self._steps is None else self._kinds.get(kind_of(image))
-        ahead = None if known is None else self.chain.ahead(*image.source.facts.shape[-2:])
+        named = None if self._steps is None else kind_of(image)
+        ahead = None if self._kinds.get(named) is None else self.chain.ahead(*image.source.facts.shape[-2:])
         if ahead is None or not ahead.numbers:
-            return self.of_drawn(image, None)
+            return self._of(image, named, None)
         try:
-            return self.of_drawn(image, ahead.numbers[0])
+            return self._of(image, named, ahead.numbers[0])
         except Exception:
             ahead.take_back(0)
-            return self.of_drawn(image, None)
+            return self._of(image, named, None)
 
-    def of_drawn(self, image: Image, numbers: tuple[float, ...] | None) -> Sketch | Walk:
-        """`numbers`: of all steps, where they are drawn already."""
-        named = None if self._steps is None else kind_of(image)
+    def of_drawn(self, image: Image, numbers: tuple[float, ...]) -> Sketch | Walk:
+        """With the numbers of all its steps."""
+        return self._of(image, kind_of(image), numbers)
+
+    def _of(self, image: Image, named: object, numbers: tuple[float, ...] | None) -> Sketch | Walk:
+        """`named`: its kind. `numbers`: of all steps, where they are drawn already."""
         if named is None:
             walk = Walk(image.picture())
             walk.take(self._whole)

@@ -9,6 +9,8 @@ namespace polyphase {
 
 enum { kDrawTable, kDrawExp, kDrawFused, kDrawParts };
 
+constexpr int64_t kUsualNumbers = 64;
+
 inline PyObject* as_floats(const Buffer<double>& numbers) {
   Reference tuple(PyTuple_New(numbers.size()));
   for (int64_t i = 0; tuple.get() != nullptr && i < numbers.size(); ++i) {
@@ -63,7 +65,7 @@ inline PyObject* draw_numbers(PyObject* parts, PyObject* const* args, ptrdiff_t 
   const Data table = bytes(PyTuple_GetItem(parts, kDrawTable));
   const auto exp = reinterpret_cast<ManyExp>(integer(PyTuple_GetItem(parts, kDrawExp)));
   const bool fused = integer(PyTuple_GetItem(parts, kDrawFused)) != 0;
-  Buffer<double> draws, numbers;
+  Buffer<double> draws, numbers(kUsualNumbers);
   draws.assign(reinterpret_cast<const double*>(table.data), table.size / static_cast<ptrdiff_t>(sizeof(double)));
   const Reference made(PyList_New(0));
   if (made.get() == nullptr) throw PythonError();
