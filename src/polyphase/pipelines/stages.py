@@ -74,7 +74,7 @@ class Stage:
         inputs = self.vectors
         if self.patches is not None:
             target, patchwork = self.patches.lie(target)
-            return bound(self.program, (image, *map(facts, inputs)), target, False, patchwork), source.memory, inputs
+            return bound(self.program, (image, *map(facts, inputs)), target, patchwork), source.memory, inputs
         if self.positions is not None:
             image, target = _as_batch(image), _as_batch(target)
             inputs = self._warp_inputs(image)
