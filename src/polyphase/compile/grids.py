@@ -153,11 +153,18 @@ def _is_ours(sampling: Sampling) -> bool:
         image.device == grid.device
         and has_kernels(image.device.type)
         and image.dim() == grid.dim()
+        and not _is_empty(image)
+        and not _is_empty(grid)
         and axes in (2, 3)
         and sampling.mode in MODES
         and sampling.padding in PADDINGS
         and _is_no_mistake(sampling)
     )
+
+
+def _is_empty(tensor: Tensor) -> bool:
+    """A size that is 0 is never left open."""
+    return any(isinstance(n, int) and n == 0 for n in tensor.shape)
 
 
 def _is_no_mistake(sampling: Sampling) -> bool:
