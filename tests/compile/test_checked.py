@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polyphase import accelerate
+from polyphase.compile.checked import check
 from polyphase.compile.overrides import Override, Taken
 from polyphase.errors import DiffersFromEagerError
 
@@ -152,3 +153,17 @@ def test_large_values_are_compared_by_their_size() -> None:
     with accelerate(check=True):
         F.interpolate(x, (90, 77), mode="bicubic")
         F.grid_sample(x, torch.rand(1, 30, 30, 2) * 2 - 1, mode="bicubic", align_corners=False)
+
+
+def test_windows_that_atens_own_kernel_has_no_room_for() -> None:
+    """On CUDA it raises where the shrink is large: then there is nothing to compare with."""
+    op, x = torch.ops.aten._upsample_bilinear2d_aa.default, image()
+
+    def own(*args: Any) -> Tensor:
+        raise RuntimeError(says)
+
+    says = "Please reduce the scale factor. Too much shared memory required: 70000 vs 49152"
+    check(op, (x, [5, 8], False, None, None), resized(x), own, moves=False)
+    says = "something else"
+    with pytest.raises(RuntimeError, match="something else"):
+        check(op, (x, [5, 8], False, None, None), resized(x), own, moves=False)

@@ -75,6 +75,19 @@ def test_accelerated_code_agrees_with_eager(options: dict[str, Any]) -> None:
     assert polyphase.stats()["kernels_launched"] > before
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_large_shrinks_of_half_precision(dtype: torch.dtype) -> None:
+    """For which ATen's own kernel has no room."""
+    for mode, shape, size in (("bicubic", (1, 5, 5, 1024), (16, 5)), ("bilinear", (2, 3, 4000, 9), (2, 7))):
+        x = torch.rand(shape, device="cuda").to(dtype)
+        with polyphase.accelerate(check=True):
+            leaf = x.clone().requires_grad_()
+            got = F.interpolate(leaf, size=size, mode=mode, antialias=True)
+            got.sum().backward()
+        expected = F.interpolate(x.cpu().double(), size=size, mode=mode, antialias=True)
+        assert (got.detach().cpu().double() - expected).abs().max() <= 2 * torch.finfo(dtype).eps
+
+
 def test_accelerated_calls_that_are_known_are_those_of_python() -> None:
     """Made from the dispatcher, without Python: on the stream of the caller, backward in a thread of torch's own."""
     x = torch.rand(2, 3, 64, 96, device="cuda")

@@ -29,6 +29,9 @@ _TOLERANCES = {
 }
 
 
+#: What ATen's antialiased kernels on CUDA say of windows that are too long for them: nothing is there to compare with.
+_NO_ROOM = "Too much shared memory required"
+
 #: How steep a bicubic image of values from -1 to 1 can be, per pixel.
 _STEEPEST = 4
 
@@ -45,7 +48,12 @@ def check(op: OpOverload, args: Sequence[Any], ours: Any, own: Callable[..., Any
     if fault_of(call) is not None:
         return
     in_float = call.dtype in _HALF and (not moves or "grid" in call.arguments)
-    theirs = own(*[one.float() if in_float and isinstance(one, Tensor) else one for one in args])
+    try:
+        theirs = own(*[one.float() if in_float and isinstance(one, Tensor) else one for one in args])
+    except RuntimeError as error:
+        if _NO_ROOM not in str(error):
+            raise
+        return
     for place, (got, want) in enumerate(zip(_as_tuple(ours), _as_tuple(theirs), strict=True)):
         if got is None or want is None:
             continue

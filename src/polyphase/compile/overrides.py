@@ -273,7 +273,9 @@ def _argument(key: Any) -> Any:
 
 def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken | None:
     image, operator = args[0], aten_operators()[op]
-    if 0 in image.shape or image.dtype not in operator.dtypes or operator.rank not in (None, image.dim()):
+    if 0 in image.shape or not operator.takes(image.dtype, devices.rules_of(device)):
+        return None
+    if operator.rank not in (None, image.dim()):
         return None
     sampling: Sampling | None = operator.read(AtenCall(op, args, {}), lambda size: size)
     if sampling is None:

@@ -22,6 +22,7 @@ from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, Siz
 from polyphase.sampling.templates import warp_with_sizes, with_sizes
 from polyphase.sampling.text import from_text, maps_from_text
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
+from polyphase.sampling.windows import DeviceRules
 from polyphase.torch_private import OpOverload, suggest_memory_format
 from polyphase.torch_versions import samples
 
@@ -29,6 +30,7 @@ aten = torch.ops.aten
 
 FLOATS = tuple(COORDINATES)
 ANTIALIASED_DTYPES = (torch.uint8, torch.float32, torch.float64)
+HALF_DTYPES = (torch.float16, torch.bfloat16)
 
 #: Makes a slot of a program for a size, which may be symbolic.
 NewSlot: TypeAlias = Callable[[Size], Size]
@@ -114,7 +116,8 @@ class Operator:
 
     dtypes: what eager takes; the rest is refused as ever. rank: of its image, None where any will do, or it checks
     itself. decomposes: Inductor knows it only taken apart, so that it cannot be given back. picks: of nearest pixels,
-    which Inductor knows whole in some calls only (`can_be_given_back`).
+    which Inductor knows whole in some calls only (`can_be_given_back`). antialiases: eager takes 16-bit floats too, on
+    devices whose rules say so.
     """
 
     read: Reader
@@ -122,6 +125,10 @@ class Operator:
     rank: int | None = None
     decomposes: bool = False
     picks: bool = False
+    antialiases: bool = False
+
+    def takes(self, dtype: torch.dtype, rules: DeviceRules) -> bool:
+        return dtype in self.dtypes or (self.antialiases and rules.antialiases_half and dtype in HALF_DTYPES)
 
 
 @cache
@@ -146,8 +153,9 @@ def aten_operators() -> dict[OpOverload, Operator]:
         no_bytes = isinstance(family.step, Resize) and family.axes != 2
         dtypes = ANTIALIASED_DTYPES if antialiased else FLOATS if no_bytes else WEIGHTED_DTYPES
         picks = isinstance(family.step, Nearest)
-        found[forward.default] = Operator(_resize(family), dtypes, family.axes + 2, picks=picks)
-        found[backward.default] = Operator(_resize(family, backward=True), dtypes, family.axes + 2)
+        forth, back, rank = _resize(family), _resize(family, backward=True), family.axes + 2
+        found[forward.default] = Operator(forth, dtypes, rank, picks=picks, antialiases=antialiased)
+        found[backward.default] = Operator(back, dtypes, rank, antialiases=antialiased)
     padded = tuple(dtype for dtype in DTYPES if dtype != torch.bool)
     for axes in (1, 2, 3):
         for name, mode in (("reflection", "reflect"), ("replication", "replicate")):

@@ -54,7 +54,7 @@ MODULES = {"cpu": "polyphase.cpu.wing", "cuda": "polyphase.cuda.wing"}
 #: Eager's arithmetic on each device. All CPUs of the ARM kind have fused multiply-adds, so compilers use them unasked.
 RULES = {
     "cpu": DeviceRules(bicubic_backward_fused=platform.machine() in ("aarch64", "arm64")),
-    "cuda": DeviceRules(antialias_in_double=True, nearest_in_double=False),
+    "cuda": DeviceRules(antialias_in_double=True, nearest_in_double=False, antialiases_half=True),
 }
 
 

@@ -31,11 +31,13 @@ class DeviceRules:
     bicubic_backward_fused: the gradient of plain bicubic rounds coordinates once, as its forward does everywhere.
     antialias_in_double: antialiased weights of float32 images are computed in float64, but for the ratio.
     nearest_in_double: nearest's ratio of a float64 image is a double.
+    antialiases_half: 16-bit floats are antialiased.
     """
 
     bicubic_backward_fused: bool = True
     antialias_in_double: bool = False
     nearest_in_double: bool = True
+    antialiases_half: bool = False
 
 
 @dataclass(frozen=True)
