@@ -287,3 +287,65 @@ def test_pictures_that_pillow_does_not_tell_the_place_of_are_copied(v2: Any, mon
         with monkeypatch.context() as patched:
             patched.setattr(pillow, "_block", lambda image: (0, None))
             assert torch.equal(polyphase.fuse(steps)(picture(mode=mode)), expected)
+
+
+#: Warps of pictures, in steps of torchvision's: which of them a kernel does, is by `bilinear`.
+WARPS: dict[str, Callable[[Any, Any], list[Any]]] = {
+    "rotation": lambda t, mode: [t.RandomRotation(180, mode)],
+    "expanded": lambda t, mode: [t.RandomRotation((-80, 80), mode, expand=True, fill=114), t.RandomHorizontalFlip()],
+    "affine": lambda t, mode: [t.RandomAffine(30, (0.2, 0.3), (0.3, 2), 20, mode, fill=3)],
+    "perspective": lambda t, mode: [t.RandomPerspective(0.7, 0.8, mode, fill=9)],
+    "beside others": lambda t, mode: [t.CenterCrop(70), t.RandomRotation(20, mode, center=(3, 4)), t.Pad(2)],
+    "right angles": lambda t, mode: [t.RandomRotation((90, 90), mode, expand=True)],
+    "nothing": lambda t, mode: [t.RandomPerspective(p=0.0, interpolation=mode), t.RandomRotation((0, 0), mode)],
+}
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("name", WARPS)
+@pytest.mark.parametrize("version", ["torchvision.transforms", "torchvision.transforms.v2"])
+def test_warps_are_pillows_to_the_bit(version: str, name: str, mode: str, small_blocks: None) -> None:
+    t = torchvision(version)
+    steps = WARPS[name](t, t.InterpolationMode.BILINEAR)
+    own, fused = t.Compose(steps), polyphase.fuse(t.Compose(steps))
+    before = launches()
+    for seed in range(8):
+        image = picture(*((60, 80), (1, 1), (9, 3), (40, 131))[seed % 4], mode, seed)
+        image.info["from"] = "a camera"
+        check(own, fused, image, seed)
+        expected, found = outcome(own, image, seed)[0], outcome(fused, image, seed)[0]
+        if not isinstance(expected, Exception):
+            assert bytes_of(found) == bytes_of(expected), "the fourth byte too"
+            assert found.info == expected.info
+    assert type(found) is Image.Image
+    assert (launches() > before) == (name not in ("right angles", "nothing"))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_share_a_warp(v2: Any, threads: int) -> None:
+    steps = [v2.RandomRotation((33, 33), v2.InterpolationMode.BILINEAR)]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        check(v2.Compose(steps), polyphase.fuse(steps), picture(400, 500))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_other_warps_are_left_to_pillow(v2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyphase.kernels import binding
+    from polyphase.pipelines import pillow
+
+    for mode in (v2.InterpolationMode.NEAREST, v2.InterpolationMode.BICUBIC):
+        before = launches()
+        check(v2.Compose(WARPS["rotation"](v2, mode)), polyphase.fuse(WARPS["rotation"](v2, mode)), picture())
+        assert launches() == before
+    steps = WARPS["rotation"](v2, v2.InterpolationMode.BILINEAR)
+    other = picture().convert("RGBA")
+    check(v2.Compose(steps), polyphase.fuse(steps), other)
+
+    def refuse(*all: Any) -> Any:
+        raise binding.NOT_BUILT[0]("there is no compiler")
+
+    monkeypatch.setattr(pillow.RowMemory, "data_ptr", refuse)
+    check(v2.Compose(steps), polyphase.fuse(steps), picture())

@@ -117,6 +117,14 @@ def again() -> Callable[..., Callable[..., Any]] | None:
         return None
 
 
+def warp_picture(warp: bytes, source: object, target: object) -> bool:
+    """False where vectors of doubles are so short that Pillow is quicker."""
+    if isa.chosen() == "portable":
+        return False
+    libraries.launcher().warp_picture(warp, source, target)
+    return True
+
+
 @functools.cache
 def dispatched_kernels() -> dispatched.Kernels | None:
     return dispatched.usable(libraries.launcher())

@@ -7,6 +7,7 @@
 #include "polyphase/launch/dispatched.h"
 #include "polyphase/launch/drawing.h"
 #include "polyphase/launch/gradients.h"
+#include "polyphase/launch/pictures.h"
 #include "polyphase/launch/running.h"
 #include "polyphase/launch/sized_calls.h"
 #include "polyphase/launch/sizes.h"
@@ -324,6 +325,15 @@ PyObject* python_taps(PyObject*, PyObject* const* args, ptrdiff_t count) {
   });
 }
 
+PyObject* python_warp_picture(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != 3) throw BadCall{"warp_picture takes a warp as bytes, a source and a target"};
+    const Data warp = bytes(args[0]);
+    warp_picture(reinterpret_cast<const uint8_t*>(warp.data), warp.size, args[1], args[2]);
+    return none();
+  });
+}
+
 PyObject* python_counts(PyObject*, PyObject* const*, ptrdiff_t) {
   const TableCache& cache = TableCache::instance();
   const int64_t values[] = {__atomic_load_n(&launched, __ATOMIC_RELAXED), cache.made(), cache.cached()};
@@ -349,6 +359,7 @@ PyMethodDef functions[] = {
     {"launch_all", python_launch_all, METH_FASTCALL, "Runs what was bound, in any order, by as many threads as torch has."},
     {"sized", python_sized, METH_FASTCALL, "Calls for images of any size, whose steps follow from it: (call, many, learn)"},
     {"drawer", python_drawer, METH_FASTCALL, "What draws from a generator by a table, as torch does."},
+    {"warp_picture", python_warp_picture, METH_FASTCALL, "Warps a picture of Pillow's."},
     {"dispatch_by", python_dispatch_by, METH_FASTCALL, "How kernels in the dispatcher know torch."},
     {"operator", python_operator, METH_FASTCALL, "A kernel for the dispatcher, as a number."},
     {"put", python_put, METH_FASTCALL, "Puts it into the dispatcher."},

@@ -64,6 +64,7 @@ class Launcher(NamedTuple):
     launch_all: Callable[..., None]
     sized: Callable[..., tuple[Callable[..., Tensor | None], Callable[..., Tensor | None], Callable[..., int]]]
     drawer: Callable[[bytes, int, bool], Callable[..., tuple[list[tuple[float, ...]], bytes]]]
+    warp_picture: Callable[[bytes, object, object], None]
     dispatch_by: Callable[[bytes], None]
     operator: Callable[..., int]
     put: Callable[[int], None]

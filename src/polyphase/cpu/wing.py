@@ -30,6 +30,7 @@ WING = Wing(
     stats=libraries.stats,
     launch_all=launch.launch_all,
     makes_patchwork=True,
+    warp_picture=launch.warp_picture,
     slower=slower.SLOWER,
     drawer=launch.drawer,
 )

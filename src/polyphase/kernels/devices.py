@@ -132,6 +132,8 @@ class Wing:
     image (channels, height, width) whose rows and columns take other paths; None where it takes binding.
     drawer: of a table as `pipelines/draws.py` packs it, the address of exp and whether multiply-adds are fused, what
     draws from a generator for images of the sizes that follow, as `launch/drawing.h` says.
+    warp_picture: a warp as `pipelines/pillow.py` packs it, and what have the addresses of lists of rows: a Pillow
+    picture's, and those of one to be written. False where Pillow is quicker.
     """
 
     device: str
@@ -164,6 +166,7 @@ class Wing:
     of_size: Callable[[object, Facts, tuple[AxisPath, AxisPath]], object | None] | None = None
     slower: tuple[Slower, ...] = ()
     drawer: Callable[[bytes, int, bool], Callable[..., tuple[list[tuple[float, ...]], bytes]]] | None = None
+    warp_picture: Callable[[bytes, object, object], bool] | None = None
 
 
 def has_kernels(device: str) -> bool:

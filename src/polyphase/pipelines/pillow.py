@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from polyphase.kernels import devices
+from polyphase.kernels.binding import NOT_BUILT
 from polyphase.kernels.facts import Facts
 from polyphase.kernels.layout import BY_ROWS
 from polyphase.pipelines.sources import CPU, Memory, Source
@@ -243,3 +246,55 @@ def _copy(image: Any) -> Any:
 
 
 _EDITS: dict[str, Callable[..., Any]] = {"copy": _copy, "crop": _cropped, "flip": _flipped, "pad": _padded}
+
+
+# ---- what Pillow does more slowly than a kernel
+
+
+def warped_by(function: Callable[[Any], Any], image: Any) -> Any:
+    """What a function makes of a picture by Pillow's own methods, with its bilinear warps done by a kernel."""
+    if image.mode not in PIL_CHANNELS or 0 in image.size or _place_of_rows() is None:
+        return function(image)
+    image.load()
+    warped = _with_kernels()()
+    warped.im, warped._mode, warped._size, warped.info = image.im, image.mode, image.size, image.info
+    made = function(warped)
+    return image if made is warped else made
+
+
+#: Of a warp, as `launch/pictures.h` has it.
+_WARP = struct.Struct("=5q8d")
+
+
+@functools.cache
+def _with_kernels() -> type[Any]:
+    """Pillow's class of pictures, but for how `transform` warps, which `rotate` calls too."""
+    pillow = sys.modules["PIL.Image"]
+
+    class Warped(pillow.Image):  # type: ignore[misc, name-defined]
+        def transform(
+            self, size: Any, method: Any, data: Any = None, resample: Any = 0, fill: Any = 1, fillcolor: Any = None
+        ) -> Any:
+            count = {pillow.Transform.AFFINE: 6, pillow.Transform.PERSPECTIVE: 8}.get(method)
+            if resample == pillow.Resampling.BILINEAR and count is not None and len(data) >= count and min(size) > 0:
+                made = _warped(self, size, data[:count], fillcolor)
+                if made is not None:
+                    return made
+            return super().transform(size, method, data, resample, fill, fillcolor)
+
+    return Warped
+
+
+def _warped(image: Any, size: tuple[int, int], numbers: Sequence[float], fill: Any) -> Any:
+    """A new picture, of which each pixel lies at `numbers` of its centre; None where no kernel can be had."""
+    warp = devices.wing_of(CPU).warp_picture if devices.has_kernels("cpu") else None
+    made, (width, height) = sys.modules["PIL.Image"].new(image.mode, size, fill), size
+    bands = PIL_CHANNELS[image.mode]
+    packed = _WARP.pack(image.height, image.width, height, width, bands, *numbers, *[0.0] * (8 - len(numbers)))
+    try:
+        if warp is None or not warp(packed, RowMemory(image), RowMemory(made)):
+            return None
+    except NOT_BUILT:
+        return None
+    made.info = image.info.copy()
+    return made

@@ -47,7 +47,6 @@ _LEFT_TO_PILLOW = (
     sizes.Pad,
     sizes.RandomHorizontalFlip,
     sizes.RandomVerticalFlip,
-    warps.Warped,
 )
 _AS_V2: dict[str, dict[str, Any]] = {"ToImage": {"to": IMAGE}, "RandomChoice": {"are_shares": True}}
 
@@ -120,14 +119,15 @@ def is_random(step: Step | Container) -> bool:
 
 def is_left_to_pillow(transform: Any, step: Step | Container) -> bool:
     """Whether torchvision's own transforms do to a Pillow image all that this does, and as quickly as kernels would:
-    pixels are only moved, or warped. `step`: what the transform was read into."""
+    pixels are only moved, or warped otherwise than bilinearly. `step`: what the transform was read into."""
     if isinstance(step, Container):
         lists = type(transform) in (list, tuple) or type(transform) is torch.nn.Sequential
         inner = transform if lists else transform.transforms
         is_torchvisions = lists or _version(transform) is not None
         return is_torchvisions and all(map(is_left_to_pillow, inner, step.transforms))
-    is_nearest = getattr(step.ours, "interpolation", None) in NEAREST
-    kinds = (*_LEFT_TO_PILLOW, *((sizes.Resize, sizes.RandomResizedCrop) if is_nearest else ()))
+    mode = getattr(step.ours, "interpolation", None)
+    kinds = (*_LEFT_TO_PILLOW, *((sizes.Resize, sizes.RandomResizedCrop) if mode in NEAREST else ()))
+    kinds += (warps.Warped,) if mode != "bilinear" else ()
     return step.version != OWN and isinstance(step.ours, kinds)
 
 

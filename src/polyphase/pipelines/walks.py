@@ -13,11 +13,12 @@ from torch import Tensor
 from polyphase.kernels.facts import Sizes
 from polyphase.pipelines.doing import COMPUTED, not_an_image, not_fused
 from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture
-from polyphase.pipelines.pillow import PIL_CHANNELS, is_pil, of_pil, tensor_of_pil
+from polyphase.pipelines.pillow import PIL_CHANNELS, is_pil, of_pil, tensor_of_pil, warped_by
 from polyphase.pipelines.reading import OWN, V2, Step, drawn, why_not
 from polyphase.pipelines.sources import Source, array_dtype, can_be_read, is_array, of_array, of_tensor
 from polyphase.pipelines.trees import Tree, tree
 from polyphase.pipelines.vocabulary import NO_PARAMS, Container, Params, PILToTensor, ToImage, ToTensor
+from polyphase.pipelines.warps import Warped
 
 #: Any tensor's size, and no memory.
 _STAND_IN = torch.empty(1)
@@ -111,7 +112,10 @@ class Walk:
         sample, self.is_whole = self.value(), False
         if step.ours is not None and step.version == OWN:
             raise not_an_image(step.ours, sample)
-        self._begin(step.itself(*sample) if self._unpacks else step.itself(sample))
+        if isinstance(step.ours, Warped) and is_pil(sample):
+            self._begin(warped_by(step.itself, sample))
+        else:
+            self._begin(step.itself(*sample) if self._unpacks else step.itself(sample))
 
 
 def only_picture(walk: Walk) -> Picture:
