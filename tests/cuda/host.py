@@ -250,8 +250,8 @@ def way_of(program: Program, *inputs: Tensor) -> str:
     return launch.prepared(record_for(program, inputs), True, ARCHITECTURE).way.template
 
 
-def _on_host(*parts: Tensor | None) -> tuple[list[int], object]:
-    kept = [None if one is None else one.contiguous().clone() for one in parts]
+def _on_host(*parts: bytes | None) -> tuple[list[int], object]:
+    kept = [None if one is None else torch.tensor([*one], dtype=torch.uint8) for one in parts]
     return [0 if one is None else one.data_ptr() for one in kept], kept
 
 

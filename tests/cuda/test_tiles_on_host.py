@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyphase.cuda import emit, matrices, tables, tiles
+from polyphase.cuda import emit, matrices, plain_tables, tables, tiles
 from polyphase.cuda.cases import Way
 from polyphase.kernels import binding
 from polyphase.kernels.facts import facts
@@ -118,11 +118,11 @@ def test_matrices_made_on_the_device_are_the_hosts() -> None:
             continue
         count, along_x = tiles.Axis.of(made).matrices, number % 2 == 0
         most = max(most, count)
-        expected = tables.host_table(axis_map, size, torch.uint8, False)
+        expected = plain_tables.unpacked(tables.host_table(axis_map, size, torch.uint8, False))
         assert matrices.can_be_matrices(made)
         assert matrices.can_be_matrices(expected)
         by_host, by_device = matrices.as_matrices(expected, 3, along_x), matrices.as_matrices(made, count, along_x)
-        assert isinstance(by_host, tables.HostTable)
+        assert isinstance(by_host, plain_tables.HostTable)
         assert isinstance(by_device, tables.MadeTable)
         memory = torch.full((by_device.nbytes,), 0xA5, dtype=torch.uint8)
         recipe = bytearray(by_device.packed(memory.data_ptr()))

@@ -22,8 +22,8 @@ from polyphase.cuda.calls import ALIGNMENT, CallShape
 from polyphase.cuda.items import PAIR_BYTES, Chosen, Item, Kind, Row, SizedItem, chosen_for, filled, of_size
 from polyphase.cuda.launcher import LaunchPlan
 from polyphase.cuda.maps import Upload
-from polyphase.cuda.memory import DeviceMemory, TorchMemory, on_device
-from polyphase.cuda.tables import GROUP, RECIPE_BYTES, uploaded
+from polyphase.cuda.memory import DeviceMemory, TorchMemory, uploaded
+from polyphase.cuda.tables import GROUP, RECIPE_BYTES
 from polyphase.cuda.tiles import Listed, dealt, most_blocks
 from polyphase.errors import NoKernelError
 from polyphase.kernels.binding import BoundCall, bind_record
@@ -127,7 +127,9 @@ class Stream:
         return there.data_ptr(), there
 
     def _there_at_once(self, data: bytes) -> DeviceMemory:
-        return on_device(self.device, torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        _, memory = uploaded(self.device, data)
+        assert memory is not None, "there are bytes"
+        return memory
 
     def room(self, size: int) -> tuple[int, object]:
         """Where tables are to be made, and what keeps them there."""

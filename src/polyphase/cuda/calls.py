@@ -46,15 +46,19 @@ class CallShape:
         return "".join(f"#define POLYPHASE_{name} {count}\n" for name, count in counts.items())
 
     @functools.cache  # noqa: B019 there are few shapes
+    def counts(self) -> dict[str, int]:
+        return self.fields()
+
+    @functools.cache  # noqa: B019
     def places(self) -> dict[str, int]:
         """Of fields, in bytes."""
-        counts = self.fields()
+        counts = self.counts()
         ends = itertools.accumulate(counts.values())
         return {name: 8 * (end - count) for (name, count), end in zip(counts.items(), ends, strict=True)}
 
     @property
     def size(self) -> int:
-        return 8 * sum(self.fields().values())
+        return 8 * sum(self.counts().values())
 
     def assertions(self) -> str:
         """C++ that compiles only where the struct is just this; older NVRTCs do not know where a field is."""
@@ -66,12 +70,15 @@ class CallShape:
         return "\n".join([size, "#ifndef __CUDACC__", *places, "#endif", ""])
 
     def packed(self, fields: Fields) -> bytes:
-        data = bytearray(self.size)
-        for name, value in fields.items():
-            numbers = [value] if isinstance(value, (int, float)) else value
-            kinds = "".join("d" if isinstance(one, float) else "q" for one in numbers)
-            struct.pack_into(f"={kinds}", data, self.places()[name], *numbers)
-        return bytes(data)
+        """What is not given is 0."""
+        numbers: list[float] = []
+        for name, count in self.counts().items():
+            value = fields.get(name, ())
+            given = [value] if isinstance(value, (int, float)) else value
+            numbers += given
+            numbers += (0,) * (count - len(given))
+        kinds = "".join(["d" if isinstance(one, float) else "q" for one in numbers])
+        return struct.pack(f"={kinds}", *numbers)
 
 
 class MapsShape(CallShape):

@@ -115,11 +115,11 @@ def free(device: int, address: int) -> None:
         _call("cuMemFree_v2", c_void_p(address))
 
 
-def upload(device: int, address: int, data: int, size: int) -> None:
-    """From `data` on the host. It is there on return."""
+def upload(device: int, address: int, data: bytes) -> None:
+    """It is there on return."""
     with on_device(device), allowed_while_capturing():
         stream = _own_stream(device)
-        _call("cuMemcpyHtoDAsync_v2", c_void_p(address), c_void_p(data), c_size_t(size), stream)
+        _call("cuMemcpyHtoDAsync_v2", c_void_p(address), data, c_size_t(len(data)), stream)
         _call("cuStreamSynchronize", stream)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from polyphase.cuda import ways
@@ -73,9 +75,14 @@ _MOVED = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "Bytes1
 
 
 def call_shape(plan: MapsPlan | WarpPlan, way: Way) -> CallShape:
+    return _shape(plan, way.outer)
+
+
+@functools.lru_cache(maxsize=256)
+def _shape(plan: MapsPlan | WarpPlan, outer: int) -> CallShape:
     vectors, tensors = (len(slots(kind, plan.prologue, plan.epilogue)) for kind in (Channel, Operand))
     if isinstance(plan, MapsPlan):
-        return MapsShape(vectors, tensors, way.outer)
+        return MapsShape(vectors, tensors, outer)
     reads = formula_reads(plan.formula)
     if plan.gradients:
         vectors, tensors = 2, 1  # as warp_gradients.h says

@@ -14,6 +14,7 @@ from polyphase.cuda import emit, launch, tiles, warps, ways
 from polyphase.cuda.calls import CallShape
 from polyphase.cuda.cases import Case, Way
 from polyphase.cuda.maps import Arranged, PreparedMaps, Upload
+from polyphase.cuda.plain_tables import on_the_host
 from polyphase.cuda.tables import (
     BEFORE_TABLE,
     Form,
@@ -120,12 +121,12 @@ class Item:
     def of(self, aligned: bool) -> Known:
         known = self.known.get(aligned)
         if known is None:
-            with torch.device("cpu"):
+            with on_the_host():
                 known = self.known[aligned] = _known(self.record, aligned, launch.architecture(self.device))
         return known
 
     def prepared(self, chosen: Chosen, aligned: bool) -> Prepared:
-        with torch.device("cpu"):
+        with on_the_host():
             return Prepared(_prepared(self.of(aligned).call, chosen.way))
 
     def arranged(self, aligned: bool) -> Arranged:
@@ -244,7 +245,7 @@ class Prepared:
             at += table.nbytes
             return addresses
 
-        with torch.device("cpu"):
+        with on_the_host():
             fields, kept = call.fields(put, make)
         room = Room(*call.cut.blocks, call.cut.shared_bytes)
         return Row(((), call.shape.packed(fields)[PAIR_BYTES:]), room, kept), b"".join(recipes)

@@ -20,8 +20,9 @@ from polyphase.cuda.cases import Way
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.launcher import FreshCall, LaunchPlan
 from polyphase.cuda.maps import PreparedMaps
-from polyphase.cuda.memory import DeviceMemory
-from polyphase.cuda.tables import host_table, uploaded
+from polyphase.cuda.memory import DeviceMemory, uploaded
+from polyphase.cuda.plain_tables import on_the_host
+from polyphase.cuda.tables import host_table
 from polyphase.cuda.warps import PreparedWarp
 from polyphase.errors import NoKernelError
 from polyphase.kernels import store
@@ -126,7 +127,7 @@ def prepared(
 
 def _launch_of(record: CallRecord, aligned: bool, choose: Choose = None) -> Launch:
     device = record.image.device.index
-    with torch.device("cpu"):
+    with on_the_host():
         if record.coordinates is not None or choose is not None:
             return launch_of(device, prepared(record, aligned, architecture(device), choose))
         arranged = maps.Arranged(record, aligned, aligned, architecture(device))
@@ -148,14 +149,15 @@ def _server(arranged: maps.Arranged, own: Way, device: int) -> Way | None:
 
     if kernel_of(own).is_loaded:
         return None
-    found = servers.servers(arranged.case, own)
+    found = [(way, kernel_of(way)) for way in servers.servers(arranged.case, own)]
     if not found:
         return None
-    is_first = not loading.is_asked_for(kernel_of(found[-1]))
-    for way in found[-1:] if is_first else found:
-        loading.ask_for(kernel_of(way))
-    loaded = (way for way in found if kernel_of(way).is_loaded)
-    return next(loaded, None if is_first else found[-1])
+    last, serves_most = found[-1]
+    is_first = not loading.is_asked_for(serves_most)
+    for _, kernel in found[-1:] if is_first else found:
+        loading.ask_for(kernel)
+    loaded = (way for way, kernel in found if kernel.is_loaded)
+    return next(loaded, None if is_first else last)
 
 
 class _Better:
@@ -176,7 +178,7 @@ class _Better:
             return (LAUNCHES_WITHOUT_OWN,)
         try:
             loading.function_of(kernel.name)
-            with torch.cuda.device(device), torch.device("cpu"):
+            with torch.cuda.device(device), on_the_host():
                 call = maps.Arranged(self.record, self.aligned, self.aligned, plan.architecture).by(way)
                 launch_plan, fields, kept = _planned(device, call)
         except NOT_BUILT:
@@ -190,7 +192,7 @@ LAUNCHES_WITHOUT_OWN = 6
 
 
 def launch_of(device: int, call: PreparedMaps | PreparedWarp, better: _Better | None = None) -> Launch:
-    with torch.cuda.device(device), torch.device("cpu"):  # tables begin on the host, whatever the user's default is
+    with torch.cuda.device(device), on_the_host():
         plan, fields, kept = _planned(device, call)
     if better is None:
         run, part = launcher.bind(plan, fields)
@@ -221,7 +223,7 @@ def keep_forever(tables: Sequence[object]) -> None:
 
 def described(record: CallRecord) -> Described:
     device = record.image.device.index or 0
-    with torch.device("cpu"):
+    with on_the_host():
         call = prepared(record, True, architecture(device))
     source = store.kept_source(emit.kernel_source(call.plan, call.way), "cu")
     threads, shared = call.way.threads, call.cut.shared_bytes

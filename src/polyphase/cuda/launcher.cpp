@@ -8,29 +8,12 @@
 #include "polyphase/launch/dispatched.h"
 #include "polyphase/launch/python_objects.h"
 #include "polyphase/launch/sized_table.h"
+#include "polyphase/launch/table_functions.h"
 
 namespace polyphase {
 namespace {
 
 int64_t made_tables = 0;
-
-struct BadCall {
-  const char* message;
-};
-
-// Runs `body`, C++ errors turned into Python's.
-template <class Function>
-PyObject* guarded(Function body) {
-  try {
-    return body();
-  } catch (const PythonError&) {
-  } catch (const std::bad_alloc&) {
-    PyErr_SetString(PyExc_MemoryError, "not enough memory for a batch of calls");
-  } catch (const BadCall& bad) {
-    PyErr_SetString(PyExc_ValueError, bad.message);
-  }
-  return nullptr;
-}
 
 void release(PyObject* capsule) { delete static_cast<Bound*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
@@ -302,6 +285,11 @@ PyMethodDef functions[] = {
 }  // namespace
 }  // namespace polyphase
 
+// Those that need no driver.
+extern "C" __attribute__((visibility("default"))) PyObject* polyphase_table_functions() {
+  return polyphase::as_tuple(polyphase::table_functions);
+}
+
 // The addresses of cuLaunchKernel, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent, cuStreamIsCapturing and cuLaunchKernelEx.
 extern "C" __attribute__((visibility("default"))) PyObject* polyphase_functions(
     const int64_t* addresses) {
@@ -313,8 +301,5 @@ extern "C" __attribute__((visibility("default"))) PyObject* polyphase_functions(
   is_capturing = reinterpret_cast<IsCapturing>(addresses[4]);
   launch_kernel_early = reinterpret_cast<LaunchKernelEx>(addresses[5]);
   dispatched().run = run_directly;
-  constexpr int kCount = sizeof(functions) / sizeof(functions[0]);
-  PyObject* tuple = PyTuple_New(kCount);
-  for (int i = 0; i < kCount; ++i) PyTuple_SetItem(tuple, i, PyCFunction_NewEx(&functions[i], nullptr, nullptr));
-  return tuple;
+  return as_tuple(functions);
 }

@@ -168,23 +168,63 @@ class _Functions(NamedTuple):
     direct: Callable[[bool], None]
 
 
+#: The fields of `packed_tables.PackedTable`, but for the dtype of its weights.
+_Table: TypeAlias = "tuple[int, int, bytes, int, bytes | None, bytes | None, bytes | None, int, bool, bool]"
+
+
+class _TableFunctions(NamedTuple):
+    """Of `packed_tables`: they need no driver."""
+
+    table: Callable[[bytes, int, bool, int, int], _Table]
+    spread: Callable[[bytes, int, bool], int]
+    progression: Callable[[bytes], tuple[int, int] | None]
+    widen: Callable[[bytes, bytes, int, int, int, int, int], tuple[bytes, bytes]]
+    in_step: Callable[[bytes, bytes, int, int, int, int], tuple[int, int, int, int, bytes, bytes] | None]
+    in_fours: Callable[[bytes, bytes, int, int], tuple[bytes, bytes]]
+    reverse: Callable[[bytes, bytes, int, int], tuple[bytes, bytes]]
+    row_offsets: Callable[..., bytes]
+
+
 def request(architecture: str) -> build.Request:
     source = SOURCE.read_text(encoding="utf-8")
     return build.Request(source, architecture, "launcher", purpose="all calls of CUDA kernels")
 
 
 @functools.cache
-def _functions() -> _Functions | None:
+def _library() -> ctypes.PyDLL | None:
     with _lock:
         try:
             (path,) = build.libraries([request(isa.chosen())])
         except (CompilerMissingError, BuildFailedError):
             return None
-        functions = ctypes.PyDLL(str(path)).polyphase_functions
+        return ctypes.PyDLL(str(path))
+
+
+@functools.cache
+def _functions() -> _Functions | None:
+    library = _library()
+    if library is None:
+        return None
+    with _lock:
+        functions = library.polyphase_functions
         functions.argtypes, functions.restype = [ctypes.c_void_p], ctypes.py_object
         made = _Functions(*functions(driver.launching_functions()))
     use_handles(made.read_by_handles)
     return made
+
+
+def has_table_functions() -> bool:
+    return _library() is not None
+
+
+@functools.cache
+def table_functions() -> _TableFunctions:
+    """Where there is a launcher."""
+    library = _library()
+    assert library is not None, "what has_table_functions says"
+    functions = library.polyphase_table_functions
+    functions.restype = ctypes.py_object
+    return _TableFunctions(*functions())
 
 
 def _launch_slowly(plan: LaunchPlan, call: bytes, stream: int, *addresses: int) -> int:

@@ -52,11 +52,16 @@ _workers: set[threading.Thread] = set()
 def kernel(name: Name) -> Kernel:
     """As it is known, on its way or not."""
     with _lock:
-        return _kernels.setdefault(name, Kernel(name))
+        found = _kernels.get(name)
+        if found is None:
+            found = _kernels[name] = Kernel(name)
+        return found
 
 
 def ask_for(one: Kernel) -> None:
     """Has a kernel brought into memory, in the background, unless somebody does so already."""
+    if one.begun:
+        return
     with _lock:
         if one.begun or one in _asked:
             return

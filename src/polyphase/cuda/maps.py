@@ -11,13 +11,13 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.cuda import emit, tiles, ways
+from polyphase.cuda import emit, packed_tables, tiles, ways
 from polyphase.cuda.calls import ALIGNMENT, AxisFields, CallShape, Fields, TensorFields
 from polyphase.cuda.cases import Case, Way
 from polyphase.cuda.cuts import Cut, cut
 from polyphase.cuda.geometry import Dimension, Geometry, arrange, in_pixels, wider
+from polyphase.cuda.plain_tables import HostTable, TableOnHost, tensor_bytes, unpacked, work_of
 from polyphase.cuda.tables import (
-    HostTable,
     MadeTable,
     Table,
     host_table,
@@ -37,7 +37,7 @@ from polyphase.sampling.programs import Axes
 #: Tables made, of this process.
 counts: Counter[str] = Counter()
 
-#: Puts tensors where kernels can read them: their addresses, 0 for None, and what keeps them there.
+#: Puts bytes where kernels can read them: their addresses, 0 for None, and what keeps them there.
 Upload: TypeAlias = "Callable[..., tuple[list[int], object]]"
 #: Has a table made on the device: the addresses of its firsts and its weights.
 Make: TypeAlias = "Callable[[MadeTable], tuple[int, int]]"
@@ -65,7 +65,7 @@ class PreparedMaps:
     outer: tuple[Table | None, ...]
     origins: Origins
     borders: records.Borders
-    row_offsets: Tensor | None
+    row_offsets: bytes | None
 
     @property
     def shape(self) -> CallShape:
@@ -73,27 +73,27 @@ class PreparedMaps:
 
     def fields(self, upload: Upload, make: Make | None = None) -> tuple[Fields, list[object]]:
         """With tables where kernels read them, and what keeps them there."""
-        kept: list[object] = []
+        geometry, cut, borders = self.geometry, self.cut, self.borders
+        axes = [*zip((geometry.z, geometry.y, geometry.x), (self.z, self.y, self.x), strict=True)]
+        axes += zip(geometry.outer, self.outer, strict=True)
+        on_host = [table for _, table in axes if table is not None and not isinstance(table, MadeTable)]
+        parts = itertools.chain.from_iterable([table.parts() for table in on_host])
+        (borders_at, offsets_at, *places), memory = upload(borders.data or None, self.row_offsets, *parts)
+        counts["made"] += len(on_host)
+        addresses = iter(places)
 
         def axis(one: Dimension, table: Table | None) -> list[int]:
+            sizes = (one.in_size, one.out_size, one.in_stride, one.out_stride)
             if table is None:
-                return AxisFields(one.in_size, one.out_size, one.in_stride, one.out_stride).numbers()
+                return AxisFields(*sizes).numbers()
             if isinstance(table, MadeTable):
                 assert make is not None, "batches alone have tables that are made on the device"
-                sizes = (one.in_size, one.out_size, one.in_stride, one.out_stride)
                 first, weight = make(table)
                 return AxisFields(*sizes, first, 0, weight, 0, table.taps, table.precision).numbers()
-            parts = (table.first, table.index, table.weight, table.border)
-            (first, index, weight, border), memory = upload(*parts)
-            kept.append(memory)
-            counts["made"] += 1
-            sizes = (one.in_size, one.out_size, one.in_stride, one.out_stride)
+            first, index, weight, border = itertools.islice(addresses, 4)
             return AxisFields(*sizes, first, index, weight, border, table.taps, table.precision).numbers()
 
-        geometry, cut, borders = self.geometry, self.cut, self.borders
-        values = torch.frombuffer(bytearray(borders.data), dtype=torch.uint8) if borders.data else None
-        (borders_at, offsets_at), memory = upload(values, self.row_offsets)
-        kept.append(memory)
+        z, y, x, *outer = [axis(one, table) for one, table in axes]
         tensors = [
             TensorFields(
                 origin,
@@ -106,12 +106,11 @@ class PreparedMaps:
             for t, origin in enumerate(self.origins.others[1:])
         ]
         channel = [i for i, one in enumerate(geometry.outer) if one.channels]
-        outer = [axis(one, table) for one, table in zip(geometry.outer, self.outer, strict=True)]
         return {
             "outer": [*itertools.chain(*outer)],
-            "z": axis(geometry.z, self.z),
-            "y": axis(geometry.y, self.y),
-            "x": axis(geometry.x, self.x),
+            "z": z,
+            "y": y,
+            "x": x,
             "planes": geometry.planes,
             "channels": geometry.pixel.out_size,
             "in_channel_stride": geometry.pixel.in_stride,
@@ -131,7 +130,7 @@ class PreparedMaps:
             "strip": cut.strip,
             "span": cut.span,
             "staged_rows": cut.staged_rows,
-        }, kept
+        }, [memory]
 
 
 def prepared(
@@ -199,7 +198,8 @@ class Arranged:
 
     def of_call(self, way: Way) -> Way:
         """With the axes that the call has."""
-        return replace(way, outer=len(self.case.geometry.outer))
+        outer = len(self.case.geometry.outer)
+        return way if way.outer == outer else replace(way, outer=outer)
 
     def by(self, way: Way, instead: Way | None = None) -> PreparedMaps:
         """`instead`: of which way, whose bits the result is to have."""
@@ -214,8 +214,7 @@ class Arranged:
                 ((along, x),), row_origin = _by_strides([(geometry.x, x)])
                 geometry = replace(geometry, x=along)
             else:
-                row_offsets, x = _row_offsets(geometry, x), None
-                row_offsets = _with_runs(row_offsets, int(columns)) if by_runs else row_offsets
+                row_offsets, x = _row_offsets(geometry, x, int(columns) if by_runs else 0), None
         elif way.template == tiles.TEMPLATE:
             x, y = tiles.tables_of(
                 case, *[_as_windows(one, along, sampled) for one, along in ((x, geometry.x), (y, geometry.y))]
@@ -228,7 +227,7 @@ class Arranged:
             x = _as_windows(x, geometry.x, sampled)
             y = _as_windows(y, geometry.y, sampled)
             x, y = widened(x, ways.taps_along_x(way, x, y)), widened(y, ways.taps_along_y(way, x, y))
-            if way.template == "Direct" and isinstance(y, HostTable):
+            if way.template == "Direct" and not isinstance(y, MadeTable):
                 y = shared(y, int(way.constants[4]), int(way.constants[1]))
             elif y.descends and not y.ascends:
                 geometry, y, origins = _backwards(geometry, "y", y, origins)
@@ -236,7 +235,7 @@ class Arranged:
                 geometry, x, origins = _backwards(geometry, "x", x, origins)
             if way.template in ways.IN_FOURS:
                 x = in_fours(x, int(way.constants[0]))
-            if way.template == "Ring" and way.constants[4] >= 0 and isinstance(x, HostTable):
+            if way.template == "Ring" and way.constants[4] >= 0 and not isinstance(x, MadeTable):
                 found = in_step(x, int(way.constants[2]))
                 assert found is not None, "what was chosen by"
                 x = found.table
@@ -252,7 +251,7 @@ def _by_strides(
     made: list[tuple[Dimension, Table | None]] = []
     origin = 0
     for one, table in axes:
-        if isinstance(table, HostTable) and (found := progression(table)):
+        if table is not None and not isinstance(table, MadeTable) and (found := progression(table)):
             begin, step = found
             origin += begin * one.in_stride
             one, table = replace(one, in_stride=step * one.in_stride), None
@@ -265,7 +264,7 @@ def _as_windows(table: Table | None, one: Dimension, sampled: torch.dtype) -> Ta
         return identity_table(one.in_size, sampled)
     if isinstance(table, MadeTable) or table.has_weights:
         return table
-    return replace(table, weight=identity_table(table.out_size, sampled).weight)
+    return table.weighted(work_of(sampled))
 
 
 def _backwards(geometry: Geometry, name: str, table: Table, origins: list[int]) -> tuple[Geometry, Table, list[int]]:
@@ -278,7 +277,18 @@ def _backwards(geometry: Geometry, name: str, table: Table, origins: list[int]) 
     return turned_geometry, table.reversed(), origins
 
 
-def _row_offsets(geometry: Geometry, table: HostTable | None) -> Tensor:
+def _row_offsets(geometry: Geometry, table: TableOnHost | None, columns: int) -> bytes:
+    """Where the source's row has every element of the target's: -n for border n. columns: 0, or of groups; how these
+    lie is told behind."""
+    x, pixel = geometry.x, geometry.pixel
+    if not isinstance(table, HostTable) and packed_tables.can_be_made():
+        row = (x.out_size, x.in_stride, pixel.out_size, pixel.in_stride, columns)
+        return packed_tables.row_offsets(table, *row)
+    offsets = _plain_row_offsets(geometry, None if table is None else unpacked(table))
+    return tensor_bytes(_with_runs(offsets, columns) if columns else offsets)
+
+
+def _plain_row_offsets(geometry: Geometry, table: HostTable | None) -> Tensor:
     """Where the source's row has every element of the target's: -n for border n."""
     x, pixel = geometry.x, geometry.pixel
     first = torch.arange(x.out_size) if table is None else table.first.long()

@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from polyphase.cuda.plain_tables import unpacked
 from polyphase.cuda.tables import GROUP, MATRIX_BYTES, Form, MadeTable, Table
 
 #: Inputs of a matrix, and matrices of a group of outputs.
@@ -36,6 +37,7 @@ def can_be_matrices(table: Table) -> bool:
     """Whether weights are not negative, and their two bytes as good as they."""
     if isinstance(table, MadeTable):
         return table.quantised and not table.cubic
+    table = unpacked(table)
     if table.index is not None or table.border is not None or table.precision > _BITS:
         return False
     if table.weight is None:
@@ -48,8 +50,10 @@ def as_matrices(table: Table, count: int, along_x: bool) -> Table:
     """With `count` matrices for every group of outputs."""
     if isinstance(table, MadeTable):
         return replace(table, taps=count, form=Form.ALONG_X if along_x else Form.ALONG_Y)
+    table = unpacked(table)
     assert table.weight is not None, "windows that are summed have weights"
-    ranges, weight = _matrices(table.first.long(), table.weight.long() << (_BITS - table.precision), count, along_x)
+    with torch.device("cpu"):
+        ranges, weight = _matrices(table.first.long(), table.weight.long() << (_BITS - table.precision), count, along_x)
     return replace(table, first=ranges, taps=count, weight=weight, precision=_BITS)
 
 

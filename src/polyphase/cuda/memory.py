@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -28,11 +29,47 @@ class DeviceMemory:
         _kept_forever.add(self)
 
 
-def on_device(device: int, data: Tensor) -> DeviceMemory:
-    """A copy of bytes on the host. It is there on return: no stream has to wait for it."""
-    memory = DeviceMemory(device, data.nbytes)
-    driver.upload(device, memory.address, data.data_ptr(), data.nbytes)
-    return memory
+def uploaded(device: int, *parts: bytes | None) -> tuple[list[int], DeviceMemory | None]:
+    """The addresses of copies of what is on the host, one after the other in one piece of memory; 0 for None. They are
+    there on return: no stream has to wait for them."""
+    places, data = joined(parts)
+    if not data:
+        return places, None
+    begin, memory = _room(device, len(data))
+    driver.upload(device, begin, data)
+    return [0 if one is None else begin + at for one, at in zip(parts, places, strict=True)], memory
+
+
+#: Tables of many calls have one piece of memory: the driver takes longer to give one out than to copy a table.
+_CHUNK, _PIECE = 1 << 20, 256
+#: By device: the piece that is given out, and how much of it is.
+_latest: dict[int, tuple[DeviceMemory, int]] = {}
+_lock = threading.Lock()
+
+
+def _room(device: int, size: int) -> tuple[int, DeviceMemory]:
+    """So many bytes, and what they are part of. They are given out once: nobody may still read what was there."""
+    if size > _CHUNK // 4:
+        memory = DeviceMemory(device, size)
+        return memory.address, memory
+    with _lock:
+        memory, begin = _latest.get(device) or (DeviceMemory(device, _CHUNK), 0)
+        if begin + size > _CHUNK:
+            memory, begin = DeviceMemory(device, _CHUNK), 0
+        _latest[device] = memory, begin + -(-size // _PIECE) * _PIECE
+    return memory.address + begin, memory
+
+
+def joined(parts: Sequence[bytes | None]) -> tuple[list[int], bytes]:
+    """Where each part begins in one piece, at a multiple of 16, and that."""
+    places, pieces, at = [], list[bytes](), 0
+    for part in parts:
+        places.append(at)
+        if part is not None:
+            padding = -len(part) % 16 or (0 if part else 16)
+            pieces += (part, bytes(padding))
+            at += len(part) + padding
+    return places, b"".join(pieces)
 
 
 class TorchMemory:

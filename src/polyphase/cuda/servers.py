@@ -13,7 +13,7 @@ from dataclasses import replace
 from polyphase.cuda import ways
 from polyphase.cuda.cases import Case, Way
 from polyphase.cuda.cuts import MOST_SHARED, cut
-from polyphase.cuda.tables import HostTable, Table, identity_table, reach_of_groups
+from polyphase.cuda.tables import MadeTable, Table, identity_table, reach_of_groups
 
 #: Numbers of taps that kernels have. From one to the next, windows are not much wider than they need to be.
 TAPS = (2, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -56,7 +56,7 @@ def _closest(case: Case, own: Way) -> list[Way]:
 
 def _direct(case: Case, own: Way) -> list[Way]:
     kx, most = _taps(case.x), MOST_FETCHED * 4 // max(case.plan.work.itemsize, 4)
-    assert case.y is None or isinstance(case.y, HostTable), "batches have other ways"
+    assert not isinstance(case.y, MadeTable), "batches have other ways"
     y = case.y or identity_table(case.geometry.y.out_size, case.plan.sampled)
     for rows in (ways.MOST_ROWS, 1):
         ky = _at_least(reach_of_groups(y, rows), y.in_size)

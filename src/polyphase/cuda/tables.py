@@ -1,7 +1,7 @@
 """The tables of an axis on a device: windows of taps, or lists of them, made on the host and kept.
 
-A table is made once for a map, a size and the arithmetic of a dtype, by the same torch operations that the reference
-uses, and found again by these.
+A table is made once for a map, a size and the arithmetic of a dtype, and found again by these. The launcher makes it;
+`plain_tables.py` has the twin, by the same torch operations that the reference uses.
 """
 
 from __future__ import annotations
@@ -16,17 +16,12 @@ from typing import ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.cuda.memory import DeviceMemory, on_device
-from polyphase.kernels.devices import RULES
+from polyphase.cuda import packed_tables
+from polyphase.cuda.packed_tables import PackedTable
+from polyphase.cuda.plain_tables import HostTable, TableOnHost, plain_host_table, work_of
 from polyphase.sampling.axis_maps import AxisMap, AxisPath
-from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.steps import Resize, Step
-from polyphase.sampling.taps import Taps
-from polyphase.sampling.windows import backward_arithmetic, eager_arithmetic
-
-#: Windows may be so many times as wide as the taps in them; beyond that, taps are listed.
-SPARSE = 4
 
 #: `TapRecipe` of tap_maker.h; and what a table that is made by it has before its first row, for the precision.
 RECIPE_BYTES = 14 * 8
@@ -42,50 +37,6 @@ class Form(enum.IntEnum):
     IN_FOURS = 1
     ALONG_X = 2
     ALONG_Y = 3
-
-
-@dataclass(frozen=True, eq=False)
-class HostTable:
-    """Of one axis, on the host. `weight` is None where every output that is no border has one tap of weight 1.
-
-    Windows: `first` (out), weights (out, taps), 0 where an input is not read; every window lies inside the input.
-    Lists: `index` is not None; `first` (out + 1) says where an output's taps begin, weights (taps of all).
-    ascends: windows begin at inputs that do not descend; descends: that do not ascend.
-    """
-
-    in_size: int
-    out_size: int
-    first: Tensor
-    taps: int
-    weight: Tensor | None = None
-    index: Tensor | None = None
-    border: Tensor | None = None
-    precision: int = 0
-    ascends: bool = True
-    descends: bool = False
-
-    @property
-    def has_weights(self) -> bool:
-        return self.weight is not None
-
-    def reversed(self) -> HostTable:
-        """For outputs walked along backwards."""
-        assert self.index is None, "lists are walked along as they are"
-        flipped = [None if one is None else _turned(one) for one in (self.first, self.weight, self.border)]
-        first, weight, border = flipped
-        assert first is not None
-        return HostTable(
-            self.in_size,
-            self.out_size,
-            first,
-            self.taps,
-            weight,
-            None,
-            border,
-            self.precision,
-            self.descends,
-            self.ascends,
-        )
 
 
 @dataclass(slots=True, eq=False)  # not frozen: there are two for every new size
@@ -164,7 +115,7 @@ def matrix_bytes(out_size: int, matrices: int) -> int:
     return bytes_before_weights(out_size) + -(-out_size // GROUP) * matrices * MATRIX_BYTES
 
 
-Table: TypeAlias = "HostTable | MadeTable"
+Table: TypeAlias = "TableOnHost | MadeTable"
 Steps: TypeAlias = tuple[Step, ...]
 
 
@@ -191,138 +142,24 @@ def made_table(steps: Steps, in_size: int, dtype: torch.dtype) -> MadeTable | No
 
 
 @functools.lru_cache(maxsize=1024)
-def host_table(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: bool) -> HostTable:
+def host_table(axis_map: AxisMap, in_size: int, dtype: torch.dtype, transposed: bool) -> TableOnHost:
     """`in_size`: of the map, also where its adjoint is wanted. `dtype`: what is sampled; its work dtype has weights."""
-    arithmetic = (backward_arithmetic if transposed else eager_arithmetic)(dtype, RULES["cuda"])
-    taps = evaluate(axis_map, in_size, arithmetic)
-    if taps.weight is None and not transposed:
-        return _moves(taps)
-    return _windows_or_lists(_read(taps, transposed), _work(dtype))
+    made = packed_tables.made(axis_map, in_size, dtype, work_of(dtype), transposed=transposed)
+    return made or plain_host_table(axis_map, in_size, dtype, transposed)
 
 
-def identity_table(size: int, dtype: torch.dtype) -> HostTable:
+def identity_table(size: int, dtype: torch.dtype) -> TableOnHost:
     """As windows of one tap of weight 1."""
-    weight = torch.ones((size, 1), dtype=torch.int32 if dtype == torch.uint8 else _work(dtype))
-    return HostTable(size, size, torch.arange(size, dtype=torch.int32), 1, weight)
+    if packed_tables.can_be_made():
+        return packed_tables.identity(size, work_of(dtype))
+    weight = torch.ones((size, 1), dtype=work_of(dtype), device="cpu")
+    return HostTable(size, size, torch.arange(size, dtype=torch.int32, device="cpu"), 1, weight)
 
 
-def _work(dtype: torch.dtype) -> torch.dtype:
-    if dtype == torch.uint8:
-        return torch.int32
-    return torch.float64 if dtype == torch.float64 else SUMMED_IN.get(dtype, torch.float32)
-
-
-def _moves(taps: Taps) -> HostTable:
-    first = taps.index[0] if taps.index.shape[0] else torch.zeros(taps.index.shape[1], dtype=torch.int64)
-    steps = first.diff()
-    return HostTable(
-        int(taps.in_size),
-        first.shape[0],
-        first.to(torch.int32),
-        1,
-        border=_border(taps),
-        ascends=bool((steps >= 0).all()),
-        descends=bool((steps <= 0).all()),
-    )
-
-
-def _border(taps: Taps) -> Tensor | None:
-    return None if taps.border is None or not bool(taps.border.any()) else taps.border.to(torch.int32)
-
-
-@dataclass(frozen=True, eq=False)
-class _Read:
-    """What is read: by output, then by input. precision: of quantised weights."""
-
-    in_size: int
-    out_size: int
-    output: Tensor
-    index: Tensor
-    weight: Tensor
-    border: Tensor | None
-    precision: int
-
-
-def _read(taps: Taps, transposed: bool) -> _Read:
-    weight = torch.ones_like(taps.index, dtype=torch.float64) if taps.weight is None else taps.weight
-    reads = weight != 0
-    if taps.border is not None:
-        reads = reads & (taps.border == 0)
-    output, tap = reads.T.nonzero().unbind(1)
-    index, weight = taps.index[tap, output], weight[tap, output]
-    sizes = int(taps.in_size), taps.index.shape[1]
-    border = _border(taps)
-    if transposed:
-        output, index, sizes, border = index, output, (sizes[1], sizes[0]), None
-    order = torch.argsort(output * sizes[0] + index)
-    output, index, weight = output[order], index[order], weight[order]
-    repeated = (output.diff() == 0) & (index.diff() == 0)
-    if bool(repeated.any()):  # taps that were folded onto one pixel
-        keys, where = torch.unique_consecutive(torch.stack((output, index)), dim=1, return_inverse=True)
-        output, index = keys.unbind(0)
-        weight = torch.zeros(keys.shape[1], dtype=weight.dtype).index_add_(0, where, weight)
-    precision = 0 if taps.one is None else int(taps.one).bit_length() - 1
-    return _Read(*sizes, output, index, weight, border, precision)
-
-
-def _windows_or_lists(read: _Read, work: torch.dtype) -> HostTable:
-    outputs = read.out_size
-    count = torch.bincount(read.output, minlength=outputs)
-    begin = torch.zeros(outputs + 1, dtype=torch.int64)
-    torch.cumsum(count, 0, out=begin[1:])
-    has = count > 0
-    if not bool(has.any()):
-        first = torch.zeros(outputs, dtype=torch.int32)
-        weight = torch.zeros((outputs, 1), dtype=work)
-        return HostTable(read.in_size, outputs, first, 1, weight, border=read.border, precision=read.precision)
-    low, high = torch.zeros(outputs, dtype=torch.int64), torch.zeros(outputs, dtype=torch.int64)
-    low[has], high[has] = read.index[begin[:-1][has]], read.index[begin[1:][has] - 1]
-    width = int((high - low)[has].max()) + 1
-    if width > SPARSE * int(count.max()) + SPARSE:
-        return HostTable(
-            read.in_size,
-            outputs,
-            begin.to(torch.int32),
-            0,
-            read.weight.to(work),
-            read.index.to(torch.int32),
-            read.border,
-            read.precision,
-            ascends=False,
-        )
-    # An output without taps begins where its neighbour does, so that windows still ascend or descend.
-    known = has.nonzero()[:, 0]
-    nearest = known[(torch.searchsorted(known, torch.arange(outputs), right=True) - 1).clamp(min=0)]
-    first = _in_order(low[nearest], high[nearest], width).clamp(max=read.in_size - width)
-    weight = torch.zeros((outputs, width), dtype=work)
-    weight[read.output, read.index - first[read.output]] = read.weight.to(work)
-    steps = first.diff()
-    return HostTable(
-        read.in_size,
-        outputs,
-        first.to(torch.int32),
-        width,
-        weight,
-        None,
-        read.border,
-        read.precision,
-        bool((steps >= 0).all()),
-        bool((steps <= 0).all()),
-    )
-
-
-def _in_order(low: Tensor, high: Tensor, width: int) -> Tensor:
-    """Where windows of a width begin: where an output's first tap has no weight, earlier, so that they ascend or
-    descend; where that would take wider windows, at the first tap."""
-    ascending, descending = _turned(_turned(low).cummin(0).values), low.cummin(0).values
-    for first in (ascending, descending):
-        if bool((high - first < width).all()):
-            return first
-    return low
-
-
-def progression(table: HostTable) -> tuple[int, int] | None:
+def progression(table: TableOnHost) -> tuple[int, int] | None:
     """Where output i is input begin + i * step and no more, as of flips and crops: begin and step."""
+    if isinstance(table, PackedTable):
+        return table.progression()
     if table.weight is not None or table.border is not None or table.index is not None:
         return None
     begin, step = int(table.first[0]), int(table.first[1] - table.first[0]) if table.out_size > 1 else 0
@@ -333,11 +170,15 @@ def reach(table: Table, count: int) -> int:
     """Inputs that any `count` neighbouring outputs read from, at most."""
     if isinstance(table, MadeTable):
         return math.ceil((min(count, table.out_size) - 1) * table.cropped / table.resized) + 1 + table.taps
+    if isinstance(table, PackedTable):
+        return table.spread(count, grouped=False) + table.taps
     return _reach(table.first.unfold(0, min(count, table.out_size), 1), table.taps)
 
 
-def reach_of_groups(table: HostTable, count: int) -> int:
+def reach_of_groups(table: TableOnHost, count: int) -> int:
     """Likewise, of neighbours from a multiple of `count` on."""
+    if isinstance(table, PackedTable):
+        return table.spread(count, grouped=True) + table.taps
     return _reach(_groups(table, count), table.taps)
 
 
@@ -350,8 +191,10 @@ def _groups(table: HostTable, count: int) -> Tensor:
     return torch.cat((table.first, table.first[-1:].expand(-table.out_size % count))).view(-1, count)
 
 
-def shared(table: HostTable, count: int, taps: int) -> HostTable:
+def shared(table: TableOnHost, count: int, taps: int) -> TableOnHost:
     """`count` neighbouring outputs have one window of so many taps. Weights are there for whole groups."""
+    if isinstance(table, PackedTable):
+        return table.shared(count, taps)
     assert table.weight is not None, "windows that are summed have weights"
     begin = _groups(table, count).amin(1).clamp(max=table.in_size - taps).repeat_interleave(count)
     first = begin[: table.out_size].contiguous()
@@ -371,12 +214,20 @@ class InStep:
     edge: int
     inputs: int
     multiple: int
-    table: HostTable
+    table: TableOnHost
 
 
-def in_step(table: HostTable, columns: int) -> InStep | None:
+def in_step(table: TableOnHost, columns: int) -> InStep | None:
     if table.weight is None or table.index is not None or table.out_size % columns:
         return None
+    if isinstance(table, PackedTable):
+        found = table.in_step(columns)
+        return None if found is None else InStep(*found)
+    return _in_step(table, columns)
+
+
+def _in_step(table: HostTable, columns: int) -> InStep | None:
+    assert table.weight is not None, "what was asked before"
     groups = table.first.long().view(-1, columns)
     count = groups.shape[0]
     middle = groups[count // 2]
@@ -398,14 +249,12 @@ def in_step(table: HostTable, columns: int) -> InStep | None:
     return InStep(firsts, edge, inputs, multiple, replace(table, first=first.to(torch.int32), weight=weight))
 
 
-def _turned(table: Tensor) -> Tensor:
-    """The last first. Not by torch.flip: under `accelerate()` that would be a call of ours."""
-    return table[torch.arange(len(table) - 1, -1, -1)]
-
-
 def words_in_fours(table: Table) -> int:
     """Of bytes, in a window that begins at a multiple of 4."""
-    lead = 3 if isinstance(table, MadeTable) else int((table.first % 4).max())
+    if isinstance(table, MadeTable):
+        lead = 3
+    else:
+        lead = table.lead() if isinstance(table, PackedTable) else int((table.first % 4).max())
     return (lead + table.taps + 3) // 4
 
 
@@ -415,6 +264,8 @@ def widened(table: Table, taps: int) -> Table:
         return table.widened(taps)
     if taps == table.taps:
         return table
+    if isinstance(table, PackedTable):
+        return table.shared(1, taps)
     assert table.weight is not None, "windows that are summed have weights"
     first = table.first.clamp(max=table.in_size - taps)
     weight = torch.zeros((table.out_size, taps), dtype=table.weight.dtype)
@@ -427,6 +278,8 @@ def in_fours(table: Table, words: int) -> Table:
     taps = 4 * words
     if isinstance(table, MadeTable):
         return replace(table, taps=taps, form=Form.IN_FOURS)
+    if isinstance(table, PackedTable):
+        return table.in_fours(taps)
     assert table.weight is not None, "windows that are summed have weights"
     lead = (table.first % 4).to(torch.int64)
     weight = torch.zeros((table.out_size, taps), dtype=torch.int16)
@@ -435,19 +288,3 @@ def in_fours(table: Table, words: int) -> Table:
     return HostTable(
         table.in_size, table.out_size, first, taps, weight, None, table.border, table.precision, table.ascends
     )
-
-
-def uploaded(device: int, *parts: Tensor | None) -> tuple[list[int], DeviceMemory | None]:
-    """The addresses of tensors, one after the other in one piece of memory; 0 for None."""
-    if all(one is None for one in parts):
-        return [0] * len(parts), None
-    sizes = [0 if one is None else (one.nbytes + 15) // 16 * 16 for one in parts]
-    data = torch.zeros(max(sum(sizes), 16), dtype=torch.uint8)
-    at, places = 0, []
-    for one, size in zip(parts, sizes, strict=True):
-        places.append(at)
-        if one is not None and one.nbytes:
-            data[at : at + one.nbytes] = one.contiguous().reshape(-1).view(torch.uint8)
-        at += size
-    memory = on_device(device, data)
-    return [0 if one is None else memory.address + at for one, at in zip(parts, places, strict=True)], memory

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
-import torch
-
 from polyphase.cuda import emit
 from polyphase.cuda.calls import ALIGNMENT, CallShape, Fields
 from polyphase.cuda.cases import Way
@@ -126,7 +124,7 @@ class PreparedWarp:
         """There are no tables but that of a fill."""
         if not self.fill.data:
             return self.given, []
-        (fill_at,), memory = upload(torch.frombuffer(bytearray(self.fill.data), dtype=torch.uint8))
+        (fill_at,), memory = upload(self.fill.data)
         return {**self.given, "fill": [fill_at], "fill_step": [int(self.fill.stride > 0)]}, [memory]
 
 

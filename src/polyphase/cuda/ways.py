@@ -15,7 +15,6 @@ from polyphase.cuda.cases import Case, Way
 from polyphase.cuda.cuts import MOST_SHARED, cut, staged_reach, tile_of
 from polyphase.cuda.geometry import Dimension
 from polyphase.cuda.tables import (
-    HostTable,
     InStep,
     MadeTable,
     Table,
@@ -254,7 +253,7 @@ def _row_registers(case: Case, kx: int, columns: int, pixel: bool) -> int:
 def _in_step(case: Case, columns: int) -> InStep | None:
     """None where it is not to be known: it follows from a size."""
     known = columns > 1 and case.channels == 1 and not case.varies
-    return in_step(case.x, columns) if known and isinstance(case.x, HostTable) else None
+    return in_step(case.x, columns) if known and case.x and not isinstance(case.x, MadeTable) else None
 
 
 def _shared(case: Case, columns: int) -> tuple[int, int, int]:
@@ -417,7 +416,7 @@ def moved(case: Case) -> Way:
             strip //= 2
         while columns > 1 and columns * size > least_bytes and outputs < MANY_THREADS * columns * strip:
             columns //= 2
-    goes = (0, 1) if case.x is None else progression(case.x) if isinstance(case.x, HostTable) else None
+    goes = (0, 1) if case.x is None else None if isinstance(case.x, MadeTable) else progression(case.x)
     lies_so = goes is not None and (goes[1] == 1 or (goes[1] == -1 and case.channels == 1))
     several = columns > 1 and case.from_bytes <= 4 and columns * case.from_bytes >= 4
     by_words = several and case.row_is_dense and _row_bytes_in(case) < 2**29

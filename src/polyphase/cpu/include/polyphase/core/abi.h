@@ -28,8 +28,9 @@ static_assert(sizeof(Step) == 64);
 enum Filter : int64_t { kBilinear, kBicubic, kBox, kHamming, kLanczos };
 enum PadMode : int64_t { kConstant, kReflect, kReplicate, kCircular, kSymmetric };
 
-// The arithmetic coefficients are made in: `windows.eager_arithmetic` of float32, float64 and uint8 images.
-enum class TapArithmetic : int32_t { kFloat32, kFloat64, kQuantised };
+// The arithmetic coefficients are made in: `windows.eager_arithmetic` of float32, float64 and uint8 images; and of float32
+// ones where antialiased weights are computed in double, as on CUDA.
+enum class TapArithmetic : int32_t { kFloat32, kFloat64, kQuantised, kFloat32InDouble };
 
 // The banded matrix of one axis, row by row: output i is the sum over t in [begin[i], begin[i + 1]) of
 // weight t * input[index[t]]. Within a row indices ascend. No weight is 0: what is not there is not read.
@@ -166,6 +167,7 @@ struct Sampler {
               const Ahead* ahead);
   bool any_order;          // the horizontal pass may come before or after the others
   bool nearest_in_double;  // finds the nearest pixel by a double ratio
+  bool fuses_backward = false;  // `DeviceRules.bicubic_backward_fused`, also where the CPU's eager does not
 };
 
 // A call of axis maps.

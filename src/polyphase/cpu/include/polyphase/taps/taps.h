@@ -198,7 +198,7 @@ inline void fill_taps(const AxisRequest& request, const Sampler& sampler, TapTab
   while (after != end && wanted.then(*after)) ++after;
   const Selection list = after == end ? Selection() : selection_of(weighted + 1, end, weighted->a, nearest);
   const WantedRows rows = {list.data(), wanted.first, wanted.step, after == end ? wanted.size : list.size()};
-  const bool fused = request.transposed == 0 || kEveryCpuFuses;
+  const bool fused = request.transposed == 0 || kEveryCpuFuses || sampler.fuses_backward;
   sampler.weigh(request.steps, weighted, request.in_size, fused, rows, table);
   table->index_only = false;
   table->border = borders_of(list);

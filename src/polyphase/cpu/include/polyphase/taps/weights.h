@@ -132,8 +132,8 @@ Lanes<Real> filtered(Lanes<Real> x) {
 }
 
 // Finds the pixels of all outputs, as eager does, in Real, and weighs so many of each as windows have taps. Returns how many
-// there are at most.
-template <typename Real, const auto& kFilter>
+// there are at most. kFloatEdges: where windows begin and end is rounded to floats, before and after the half is added.
+template <typename Real, const auto& kFilter, bool kFloatEdges>
 int64_t weigh_rows(Windows& windows, const Stretched& filter) {
   using Reals = Lanes<Real>;
   const int64_t length = windows.length, taps = windows.taps;
@@ -143,11 +143,15 @@ int64_t weigh_rows(Windows& windows, const Stretched& filter) {
   const auto rows = static_cast<double>(windows.rows);
   const Reals support = filter.support;
   const Doubles ratio = filter.ratio, begin = filter.begin, inverse = filter.inverse;
+  const auto edge = [&filter](Reals position) {
+    if constexpr (!kFloatEdges) return whole_pixels(Doubles(position) + 0.5, filter.pixels);
+    using Floats = Lanes<float>;
+    return whole_pixels(Doubles(Floats(Doubles(Floats(position)) + 0.5)), filter.pixels);
+  };
   Doubles output(0.5, 1.5, 2.5, 3.5), most = 0, peak = 0, least = 0;
   for (int64_t i = 0; i < length; i += Doubles::kCount, output = output + Doubles::kCount) {
     const Reals centre(output * ratio + begin);
-    const Doubles start = whole_pixels(Doubles(centre - support) + 0.5, filter.pixels);
-    const Doubles end = whole_pixels(Doubles(centre + support) + 0.5, filter.pixels);
+    const Doubles start = edge(centre - support), end = edge(centre + support);
     const Doubles stop = where(output < rows, end, start);
     Doubles pixel = start, sum = 0, greatest = 0;
     for (int64_t k = 0; k < taps; ++k, weight += Doubles::kCount) {
@@ -178,23 +182,25 @@ struct AntialiasFilter {
   int64_t (*weigh_rows)(Windows& windows, const Stretched& filter);
 };
 
-template <typename Real, const auto& kFilter>
-constexpr AntialiasFilter kAntialias = {kFilter.kSupport, weigh_rows<Real, kFilter>};
+template <typename Real, const auto& kFilter, bool kFloatEdges = false>
+constexpr AntialiasFilter kAntialias = {kFilter.kSupport, weigh_rows<Real, kFilter, kFloatEdges>};
 
 // In the order of `Filter`. Eager has no box. Its edges are found in float64 for every dtype: a pixel that lies on one must
 // not change sides.
-template <typename Real>
+template <typename Real, bool kFloatEdges>
 constexpr AntialiasFilter kAntialiasFilters[] = {
-    kAntialias<Real, filters::kTriangle>, kAntialias<Real, filters::kAntialiasCubic>, kAntialias<double, filters::kBox>,
-    kAntialias<Real, filters::kHamming>, kAntialias<Real, filters::kLanczos3>};
+    kAntialias<Real, filters::kTriangle, kFloatEdges>, kAntialias<Real, filters::kAntialiasCubic, kFloatEdges>,
+    kAntialias<double, filters::kBox>, kAntialias<Real, filters::kHamming, kFloatEdges>,
+    kAntialias<Real, filters::kLanczos3, kFloatEdges>};
 
 // The filter, stretched over the input pixels of one output pixel when shrinking. Weights are to be divided by their total.
+// of_edges: what the ratio is rounded to, and how far the filter reaches.
 template <typename Real>
-void antialias(Windows& windows, const AntialiasFilter& filter, const Step& step, int64_t in_size) {
+void antialias(Windows& windows, const AntialiasFilter& filter, const Step& step, int64_t in_size, Rounding of_edges) {
   constexpr Rounding kRound{sizeof(Real) == sizeof(float)};
-  const double ratio = resize_ratio(step, in_size, true, kRound), stretch = max(ratio, 1.0);
+  const double ratio = resize_ratio(step, in_size, true, of_edges), stretch = max(ratio, 1.0);
   const auto pixels = static_cast<double>(in_size);
-  const Stretched stretched = {step.begin, ratio, kRound(filter.support * stretch), kRound(1 / stretch), pixels};
+  const Stretched stretched = {step.begin, ratio, of_edges(filter.support * stretch), kRound(1 / stretch), pixels};
   // So many pixels lie under the filter, unless rounding puts one more there.
   windows.resize(static_cast<int64_t>(__builtin_ceil(min(2 * stretched.support, pixels))));
   const int64_t most = filter.weigh_rows(windows, stretched);
@@ -332,10 +338,11 @@ void select_rows(const Progression& crop, const Windows& windows, const WantedRo
 // Tap tables of weighted steps, in one arithmetic.
 template <TapArithmetic kArithmetic>
 struct Weights {
-  using Real = Conditional<kArithmetic == TapArithmetic::kFloat32, float, double>;
+  static constexpr bool kInDouble = kArithmetic == TapArithmetic::kFloat32InDouble;
   static constexpr bool kQuantised = kArithmetic == TapArithmetic::kQuantised;
+  using Real = Conditional<kArithmetic == TapArithmetic::kFloat32 || kInDouble, float, double>;
   using Weight = Conditional<kQuantised, int16_t, double>;
-  static constexpr detail::Rounding kRound{kArithmetic == TapArithmetic::kFloat32};
+  static constexpr detail::Rounding kRound{sizeof(Real) == sizeof(float)};
 
   // The step `weighted`, and the crops and flips before it. fused: see `interpolated`.
   static void weigh(const Step* steps, const Step* weighted, int64_t in_size, bool fused, const WantedRows& rows,
@@ -360,9 +367,10 @@ struct Weights {
     using namespace detail;
     if (step.kind == Step::kArea) return average(windows, step, in_size, kRound);
     const bool antialiased = step.c != 0;
-    const AntialiasFilter& filter = kAntialiasFilters<Real>[step.b];
-    if (antialiased && step.b == kBox) return antialias<double>(windows, filter, step, in_size);
-    if (antialiased) return antialias<Real>(windows, filter, step, in_size);
+    using Antialiased = Conditional<kInDouble, double, Real>;
+    const AntialiasFilter& filter = kAntialiasFilters<Antialiased, kInDouble>[step.b];
+    if (antialiased && step.b == kBox) return antialias<double>(windows, filter, step, in_size, Rounding{false});
+    if (antialiased) return antialias<Antialiased>(windows, filter, step, in_size, kRound);
     if (step.b == kBilinear) return interpolate<Real>(windows, step, in_size, true, true, kRound);
     // Eager's float bicubic resamples an axis even if only its scale changes; its uint8 one does not.
     interpolate<Real>(windows, step, in_size, kQuantised, fused, kRound);

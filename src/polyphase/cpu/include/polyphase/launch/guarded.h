@@ -1,0 +1,36 @@
+// What Python calls, with C++ errors turned into Python's.
+#pragma once
+
+#include <new>
+
+#include "polyphase/launch/python_objects.h"
+
+namespace polyphase {
+
+struct BadCall {
+  const char* message;
+};
+
+// Runs `body`, C++ errors turned into Python's.
+template <class Function>
+PyObject* guarded(Function body) {
+  try {
+    return body();
+  } catch (const PythonError&) {
+  } catch (const std::bad_alloc&) {
+    PyErr_SetString(PyExc_MemoryError, "not enough memory for a call");
+  } catch (const BadCall& bad) {
+    PyErr_SetString(PyExc_ValueError, bad.message);
+  }
+  return nullptr;
+}
+
+// Of functions, to be called by Python.
+template <int kCount>
+PyObject* as_tuple(PyMethodDef (&some)[kCount]) {
+  PyObject* tuple = PyTuple_New(kCount);
+  for (int i = 0; i < kCount; ++i) PyTuple_SetItem(tuple, i, PyCFunction_NewEx(&some[i], nullptr, nullptr));
+  return tuple;
+}
+
+}  // namespace polyphase
