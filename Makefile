@@ -3,18 +3,21 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Another torch than the pinned one, in a new environment: make test TORCH=2.11, or TORCH=nightly.
+# Another torch than the pinned one, in a new environment: make test TORCH=2.11, TORCH=newest or TORCH=nightly.
 TORCH  ?=
 PINNED := $(if $(TORCH),,-c constraints.txt)
 NIGHTLY := --pre --extra-index-url https://download.pytorch.org/whl/nightly/cpu torch
-WANTED := $(if $(filter nightly,$(TORCH)),$(NIGHTLY),torch$(if $(TORCH),==$(TORCH).*))
+NAMED  := $(filter-out newest nightly,$(TORCH))
+UPGRADE := $(if $(filter newest,$(TORCH)),--upgrade)
+WANTED := $(UPGRADE) $(if $(filter nightly,$(TORCH)),$(NIGHTLY),torch$(if $(NAMED),==$(NAMED).*))
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo venv test test-full check lint format bench fuzz docs wheel sdist release-check clean
+.PHONY: help demo venv test test-newest test-full check lint format bench fuzz docs wheel sdist release-check clean
 
 help:
 	@echo "make demo       transforms as they are and fused, on drawn pictures; writes build/demo.html"
 	@echo "make test       all tests that run in minutes (what CI runs)"
+	@echo "make test-newest  the same with the newest torch and torchvision, in an environment of its own"
 	@echo "make test-full  the long matrices too"
 	@echo "make check      what a reviewer runs: format, lint, types, tests"
 	@echo "make fuzz       calls drawn at random against eager, for a minute (SECONDS=3600: an hour)"
@@ -29,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt src/polyphase/version.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) $(PINNED) $(WANTED) setuptools
 	$(PIP) $(PINNED) --no-build-isolation -e ".[cli,dev]"
-	$(PIP) $(PINNED) --no-deps torchvision
+	$(PIP) $(PINNED) --no-deps $(UPGRADE) torchvision
 	@touch $@
 
 demo: venv
@@ -38,6 +41,11 @@ demo: venv
 
 test: venv
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not full"
+
+# Installed anew each time, as the newest may be another one by now.
+test-newest:
+	rm -f .venv-newest/.installed
+	$(MAKE) test VENV=.venv-newest TORCH=newest
 
 test-full: venv
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -79,4 +87,4 @@ sdist: venv
 	$(BIN)/python -m wheels sdist
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist bench-results src/*.egg-info
+	rm -rf $(VENV) .venv-newest .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist bench-results src/*.egg-info

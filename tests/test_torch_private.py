@@ -83,7 +83,7 @@ def check(answer: Answer, name: str, place: str) -> None:
     for text in said:
         assert missing in text
         assert torch.__version__ in text
-        assert "Tested with torch 2.11 to 2.13" in text
+        assert "Tested with torch 2.11 to 2.15" in text
 
 
 @pytest.mark.parametrize("name", [name for name, private in ALL.items() if private.without])

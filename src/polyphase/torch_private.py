@@ -34,7 +34,7 @@ else:
     OpOverload, OpOverloadPacket = type(torch.ops.aten.flip.default), type(torch.ops.aten.flip)
 
 #: The oldest and the newest version of torch that all tests pass with.
-TESTED_TORCH = ("2.11", "2.13")
+TESTED_TORCH = ("2.11", "2.15")
 
 Result = TypeVar("Result")
 

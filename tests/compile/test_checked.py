@@ -147,6 +147,15 @@ def test_known_errors_of_eager_are_passed_over(name: str) -> None:
         KNOWN[name]()
 
 
+def test_linear_resizes_of_large_images() -> None:
+    """Eager's round their positions otherwise by version and layout."""
+    generator = torch.Generator().manual_seed(0)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        large = torch.rand(1, 4, 1080, 517, generator=generator).contiguous(memory_format=layout)
+        with accelerate(check=True):
+            F.interpolate(large, (224, 333), mode="bilinear")
+
+
 def test_large_values_are_compared_by_their_size() -> None:
     """What cancels leaves an error of the greatest value that was read."""
     x = (torch.rand(1, 3, 40, 41) - 0.5) * 1e6

@@ -169,6 +169,20 @@ def _is_overlooked(asked: Asked) -> bool:
     return bool(asked.arguments["align_corners"]) and min(size) == 0 and min(size[2:]) == 1
 
 
+#: From then on, eager looks at the size before the dtype, and refuses a negative one.
+PADS_BEFORE_2_15 = (
+    OtherOutcome(
+        "raises another error",
+        "what they move has any dtype, so that ours complains of the size where eager does of the dtype",
+        lambda asked: asked.image.dtype in (torch.bool, *RARE_DTYPES) and asked.mode in ("reflect", "replicate"),
+    ),
+    OtherOutcome(
+        "refuses it",
+        "a crop of more than there is; of an empty batch, eager's reflect has a result of negative size",
+        lambda asked: asked.mode == "reflect" and any(sum(axis) < 0 for axis in padded_axes(asked)),
+    ),
+)
+
 OTHER_OUTCOMES = {
     "interpolate": (
         OtherOutcome("takes it", "nearest moves every dtype", lambda asked: "nearest" in str(asked.mode)),
@@ -207,11 +221,7 @@ OTHER_OUTCOMES = {
             "reflect and replicate move every dtype",
             lambda asked: asked.image.dtype in (torch.bool, *RARE_DTYPES) and asked.mode in ("reflect", "replicate"),
         ),
-        OtherOutcome(
-            "raises another error",
-            "what they move has any dtype, so that ours complains of the size where eager does of the dtype",
-            lambda asked: asked.image.dtype in (torch.bool, *RARE_DTYPES) and asked.mode in ("reflect", "replicate"),
-        ),
+        *(PADS_BEFORE_2_15 if torch.__version__ < "2.15" else ()),
         OtherOutcome(
             "takes it",
             "a crop to nothing gives an empty image; eager's reflect and replicate raise where all axes end empty",
@@ -221,11 +231,6 @@ OTHER_OUTCOMES = {
             "refuses it",
             "circular pad with nothing left to repeat; eager's result is uninitialised memory, or empty",
             _wraps_nothing,
-        ),
-        OtherOutcome(
-            "refuses it",
-            "a crop of more than there is; of an empty batch, eager's reflect has a result of negative size",
-            lambda asked: asked.mode == "reflect" and any(sum(axis) < 0 for axis in padded_axes(asked)),
         ),
         OtherOutcome(
             "gives other values",

@@ -25,11 +25,13 @@ from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Area, Nearest, Resize, Step
 from polyphase.sampling.warps import Warp
+from polyphase.torch_versions import ROUNDS_LINEAR_POSITIONS_ONCE
 from tests.conformance.decompose import Decomposed, gradient, ours, threads
 from tests.conformance.functional import OnFunctional
 
 PAGE = Path(__file__).parents[2] / "docs" / "where-eager-is-wrong.md"
-AS_ON_THE_PAGE = torch.__version__.startswith("2.13.") and torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+AVX = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+AS_ON_THE_PAGE = torch.__version__.startswith("2.13.") and AVX
 
 HALF = (torch.float16, torch.bfloat16)
 nan, inf = float("nan"), float("inf")
@@ -408,6 +410,10 @@ def test_pad_of_an_empty_batch_to_a_negative_size() -> None:
         P.pad(x, (0, 0, -5, 0), mode="reflect")
 
 
+#: The version from which they do, also where another axis has pixels left.
+REFUSES_EMPTY_AXES = {"replicate": "2.14", "reflect": "2.15"}
+
+
 def test_pad_that_crops_to_nothing() -> None:
     line, picture = torch.zeros(1, 1, 3), torch.zeros(1, 1, 3, 4)
     for mode in ("constant", "reflect", "replicate", "circular"):
@@ -416,9 +422,30 @@ def test_pad_that_crops_to_nothing() -> None:
                 F.pad(line, (-3, 0), mode=mode)
         elif AS_ON_THE_PAGE:
             assert F.pad(line, (-3, 0), mode=mode).shape == (1, 1, 0)
-        assert F.pad(picture, (-4, 0, 0, 0), mode=mode).shape == (1, 1, 3, 0)
+        if torch.__version__ >= REFUSES_EMPTY_AXES.get(mode, "99"):
+            with pytest.raises(RuntimeError, match=">= 1 in every dimension"):
+                F.pad(picture, (-4, 0, 0, 0), mode=mode)
+        else:
+            assert F.pad(picture, (-4, 0, 0, 0), mode=mode).shape == (1, 1, 3, 0)
         assert P.pad(line, (-3, 0), mode=mode).shape == (1, 1, 0)
         assert P.pad(picture, (-4, 0, 0, 0), mode=mode).shape == (1, 1, 3, 0)
+
+
+def test_linear_positions_by_layout() -> None:
+    picture = torch.zeros(1, 4, 1, 198)
+    picture[..., 64] = 1
+    pixels = picture.contiguous(memory_format=torch.channels_last)
+    scale = torch.tensor(198 / 134).double()
+    right = [float((scale * 43.5 - 0.5).float() - 63)]
+
+    def function(image: Tensor) -> Tensor:
+        return F.interpolate(image, (1, 134), mode="bilinear")[:1, :1, :, 43]
+
+    for image in (picture, pixels):
+        ours_gives(right, function, image)
+    if AVX:
+        assert same(function(pixels), right)
+        assert same(function(picture), right) == ROUNDS_LINEAR_POSITIONS_ONCE
 
 
 def test_reflection_of_huge_coordinates() -> None:

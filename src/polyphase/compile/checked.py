@@ -18,6 +18,7 @@ from polyphase.compile.eager_faults import Call, fault_of
 from polyphase.decompositions.upsample import arguments_of
 from polyphase.errors import DiffersFromEagerError
 from polyphase.torch_private import OpOverload
+from polyphase.torch_versions import ROUNDS_LINEAR_POSITIONS_ONCE
 
 _HALF = (torch.float16, torch.bfloat16)
 #: Relative and absolute, as `torch.testing.assert_close` has them.
@@ -27,8 +28,7 @@ _TOLERANCES = {
     torch.float32: (1.3e-6, 1e-5),
     torch.float64: (1e-7, 1e-7),
 }
-
-
+_LINEAR = ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
 #: What ATen's antialiased kernels on CUDA say of windows that are too long for them: nothing is there to compare with.
 _NO_ROOM = "Too much shared memory required"
 
@@ -100,6 +100,8 @@ def _differs(got: Tensor, want: Tensor, to_the_bit: bool, call: Call) -> str | N
         relative, absolute = _TOLERANCES[got.dtype]
         if "grid" in call.arguments and not call.is_backward:
             absolute = max(absolute, of_positions(call.image.shape[2:], torch.promote_types(got.dtype, torch.float32)))
+        elif call.name in _LINEAR and not ROUNDS_LINEAR_POSITIONS_ONCE:
+            absolute = max(absolute, of_positions(call.image.shape[2:], want.dtype))
         scale = max(1.0, *map(_greatest, (want, *read)))
         same = (got == want) | (got.isnan() & want.isnan())
         same |= want.isnan() & (not finite)  # eager multiplies NaN and infinity by a weight of 0
