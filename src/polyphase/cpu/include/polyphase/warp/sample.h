@@ -4,10 +4,13 @@
 // So a sum that came out NaN is done again, tap by tap, without those of weight 0.
 #pragma once
 
+#include <cstring>
+
 #include "polyphase/core/rows.h"
 #include "polyphase/core/standard.h"
 #include "polyphase/core/unroll.h"
 #include "polyphase/simd/vector.h"
+#include "polyphase/warp/channels.h"
 #include "polyphase/warp/cubic_rows.h"
 #include "polyphase/warp/pixels.h"
 #include "polyphase/warp/planes.h"
@@ -107,17 +110,27 @@ class WarpSampler {
     }
   }
 
-  // Up to kChunk channels from c on, of `pixels` pixels.
+  // Up to kChunk channels from c on, of `pixels` pixels; those beyond are 0.
   void sample_pixels(int64_t c, int64_t count, int pixels) {
     if constexpr (kWeighted) {
       taps_.combine();
-      sum_channels(c, count, pixels);
+      sum_channels(c, count, pixels, pixels_, kChunk);
+      for (int i = pixels; i < kTile; ++i) std::memset(pixels_ + i * kChunk, 0, sizeof(V) * static_cast<size_t>(count));
     }
   }
 
-  // Channel number l of those; 0 for pixels that were not sampled.
-  void take_channel(int64_t l, int pixels, V* out) const {
-    for (int i = 0; i < kTile; ++i) out[i] = i < pixels ? pixels_[i * kChunk + l] : V{};
+  // The same, pixel i to out + i * stride. False where one of these came out no number.
+  bool sample_pixels_to(int64_t c, int64_t count, int pixels, V* out, int64_t stride) {
+    if constexpr (kWeighted) {
+      taps_.combine();
+      return sum_channels(c, count, pixels, out, stride);
+    }
+    return false;
+  }
+
+  // Of the channels that were sampled latest, `count` from number l on, to rows.
+  void take_channels(int64_t l, int64_t count, V* rows, int64_t stride) const {
+    if constexpr (kWeighted) turn(pixels_ + l, kChunk, rows, stride, kTile, count);
   }
 
   // All channels of the tile, where there are no more than four; channel c to rows[c].
@@ -315,15 +328,18 @@ class WarpSampler {
     }
   }
 
-  // Pixels of many channels, a vector of them at a time.
-  void sum_channels(int64_t c, int64_t count, int pixels) {
+  // Pixels of many channels, a vector of them at a time: pixel i to out + i * stride. Whether all are numbers.
+  POLYPHASE_ROW_LOOP bool sum_channels(int64_t c, int64_t count, int pixels, V* out, int64_t stride) {
     using Lanes = Vec<V>;
     const RowOperands given = operands(c, false);
-    alignas(64) V wide[Taps::kCount][kChunk];
+    alignas(64) V wide[Prologue::kIdentity ? 1 : Taps::kCount][Prologue::kIdentity ? 1 : kChunk];
+    bool nan = false;
     for (int i = 0; i < pixels; ++i) {
       const V* from[Taps::kCount];
+      Lanes weight[Taps::kCount];
       for (int k = 0; k < Taps::kCount; ++k) {
         const S* pixel = image_n_ + taps_.offset[k][i] + c;
+        weight[k] = Lanes::broadcast(taps_.weight[k][i]);
         if constexpr (Prologue::kIdentity) {
           from[k] = pixel;
         } else {
@@ -331,17 +347,24 @@ class WarpSampler {
           from[k] = wide[k];
         }
       }
-      for (int64_t l = 0; l < count; l += Lanes::kLanes) {
-        const int n = static_cast<int>(min<int64_t>(Lanes::kLanes, count - l));
+      V* to = out + i * stride;
+      int64_t l = 0;
+      for (; l + Lanes::kLanes <= count; l += Lanes::kLanes) {
         Lanes sum = Lanes::zero();
 #pragma GCC unroll 4
-        for (int k = 0; k < Taps::kCount; ++k) {
-          const Lanes values = n == Lanes::kLanes ? Lanes::load(from[k] + l) : Lanes::load_first(from[k] + l, n);
-          sum = multiply_add(values, Lanes::broadcast(taps_.weight[k][i]), sum);
-        }
-        sum.store_first(pixels_ + i * kChunk + l, n);
+        for (int k = 0; k < Taps::kCount; ++k) sum = multiply_add(Lanes::load(from[k] + l), weight[k], sum);
+        nan |= sum.has_nan();
+        sum.store(to + l);
+      }
+      if (l < count) {
+        const int n = static_cast<int>(count - l);
+        Lanes sum = Lanes::zero();
+        for (int k = 0; k < Taps::kCount; ++k) sum = multiply_add(Lanes::load_first(from[k] + l, n), weight[k], sum);
+        nan |= sum.has_nan();
+        sum.store_first(to + l, n);
       }
     }
+    return !nan;
   }
 
   const WarpCall& call_;

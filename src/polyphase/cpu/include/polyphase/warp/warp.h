@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "polyphase/core/buffer.h"
 #include "polyphase/core/cache.h"
 #include "polyphase/core/standard.h"
 #include "polyphase/simd/streamed.h"
@@ -37,6 +38,12 @@ class WarpWorker {
         followed_rows_(followed_rows(call, sizeof(typename Prologue::From), sizeof(G), sizeof(O), streams_)),
         filled_(call.fill_rule != kFillNone),
         fill_(call) {}
+
+  // All of it.
+  void run() {
+    if (call_.out_size[0] * call_.out_size[1] == 1) return run_parts(0, call_.batch, 1);
+    run(0, call_.batch * call_.out_size[0] * call_.out_size[1]);
+  }
 
   // Of outputs that are one row, parts begin to end: of `parts` that each image is cut into, the last of whole tiles too.
   void run_parts(int64_t begin, int64_t end, int64_t parts) {
@@ -215,14 +222,25 @@ class WarpWorker {
   template <bool kFilled>
   void tile_of_pixels() {
     for (int64_t from = 0; from < call_.channels; from += Sampler::kChunk) {
-      const int64_t count = min<int64_t>(Sampler::kChunk, call_.channels - from);
-      sampler_.sample_pixels(from, count, count_);
-      for (int64_t c = 0; c < count; ++c) {
-        V* row = row_of(from + c);
-        sampler_.take_channel(c, count_, row);
-        finish<kFilled>(from + c, row);
+      const int64_t end = min<int64_t>(from + Sampler::kChunk, call_.channels);
+      if (!kFilled && pixels_in_place(from, end)) continue;
+      sampler_.sample_pixels(from, end - from, count_);
+      for (int64_t c = from; c < end; c += kRows) {
+        const int64_t count = min<int64_t>(kRows, end - c);
+        sampler_.take_channels(c - from, count, row_of(c), in_place_ ? call_.target_strides.channel : kTile);
+        for (int64_t i = c; i < c + count; ++i) finish<kFilled>(i, row_of(i));
       }
     }
+  }
+
+  // Channels `from` to `end` of a tile whose target's lie side by side too. False where they have to be made as rows.
+  bool pixels_in_place(int64_t from, int64_t end) {
+    if constexpr (Epilogue::kIdentity) {
+      const ImageStrides& s = call_.target_strides;
+      if (s.channel != 1 || s.x < call_.channels) return false;
+      return sampler_.sample_pixels_to(from, end - from, count_, target_ + from, s.x);
+    }
+    return false;
   }
 
   // Where channel c of the tile is made: in the target if it can be.
@@ -331,15 +349,96 @@ template <class Prologue, class Filter, class G, class P, int kAxes, class Epilo
 struct Warp {
   static void run(const KernelCall& any) {
     const WarpCall& call = static_cast<const WarpCall&>(any);
+    if constexpr (kTurns) {
+      if (is_worth_turning(call) && is_scattered(call)) return run_turned(call);
+    }
+    run_as_it_lies(call);
+  }
+
+  static constexpr Kernel kernel() { return {run, sizeof(typename Prologue::To)}; }
+
+ private:
+  using V = typename Prologue::To;
+  static constexpr bool kTurns = Filter::kTaps > 1 && Prologue::kIdentity && !Formula::kExists && (sizeof(V) == 4 || sizeof(V) == 8);
+
+  static void run_as_it_lies(const WarpCall& call) {
     const int64_t rows = call.batch * call.out_size[0] * call.out_size[1];
     const bool is_row = call.out_size[0] * call.out_size[1] == 1;
     call.parallel(is_row ? rows * parts_of_row(call) : rows, call.threads, is_row ? parts : whole_rows,
                   const_cast<WarpCall*>(&call));
   }
 
-  static constexpr Kernel kernel() { return {run, sizeof(typename Prologue::To)}; }
+  // Whether neighbouring points are far apart in the image, as a tile in the middle has them. Where they are not, planes are
+  // read by whole vectors; volumes and doubles never are.
+  static bool is_scattered(const WarpCall& call) {
+    if (kAxes == 3 || sizeof(P) == 8) return true;
+    if (call.affine) return false;
+    constexpr P kFar[2] = {4, 1};  // columns, rows
+    const int count = static_cast<int>(min<int64_t>(kTile, call.out_size[2]));
+    Positions<G, P, kAxes, false, Formula> positions(call);
+    TileOf<P> tile[kAxes];
+    positions.enter_image(0);
+    positions.tile(0, call.out_size[1] / 2, (call.out_size[2] - count) / 2, count, tile);
+    for (int a = 0; a < 2; ++a) {
+      P moved = 0;
+      for (int i = 1; i < count; ++i) moved += abs(tile[a].at[i] - tile[a].at[i - 1]);
+      if (!(moved <= kFar[a] * static_cast<P>(count - 1))) return true;
+    }
+    return count == 1;
+  }
 
- private:
+  // An image of a batch whose channels lie side by side, turned so.
+  struct Turned {
+    const WarpCall& call;
+    int64_t image;
+    V* pixels;
+
+    void turn(int64_t first, int64_t last) const {
+      const V* from = static_cast<const V*>(call.source) + image * call.image_strides.batch;
+      turn_image(from, call, 0, call.channels, first, last, pixels);
+    }
+    // The call of this image alone.
+    WarpCall of_image() const {
+      WarpCall one = call;
+      one.batch = 1;
+      one.source = pixels;
+      one.image_strides = turned_strides(call, call.channels);
+      one.target = static_cast<typename Epilogue::To*>(call.target) + image * call.target_strides.batch;
+      one.coordinates = static_cast<const G*>(call.coordinates) + image * call.coordinate_strides.batch;
+      for (int64_t t = 0; t < call.tensor_count; ++t) {
+        const Operand& tensor = call.tensors[t];
+        one.tensors[t].data =
+            static_cast<const uint8_t*>(tensor.data) + image * tensor.outer_strides[0] * tensor.element_bytes;
+      }
+      return one;
+    }
+  };
+
+  // Every thread turns images of its own; where there are fewer, all share each.
+  static void run_turned(const WarpCall& call) {
+    if (call.batch >= call.threads) return call.parallel(call.batch, call.threads, turned_images, const_cast<WarpCall*>(&call));
+    Kept<Buffer<V>> pixels;
+    pixels->resize_unset(pixels_of(call) * call.channels);
+    for (int64_t n = 0; n < call.batch; ++n) {
+      Turned turned = {call, n, pixels->data()};
+      call.parallel(call.in_size[0] * call.in_size[1], call.threads, turned_rows, &turned);
+      run_as_it_lies(turned.of_image());
+    }
+  }
+
+  static void turned_images(void* context, int64_t begin, int64_t end) {
+    const WarpCall& call = *static_cast<const WarpCall*>(context);
+    Kept<Buffer<V>> pixels;
+    pixels->resize_unset(pixels_of(call) * call.channels);
+    for (int64_t n = begin; n < end; ++n) {
+      const Turned turned = {call, n, pixels->data()};
+      turned.turn(0, call.in_size[0] * call.in_size[1]);
+      const WarpCall one = turned.of_image();
+      Worker(one).run();
+    }
+  }
+  static void turned_rows(void* context, int64_t begin, int64_t end) { static_cast<const Turned*>(context)->turn(begin, end); }
+
   using Worker = WarpWorker<Prologue, Filter, G, P, kAxes, Epilogue, Formula>;
 
   static void whole_rows(void* context, int64_t begin, int64_t end) {

@@ -1,0 +1,98 @@
+"""Images of many channels that are sampled at scattered points are turned round, so that a pixel's channels lie side by
+side (`warp/channels.h`): with the results of the same image, sampled plane by plane, which is the plain twin."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import polyphase.functional as P
+
+#: Numbers of channels that no vector divides, that are a chunk and one more, and several.
+CHANNELS = (16, 19, 32, 65, 130)
+SIZES = ((40, 3), (5, 1), (700, 1), (33, 300))
+
+
+def inputs(channels: int, size: tuple[int, ...], dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(channels)
+    image = torch.randn(3, channels, *(7, 9, 5)[: len(size)], generator=generator, dtype=dtype)
+    return image, torch.rand(3, *size, len(size), generator=generator, dtype=dtype) * 2.6 - 1.3
+
+
+def one_by_one(image: Tensor, grid: Tensor, mode: str, padding: str) -> Tensor:
+    """A channel alone is not turned."""
+    planes = [P.grid_sample(image[:, [c]], grid, mode, padding, align_corners=False) for c in range(image.shape[1])]
+    return torch.cat(planes, 1)
+
+
+def assert_near(ours: Tensor, wanted: Tensor) -> None:
+    rtol, atol = (1e-4, 1e-5) if wanted.dtype == torch.float32 else (1e-10, 1e-11)
+    torch.testing.assert_close(ours, wanted, rtol=rtol, atol=atol, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_as_plane_by_plane(channels: int, mode: str, dtype: torch.dtype) -> None:
+    for size in SIZES:
+        image, grid = inputs(channels, size, dtype)
+        for padding in ("zeros", "border", "reflection"):
+            wanted = one_by_one(image, grid, mode, padding)
+            for there in (image, image[:, :, :, torch.arange(9)], image.contiguous(memory_format=torch.channels_last)):
+                got = P.grid_sample(there, grid, mode, padding, align_corners=False)
+                assert_near(got, wanted)
+
+
+@pytest.mark.parametrize("channels", [16, 19])
+def test_images_with_gaps(channels: int) -> None:
+    """Of rows, of planes, and of images."""
+    image, grid = inputs(channels, (300, 2))
+    wide = torch.full((6, channels + 2, 9, 14), torch.nan)
+    view = wide[::2, 1:-1, 1:8, 2:11].copy_(image)
+    wanted = one_by_one(image, grid, "bilinear", "zeros")
+    assert_near(P.grid_sample(view, grid, align_corners=False), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_volumes(dtype: torch.dtype) -> None:
+    image, grid = inputs(19, (6, 7, 9), dtype)
+    wanted = F.grid_sample(image, grid, align_corners=False)
+    for there in (image, image.contiguous(memory_format=torch.channels_last_3d)):
+        assert_near(P.grid_sample(there, grid, align_corners=False), wanted)
+
+
+def test_what_is_no_number_spoils_only_those_that_read_it() -> None:
+    """Taps of weight 0 are read at the image's first pixel."""
+    image, grid = inputs(20, (300, 1))
+    image[:, ::3, 0, 0] = torch.nan
+    image[1, 5, 3, 4] = torch.inf
+    wanted = one_by_one(image, grid, "bilinear", "zeros")
+    for there in (image, image.contiguous(memory_format=torch.channels_last)):
+        got = P.grid_sample(there, grid, align_corners=False)
+        assert_near(got, wanted)
+    assert wanted.isnan().any()
+    assert not wanted.isnan().all()
+
+
+def test_threads_give_the_same_bits() -> None:
+    threads, results = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 4):
+            torch.set_num_threads(count)
+            results.append(P.grid_sample(*inputs(64, (5000, 2)), align_corners=False))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+def test_arithmetic_around_it() -> None:
+    image, grid = inputs(24, (400, 2))
+    scale = torch.rand(1, 24, 1, 1)
+    got = torch.compile(lambda x, g: F.grid_sample(x, g, align_corners=False) * scale + 1, backend="polyphase")(
+        image, grid
+    )
+    wanted = one_by_one(image, grid, "bilinear", "zeros") * scale + 1
+    assert_near(got, wanted)
