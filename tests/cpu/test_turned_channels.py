@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import polyphase.functional as P
+from polyphase.kernels.binding import warp_gradients
+from polyphase.sampling.warps import Warp
 
 #: Numbers of channels that no vector divides, that are a chunk and one more, and several.
 CHANNELS = (16, 19, 32, 65, 130)
@@ -96,3 +98,72 @@ def test_arithmetic_around_it() -> None:
     )
     wanted = one_by_one(image, grid, "bilinear", "zeros") * scale + 1
     assert_near(got, wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_gradients_as_plane_by_plane(channels: int, mode: str, dtype: torch.dtype) -> None:
+    for size in SIZES:
+        image, grid = inputs(channels, size, dtype)
+        given = torch.randn(3, channels, *size, generator=torch.Generator().manual_seed(2), dtype=dtype)
+        for padding in ("zeros", "border", "reflection"):
+            sampler = Warp("grid", mode, padding, False)
+            planes = [
+                warp_gradients(given[:, [c]], image[:, [c]], grid, sampler, (True, True)) for c in range(channels)
+            ]
+            of_image = torch.cat([one[0] for one in planes if one[0] is not None], 1)
+            of_grid = sum(one[1].double() for one in planes if one[1] is not None)
+            assert isinstance(of_grid, Tensor)
+            last = torch.channels_last
+            for gradient in (given, given.contiguous(memory_format=last)):
+                for there in (image, image.contiguous(memory_format=last)):
+                    ours = warp_gradients(gradient, there, grid, sampler, (True, True))
+                    assert ours[0] is not None
+                    assert ours[1] is not None
+                    assert_near(ours[0], of_image)
+                    scale = of_grid.abs().max()
+                    assert_near(ours[1] / scale.to(dtype), (of_grid / scale).to(dtype))
+
+
+def test_gradients_of_volumes_and_of_half_precision() -> None:
+    image, grid = inputs(20, (6, 7, 9))
+    for dtype, near in ((torch.float32, 1e-3), (torch.bfloat16, 0.3)):
+        x, g = (one.to(dtype).requires_grad_() for one in (image, grid))
+        exact_x, exact_g = (one.detach().double().requires_grad_() for one in (x, g))
+        ours = torch.autograd.grad(P.grid_sample(x, g, align_corners=False).sum(), (x, g))
+        theirs = torch.autograd.grad(F.grid_sample(exact_x, exact_g, align_corners=False).sum(), (exact_x, exact_g))
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a.double(), b, rtol=near, atol=near)
+
+
+def test_gradients_where_something_is_no_number() -> None:
+    """Only positions that have taps of what is no number get gradients that are none."""
+    image, grid = inputs(20, (300, 1))
+    image[:, ::3, 0, 0] = torch.nan
+    sampler, given = Warp("grid", "bilinear", "zeros", False), torch.ones(3, 20, 300, 1)
+    planes = [warp_gradients(given[:, [c]], image[:, [c]], grid, sampler, (False, True))[1] for c in range(20)]
+    wanted = sum(one for one in planes if one is not None)
+    got = warp_gradients(given, image, grid, sampler, (False, True))[1]
+    assert got is not None
+    assert isinstance(wanted, Tensor)
+    assert torch.equal(got.isnan(), wanted.isnan())
+    assert wanted.isnan().any()
+    assert not wanted.isnan().all()
+
+
+def test_threads_give_the_same_gradients() -> None:
+    threads, results = torch.get_num_threads(), []
+    image, grid = inputs(64, (5000, 2))
+    try:
+        for count in (1, 2, 5):
+            torch.set_num_threads(count)
+            given = torch.ones(3, 64, 5000, 2)
+            results.append(warp_gradients(given, image, grid, Warp("grid", "bilinear", "zeros", False), (True, True)))
+    finally:
+        torch.set_num_threads(threads)
+    for one in results[1:]:
+        for ours, alone in zip(one, results[0], strict=True):
+            assert ours is not None
+            assert alone is not None
+            assert torch.equal(ours, alone)

@@ -18,7 +18,7 @@ from polyphase.sampling.warps import MODES
 _WORTH_COPYING, _LONG_ROW = 2**12, 512
 #: Fewer points of an image than the tile that our kernels make, of several images.
 _FEW_POINTS, _SEVERAL_IMAGES = 28, 16
-#: So many planes are worth being added to pixel by pixel.
+#: So many channels are added to, and multiplied with, by whole vectors.
 _MANY_CHANNELS = 16
 _BICUBIC = MODES.index("bicubic")
 
@@ -53,7 +53,7 @@ def _is_of_doubles(image: Tensor, grid: Tensor, mode: int, *others: Any) -> bool
 
 
 def _is_of_few_channels(gradient: Tensor, image: Tensor, grid: Tensor, mode: int, *others: Any) -> bool:
-    return mode != _BICUBIC and (image.shape[1] < _MANY_CHANNELS or image.dtype == torch.float64)
+    return mode != _BICUBIC and image.shape[1] < _MANY_CHANNELS
 
 
 SLOWER = (
@@ -85,7 +85,7 @@ SLOWER = (
         "model: forward + backward points bilinear 64x3x20x20 at 4x1",
     ),
     Slower(
-        "gradients of images of few channels, and of float64",
+        "gradients of images of few channels",
         ("grid_sampler_2d_backward",),
         _is_of_few_channels,
         "model: forward + backward points bilinear 100x1x64x64 at 784x1",

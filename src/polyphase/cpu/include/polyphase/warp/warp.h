@@ -5,7 +5,6 @@
 
 #include <cstring>
 
-#include "polyphase/core/buffer.h"
 #include "polyphase/core/cache.h"
 #include "polyphase/core/standard.h"
 #include "polyphase/simd/streamed.h"
@@ -38,12 +37,6 @@ class WarpWorker {
         followed_rows_(followed_rows(call, sizeof(typename Prologue::From), sizeof(G), sizeof(O), streams_)),
         filled_(call.fill_rule != kFillNone),
         fill_(call) {}
-
-  // All of it.
-  void run() {
-    if (call_.out_size[0] * call_.out_size[1] == 1) return run_parts(0, call_.batch, 1);
-    run(0, call_.batch * call_.out_size[0] * call_.out_size[1]);
-  }
 
   // Of outputs that are one row, parts begin to end: of `parts` that each image is cut into, the last of whole tiles too.
   void run_parts(int64_t begin, int64_t end, int64_t parts) {
@@ -350,23 +343,35 @@ struct Warp {
   static void run(const KernelCall& any) {
     const WarpCall& call = static_cast<const WarpCall&>(any);
     if constexpr (kTurns) {
-      if (is_worth_turning(call) && is_scattered(call)) return run_turned(call);
+      if (is_worth_turning(call) && is_scattered(call)) return ByTurnedImages<V, Rows>::run(call);
     }
-    run_as_it_lies(call);
+    Rows{call, 0}.share(call.batch);
   }
 
   static constexpr Kernel kernel() { return {run, sizeof(typename Prologue::To)}; }
 
  private:
   using V = typename Prologue::To;
-  static constexpr bool kTurns = Filter::kTaps > 1 && Prologue::kIdentity && !Formula::kExists && (sizeof(V) == 4 || sizeof(V) == 8);
+  using Worker = WarpWorker<Prologue, Filter, G, P, kAxes, Epilogue, Formula>;
+  static constexpr bool kTurns = Filter::kTaps > 1 && !(kAxes == 3 && Filter::kTaps == 4) && Prologue::kIdentity && !Formula::kExists && (sizeof(V) == 4 || sizeof(V) == 8);
 
-  static void run_as_it_lies(const WarpCall& call) {
-    const int64_t rows = call.batch * call.out_size[0] * call.out_size[1];
-    const bool is_row = call.out_size[0] * call.out_size[1] == 1;
-    call.parallel(is_row ? rows * parts_of_row(call) : rows, call.threads, is_row ? parts : whole_rows,
-                  const_cast<WarpCall*>(&call));
-  }
+  // Some images, shared by threads: by parts where an output is one row, else by rows.
+  struct Rows {
+    const WarpCall& call;
+    int64_t first_image;
+
+    bool is_row() const { return call.out_size[0] * call.out_size[1] == 1; }
+    // Of an image.
+    int64_t count() const { return is_row() ? parts_of_row(call) : call.out_size[0] * call.out_size[1]; }
+    void share(int64_t images) { call.parallel(images * count(), call.threads, some, this); }
+    static void some(void* context, int64_t begin, int64_t end) { static_cast<const Rows*>(context)->run(begin, end); }
+    void run(int64_t begin, int64_t end) const {
+      const int64_t before = first_image * count();
+      Worker worker(call);
+      if (is_row()) return worker.run_parts(before + begin, before + end, count());
+      worker.run(before + begin, before + end);
+    }
+  };
 
   // Whether neighbouring points are far apart in the image, as a tile in the middle has them. Where they are not, planes are
   // read by whole vectors; volumes and doubles never are.
@@ -385,68 +390,6 @@ struct Warp {
       if (!(moved <= kFar[a] * static_cast<P>(count - 1))) return true;
     }
     return count == 1;
-  }
-
-  // An image of a batch whose channels lie side by side, turned so.
-  struct Turned {
-    const WarpCall& call;
-    int64_t image;
-    V* pixels;
-
-    void turn(int64_t first, int64_t last) const {
-      const V* from = static_cast<const V*>(call.source) + image * call.image_strides.batch;
-      turn_image(from, call, 0, call.channels, first, last, pixels);
-    }
-    // The call of this image alone.
-    WarpCall of_image() const {
-      WarpCall one = call;
-      one.batch = 1;
-      one.source = pixels;
-      one.image_strides = turned_strides(call, call.channels);
-      one.target = static_cast<typename Epilogue::To*>(call.target) + image * call.target_strides.batch;
-      one.coordinates = static_cast<const G*>(call.coordinates) + image * call.coordinate_strides.batch;
-      for (int64_t t = 0; t < call.tensor_count; ++t) {
-        const Operand& tensor = call.tensors[t];
-        one.tensors[t].data =
-            static_cast<const uint8_t*>(tensor.data) + image * tensor.outer_strides[0] * tensor.element_bytes;
-      }
-      return one;
-    }
-  };
-
-  // Every thread turns images of its own; where there are fewer, all share each.
-  static void run_turned(const WarpCall& call) {
-    if (call.batch >= call.threads) return call.parallel(call.batch, call.threads, turned_images, const_cast<WarpCall*>(&call));
-    Kept<Buffer<V>> pixels;
-    pixels->resize_unset(pixels_of(call) * call.channels);
-    for (int64_t n = 0; n < call.batch; ++n) {
-      Turned turned = {call, n, pixels->data()};
-      call.parallel(call.in_size[0] * call.in_size[1], call.threads, turned_rows, &turned);
-      run_as_it_lies(turned.of_image());
-    }
-  }
-
-  static void turned_images(void* context, int64_t begin, int64_t end) {
-    const WarpCall& call = *static_cast<const WarpCall*>(context);
-    Kept<Buffer<V>> pixels;
-    pixels->resize_unset(pixels_of(call) * call.channels);
-    for (int64_t n = begin; n < end; ++n) {
-      const Turned turned = {call, n, pixels->data()};
-      turned.turn(0, call.in_size[0] * call.in_size[1]);
-      const WarpCall one = turned.of_image();
-      Worker(one).run();
-    }
-  }
-  static void turned_rows(void* context, int64_t begin, int64_t end) { static_cast<const Turned*>(context)->turn(begin, end); }
-
-  using Worker = WarpWorker<Prologue, Filter, G, P, kAxes, Epilogue, Formula>;
-
-  static void whole_rows(void* context, int64_t begin, int64_t end) {
-    Worker(*static_cast<const WarpCall*>(context)).run(begin, end);
-  }
-  static void parts(void* context, int64_t begin, int64_t end) {
-    const WarpCall& call = *static_cast<const WarpCall*>(context);
-    Worker(call).run_parts(begin, end, parts_of_row(call));
   }
 };
 
