@@ -73,8 +73,20 @@ constexpr int64_t kLongRow = 256;
 // Elements that lie side by side within what does not: no more are a pixel, where nothing is mapped.
 constexpr int64_t kMostOfPixel = 4;
 
+// A flipped axis that is longer has tables that are longer than what is moved by them.
+constexpr int64_t kLongestFlip = 1 << 14;
+
+// What is flipped along both of two axes is flipped as one, if they lie so.
+inline bool are_flips(const Dimension& outer, const Dimension& inner) {
+  const auto is_flip = [](const Dimension& d) {
+    return d.step_count == 1 && d.steps[0].kind == Step::kFlip && d.blocks.size == 0;
+  };
+  return is_flip(outer) && is_flip(inner) && outer.in_size * inner.in_size <= kLongestFlip;
+}
+
 inline bool can_join(const Dimension& outer, const Dimension& inner, int64_t tensors) {
-  if (outer.is_axis() || inner.is_axis() || outer.channels || inner.channels) return false;
+  if (outer.channels || inner.channels) return false;
+  if ((outer.is_axis() || inner.is_axis()) && !are_flips(outer, inner)) return false;
   for (int64_t t = 0; t < tensors; ++t) {
     if (outer.tensor_strides[t] != inner.tensor_strides[t] * inner.out_size) return false;
   }
