@@ -104,11 +104,11 @@ class Tensors:
             patch.setattr(launch, "empty_strided", guarded_strided)
             patch.setattr(torch, "empty_strided", guarded_strided)
             patch.setattr(torch, "empty", guarded_empty)
-            binding.bound.cache_clear()  # a bound call has what makes its output
+            _forget()  # a bound call has what makes its output
             self._protect(mmap.PROT_READ)
             call()
             self._protect(mmap.PROT_READ | mmap.PROT_WRITE)
-        binding.bound.cache_clear()
+        _forget()
         for arena, one in zip(self.targets, made, strict=False):
             assert arena.is_untouched_around(one), "wrote beyond the output"
         return made
@@ -116,6 +116,11 @@ class Tensors:
     def _protect(self, access: int) -> None:
         for arena in self.sources:
             protect(arena.first, arena.PAGES * mmap.PAGESIZE, access)
+
+
+def _forget() -> None:
+    binding.bound.cache_clear()
+    binding.bound_gradients.cache_clear()
 
 
 def sweep(
