@@ -143,6 +143,8 @@ killer = threading.Thread(target=kill, daemon=True)
 killer.start()
 ray_preprocess.preprocess(sys.argv[1], str(out), size=8)
 killer.join(30)
+ray.shutdown()
+cluster.shutdown()
 os._exit(0)  # how Ray leaves a cluster that has lost a node is not what is asked
 """
 
@@ -168,7 +170,7 @@ import sys
 import ray
 import ray_preprocess
 
-ray.init(num_cpus=2, num_gpus=2, log_to_driver=False)  # as many as a cluster says it has: torch looks for itself
+ray.init(address="local", num_cpus=4, num_gpus=2, log_to_driver=False)  # GPUs as Ray counts them
 ray_preprocess.preprocess(sys.argv[1], sys.argv[2], size=4, gpus=2)
 """
 
