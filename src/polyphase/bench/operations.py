@@ -378,9 +378,9 @@ class DecoderStep(OfPyTorch):
 
 @dataclass(frozen=True)
 class Points(OfPyTorch):
-    """Scattered points of each plane, as attention and point heads sample them: `size` of a grid."""
+    """Scattered points of each plane or volume, as attention and point heads sample them: `size` of a grid."""
 
-    size: tuple[int, int]
+    size: tuple[int, ...]
     mode: str = "bilinear"
     learned: ClassVar[int] = 2
 
@@ -398,11 +398,12 @@ class Points(OfPyTorch):
     def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
         dtype = DTYPES[source.dtype]
         generator = torch.Generator(source.device).manual_seed(1)
-        grid = torch.rand((shape[0], *self.size, 2), generator=generator, device=source.device) * 2 - 1
+        grid = torch.rand((shape[0], *self.size, len(self.size)), generator=generator, device=source.device) * 2 - 1
         return source.image(shape), grid.to(dtype)
 
     def share_read(self, shape: Shape) -> float:
-        return min(1.0, _TAPS[self.mode] * math.prod(self.size) / math.prod(shape[-2:]))
+        taps: float = _TAPS[self.mode] ** (len(self.size) / 2)  # of two axes
+        return min(1.0, taps * math.prod(self.size) / math.prod(shape[2:]))
 
 
 @dataclass(frozen=True)

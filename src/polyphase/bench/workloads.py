@@ -22,6 +22,7 @@ from polyphase.bench.operations import (
     Shape,
 )
 from polyphase.errors import NothingToMeasureError, UnknownNameError
+from polyphase.torch_versions import samples
 
 SUITES = ("aa", "nearest", "warp", "flip", "bicubic", "chain", "backward", "model", "library")
 #: Suites of code that not everybody has installed: no part of them is quick.
@@ -193,6 +194,11 @@ TABLE: tuple[Workload, ...] = (
         for backward in (False, True)
     ),
     *(Workload("model", OfTurned(pads), ((64, 4, 40, 12),), ("f32 CF",)) for pads in (True, False)),
+    *(
+        Workload("model", Points((48, 64, 64), "bicubic"), ((1, 1, 48, 64, 64),), ("f32 CF",), backward=backward)
+        for backward in (False, True)
+        if samples("bicubic", 3)
+    ),
     # Warps that libraries write
     *(
         Workload("library", warp, (shape,), kinds, devices=devices)
