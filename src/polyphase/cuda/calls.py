@@ -8,9 +8,7 @@ import itertools
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
-
-_AXIS = ("in_size", "out_size", "in_stride", "out_stride", "first", "index", "weight", "border", "taps", "precision")
+from typing import ClassVar, NamedTuple, TypeAlias
 
 #: Of a struct, by name: integers, and floats where it has doubles.
 Fields: TypeAlias = "Mapping[str, float | Sequence[float]]"
@@ -85,7 +83,7 @@ class MapsShape(CallShape):
     struct = "MapsCall"
 
     def fields(self) -> dict[str, int]:
-        vectors, tensors, axis = max(self.vectors, 1), max(self.tensors, 1), len(_AXIS)
+        vectors, tensors, axis = max(self.vectors, 1), max(self.tensors, 1), len(AxisFields._fields)
         return {
             **dict.fromkeys(("target", "source", "planes", "channels", "in_channel_stride", "out_channel_stride"), 1),
             **dict.fromkeys(("target_origin", "source_origin", "channel_axis"), 1),
@@ -122,8 +120,7 @@ class WarpShape(CallShape):
         }
 
 
-@dataclass(frozen=True)
-class AxisFields:
+class AxisFields(NamedTuple):
     """`Axis` of call.h: addresses are on the device, 0 where there is no table."""
 
     in_size: int = 1
@@ -131,14 +128,11 @@ class AxisFields:
     in_stride: int = 0
     out_stride: int = 0
     first: int = 0
-    index: int = 0
+    indices: int = 0
     weight: int = 0
     border: int = 0
     taps: int = 1
     precision: int = 0
-
-    def numbers(self) -> list[int]:
-        return [getattr(self, name) for name in _AXIS]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from polyphase.cuda.geometry import Geometry
 from polyphase.cuda.tables import Table
@@ -32,8 +33,7 @@ class Way:
     tiled: bool = False
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """What is chosen by: of the call, its tables (None of an axis that is not mapped) and the elements' bytes."""
 
     geometry: Geometry

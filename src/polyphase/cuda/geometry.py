@@ -4,7 +4,7 @@ walked along. The CPU's launcher arranges them likewise (`launch/geometry.h`).""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
@@ -20,8 +20,7 @@ LONG_ROW = 256
 MOST_OF_PIXEL = 4
 
 
-@dataclass(frozen=True)
-class Dimension:
+class Dimension(NamedTuple):
     """Strides are in elements, `tensors` those of tensor operands. summed: outputs may be sums of inputs. channels:
     vectors are per this dimension, which stays one of its own."""
 
@@ -35,8 +34,7 @@ class Dimension:
     tensors: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Geometry:
+class Geometry(NamedTuple):
     """pixel: what lies within a pixel, never mapped. outer: one at least."""
 
     x: Dimension
@@ -61,7 +59,7 @@ def arrange(record: CallRecord) -> Geometry:
     if record.program.sampled == torch.uint8:  # rounded between two axes: sums along the last one come first
         in_order = iter([one for one in dimensions if one.summed])
         rest = [next(in_order) if one.summed else one for one in rest]
-    pixel = replace(none, in_stride=1, out_stride=1)
+    pixel = none._replace(in_stride=1, out_stride=1)
     last_mapped = _last(rest, lambda one: one.map is not None)
     sums = sum(one.summed for one in rest)
     long = LONG_ROW // record.image.dtype.itemsize
@@ -87,7 +85,7 @@ def in_pixels(geometry: Geometry) -> Geometry:
     if geometry.pixel.in_size > 1 or len(found) != 1 or x.in_stride != found[0].in_size:
         return geometry
     rest = tuple(one for one in outer if one is not found[0])
-    return replace(geometry, pixel=found[0], outer=rest or (Dimension(tensors=(0,) * len(x.tensors)),))
+    return geometry._replace(pixel=found[0], outer=rest or (Dimension(tensors=(0,) * len(x.tensors)),))
 
 
 def wider(geometry: Geometry, element_bytes: int, most: int) -> tuple[Geometry, int]:
@@ -102,10 +100,10 @@ def wider(geometry: Geometry, element_bytes: int, most: int) -> tuple[Geometry, 
         count //= 2
 
     def in_elements(one: Dimension) -> Dimension:
-        return replace(one, in_stride=one.in_stride // count, out_stride=one.out_stride // count)
+        return one._replace(in_stride=one.in_stride // count, out_stride=one.out_stride // count)
 
     x, y, z, *outer = map(in_elements, others)
-    pixel = replace(pixel, in_size=pixel.in_size // count, out_size=pixel.out_size // count)
+    pixel = pixel._replace(in_size=pixel.in_size // count, out_size=pixel.out_size // count)
     return Geometry(x, y, z, pixel, tuple(outer)), element_bytes * count
 
 
@@ -137,7 +135,7 @@ def _tidy(dimensions: Sequence[Dimension]) -> list[Dimension]:
             continue
         if tidied and _can_join(tidied[-1], one):
             outer = tidied.pop()
-            one = replace(one, in_size=one.in_size * outer.in_size, out_size=one.out_size * outer.out_size)
+            one = one._replace(in_size=one.in_size * outer.in_size, out_size=one.out_size * outer.out_size)
         tidied.append(one)
     return tidied
 

@@ -85,13 +85,13 @@ class PreparedMaps:
         def axis(one: Dimension, table: Table | None) -> list[int]:
             sizes = (one.in_size, one.out_size, one.in_stride, one.out_stride)
             if table is None:
-                return AxisFields(*sizes).numbers()
+                return [*AxisFields(*sizes)]
             if isinstance(table, MadeTable):
                 assert make is not None, "batches alone have tables that are made on the device"
                 first, weight = make(table)
-                return AxisFields(*sizes, first, 0, weight, 0, table.taps, table.precision).numbers()
+                return [*AxisFields(*sizes, first, 0, weight, 0, table.taps, table.precision)]
             first, index, weight, border = itertools.islice(addresses, 4)
-            return AxisFields(*sizes, first, index, weight, border, table.taps, table.precision).numbers()
+            return [*AxisFields(*sizes, first, index, weight, border, table.taps, table.precision)]
 
         z, y, x, *outer = [axis(one, table) for one, table in axes]
         tensors = [
@@ -180,7 +180,7 @@ class Arranged:
         if not plan.weighted:
             others, self.source_origin = _by_strides(others)
         (y_dimension, y), (z_dimension, z), *outer = others
-        geometry = replace(geometry, y=y_dimension, z=z_dimension, outer=tuple(one for one, _ in outer))
+        geometry = geometry._replace(y=y_dimension, z=z_dimension, outer=tuple(one for one, _ in outer))
         x = table(geometry.x)
         self.record, self.outer = record, tuple(one for _, one in outer)
         self.case = Case(
@@ -212,7 +212,7 @@ class Arranged:
             columns, _, computed, by_runs, *_ = way.constants
             if computed:
                 ((along, x),), row_origin = _by_strides([(geometry.x, x)])
-                geometry = replace(geometry, x=along)
+                geometry = geometry._replace(x=along)
             else:
                 row_offsets, x = _row_offsets(geometry, x, int(columns) if by_runs else 0), None
         elif way.template == tiles.TEMPLATE:
@@ -254,7 +254,7 @@ def _by_strides(
         if table is not None and not isinstance(table, MadeTable) and (found := progression(table)):
             begin, step = found
             origin += begin * one.in_stride
-            one, table = replace(one, in_stride=step * one.in_stride), None
+            one, table = one._replace(in_stride=step * one.in_stride), None
         made.append((one, table))
     return made, origin
 
@@ -272,8 +272,8 @@ def _backwards(geometry: Geometry, name: str, table: Table, origins: list[int]) 
     one: Dimension = getattr(geometry, name)
     steps = (one.out_stride, *one.tensors)
     origins = [origin + (one.out_size - 1) * step for origin, step in zip(origins, steps, strict=True)]
-    turned = replace(one, out_stride=-one.out_stride, tensors=tuple(-step for step in one.tensors))
-    turned_geometry = replace(geometry, x=turned) if name == "x" else replace(geometry, y=turned)
+    turned = one._replace(out_stride=-one.out_stride, tensors=tuple(-step for step in one.tensors))
+    turned_geometry = geometry._replace(x=turned) if name == "x" else geometry._replace(y=turned)
     return turned_geometry, table.reversed(), origins
 
 

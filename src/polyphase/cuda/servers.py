@@ -8,7 +8,6 @@ hold weights of 0. Each gives the bits that the call's own kernel gives.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from polyphase.cuda import ways
 from polyphase.cuda.cases import Case, Way
@@ -26,7 +25,7 @@ MOST_BY_GENERAL = 1 << 27
 def servers(case: Case, own: Way) -> list[Way]:
     """The ways that can do a call in the stead of its own: the best first, the one that serves most sizes last. None
     of a large call whose own way serves many sizes."""
-    of_sizes = replace(case, varies=True)
+    of_sizes = case._replace(varies=True)
     found = [way for way in _closest(of_sizes, own) if way != own]
     taps = [one.taps for one in (case.x, case.y, case.z) if one is not None and one.index is None]
     if own.template != "General" and case.outputs * math.prod(taps) <= MOST_BY_GENERAL:

@@ -293,8 +293,8 @@ def _all_multiples(case: Case, count: int, *, source: bool) -> bool:
 
 def _rows_are_multiples(case: Case, count: int) -> bool:
     """Whether rows can be read so many elements at a time."""
-    rows = replace(case.geometry, x=replace(case.geometry.x, in_stride=0))
-    at_multiples = _all_multiples(replace(case, geometry=rows), count, source=True)
+    rows = case.geometry._replace(x=case.geometry.x._replace(in_stride=0))
+    at_multiples = _all_multiples(case._replace(geometry=rows), count, source=True)
     return at_multiples and case.source_alignment % (count * case.from_bytes) == 0
 
 
@@ -400,7 +400,7 @@ def moved(case: Case) -> Way:
     most = 16 if case.from_bytes == 1 else 8
     size = max(case.from_bytes, case.to_bytes)
     columns = max(1, min(most, 16 // size)) if case.output_is_dense else 1
-    while columns > 1 and _stores(replace(case, varies=False), columns) != AT_ONCE:
+    while columns > 1 and _stores(case._replace(varies=False), columns) != AT_ONCE:
         columns //= 2
     # The less a thread reads of a row, the more rows, or threads, have to be on their way.
     rows, strip, resident = {1: (2, 8, 4), 2: (8, 16, 2)}.get(case.from_bytes, (4, 16, 4))
