@@ -165,11 +165,12 @@ def small_blocks() -> Iterator[None]:
 
 
 def at_equal_distances(monkeypatch: pytest.MonkeyPatch, function: Callable[[], Any]) -> Any:
-    """The plain twin: a picture is one block, or copied to one."""
+    """The plain twin: a picture is copied to one block."""
     from polyphase.pipelines import pillow
 
     with monkeypatch.context() as patched:
         patched.setattr(pillow, "_place_of_rows", lambda: None)
+        patched.setattr(pillow, "_block", lambda image: (0, None))
         return function()
 
 
