@@ -48,12 +48,27 @@ class Recording:
         return {call.operator for call in self.calls.values()}
 
 
+class SizeAskedError(Exception):
+    """A kernel in C++ asks for the value of a size that is left open, which would fix it: each other value would be
+    compiled anew."""
+
+
+#: What asks for values, and of what; operators that leave sizes open ask for symbols instead.
+_ASKS: dict[Any, Callable[[Tensor], Sequence[Any]]] = {
+    torch.ops.aten.size.default: Tensor.size,
+    torch.ops.aten.stride.default: Tensor.stride,
+    torch.ops.aten.storage_offset.default: lambda tensor: (tensor.storage_offset(),),
+}
+
+
 class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self, recording: Recording) -> None:
         super().__init__()
         self._recording = recording
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in _ASKS and any(isinstance(n, torch.SymInt) for n in _ASKS[function](args[0])):
+            raise SizeAskedError(str(function))
         result = function(*args, **(kwargs or {}))
         several = isinstance(result, (tuple, list))
         for position, one in enumerate(result if several else [result]):
