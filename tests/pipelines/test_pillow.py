@@ -306,6 +306,8 @@ WARPS: dict[str, Callable[[Any, Any], list[Any]]] = {
 @pytest.mark.parametrize("name", WARPS)
 @pytest.mark.parametrize("version", ["torchvision.transforms", "torchvision.transforms.v2"])
 def test_warps_are_pillows_to_the_bit(version: str, name: str, mode: str, small_blocks: None) -> None:
+    from polyphase.pipelines import pillow
+
     t = torchvision(version)
     steps = WARPS[name](t, t.InterpolationMode.BILINEAR)
     own, fused = t.Compose(steps), polyphase.fuse(t.Compose(steps))
@@ -319,7 +321,8 @@ def test_warps_are_pillows_to_the_bit(version: str, name: str, mode: str, small_
             assert bytes_of(found) == bytes_of(expected), "the fourth byte too"
             assert found.info == expected.info
     assert type(found) is Image.Image
-    assert (launches() > before) == (name not in ("right angles", "nothing"))
+    if pillow._place_of_rows() is not None:  # else they are Pillow's
+        assert (launches() > before) == (name not in ("right angles", "nothing"))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
