@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
 from polyphase import settings
-from polyphase.cuda import batches, build, emit, items, launch
+from polyphase.cuda import batches, build, driver, emit, items, launch, memory
 from polyphase.cuda.calls import ALIGNMENT
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.maps import PreparedMaps
@@ -152,42 +153,51 @@ class Memory(TorchMemory):
 
 
 class Stream(batches.Stream):
-    """A stream of the host: what is launched runs now. kernels: what was, in order. made_at_once: tables of graphs."""
+    """A stream of the host: what is launched runs now. kernels: what was, in order. made_at_once: tables of graphs.
+    freed: pieces of the driver's memory."""
 
     def __init__(self, *, backwards: bool = False) -> None:
         self.device, self.number, self.captures, self.put, self.memory = 0, 0, False, _on_host, Memory()
         self.readers, self.made_at_once = 0, 0
+        self._pieces, self.freed = dict[int, Tensor](), list[int]()
         self.backwards = backwards
         self.kernels: list[batches.Kernel] = []
         self.driver = Driver(self.run_function)  # of a launcher that it is installed in
         self._functions: list[tuple[Any, Any]] = []
 
-    def capture(self) -> None:
-        """What follows is as if a graph were captured."""
+    def capture(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What follows is as if a graph were captured: its tables lie in memory of the driver's, here the host's."""
         self.captures, self.readers, self.driver.captures = True, batches.OF_GRAPHS, 1
-        self._kept = list[Tensor]()
+        self.put = functools.partial(memory.uploaded, self.device)
+        monkeypatch.setattr(memory, "_latest", {})
+        monkeypatch.setattr(memory, "_kept_forever", set())
+        monkeypatch.setattr(batches, "_tap_maker", lambda device: self.function(None, None))
+        for one in (self.allocate, self.free, self.upload, self.run_at_once):
+            monkeypatch.setattr(driver, one.__name__, one)
 
-    def room(self, size: int) -> tuple[int, object]:
-        if not self.captures:
-            return super().room(size)
-        self._kept.append(self.memory.empty(size))
-        return self._kept[-1].data_ptr(), self._kept[-1]
+    def allocate(self, device: int, size: int) -> int:
+        piece = self.memory.empty(size)
+        self._pieces[piece.data_ptr()] = piece
+        return piece.data_ptr()
 
-    def copied(self, data: bytes) -> tuple[int, object]:
-        if not self.captures:
-            return super().copied(data)
-        self._kept.append(torch.frombuffer(bytearray(data), dtype=torch.uint8))
-        return self._kept[-1].data_ptr(), self._kept[-1]
+    def free(self, device: int, address: int) -> None:
+        """It stays, as a pattern, for those who still read it."""
+        self._pieces[address].fill_(0xA5)
+        self.freed.append(address)
+
+    def upload(self, device: int, address: int, data: bytes) -> None:
+        ctypes.memmove(address, data, len(data))
+
+    def run_at_once(
+        self, device: int, function: int, blocks: tuple[int, int, int], threads: int, shared: int, call: bytearray
+    ) -> None:
+        address, number = struct.unpack("=2q", call)
+        self.made_at_once += number
+        self.run_function(function, blocks, threads, shared, (address, number))
+        self.kernels.pop()  # no part of the graph
 
     def most_blocks(self, chosen: items.Chosen) -> int:
         return 3  # which have more than one tile each
-
-    def make_at_once(self, recipes: bytes) -> None:
-        address, _ = self.copied(recipes)
-        making = batches._making(recipes)
-        self.made_at_once += making.blocks[0]
-        self.run(making, address, making.blocks[0])
-        self.kernels.pop()  # no part of the graph
 
     def function(self, plan: MapsPlan | WarpPlan | None, chosen: items.Chosen | None) -> int:
         if (plan, chosen) not in self._functions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import gc
 import random
 import struct
 from collections.abc import Callable, Iterator
@@ -19,7 +20,6 @@ from polyphase import arguments
 from polyphase import transforms as T
 from polyphase.cpu import wing
 from polyphase.cuda import batches, emit, items, plain_tables, tables
-from polyphase.cuda import launch as cuda_launch
 from polyphase.errors import WrongImageError
 from polyphase.kernels import binding, devices
 from polyphase.sampling.axis_maps import AxisMap, AxisPath
@@ -413,19 +413,24 @@ def test_streams_graphs_and_what_is_forgotten(stream: host.Stream, monkeypatch: 
 
 
 def test_tables_of_captured_graphs_are_no_part_of_them(stream: host.Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are made once for all graphs, and are not a stream's own, which may be gone when a graph is replayed."""
+    """They are made once for all graphs, and are not a stream's own, which may be gone when a graph is replayed. They
+    lie one behind the other in memory that is never freed."""
     monkeypatch.setattr(stream.memory, "stream_of", lambda device: 5)
     pipeline, some = polyphase.fuse([T.Resize(66), T.CenterCrop(64)]), images(3, 90, 120)
     expected = torch.stack([pipeline(one) for one in some])
     pipeline.batch(some)
-    monkeypatch.setattr(cuda_launch, "keep_forever", lambda tables: None)  # these are the host's
-    stream.capture()
+    stream.capture(monkeypatch)
     for made in (6, 6):  # two a picture
         templates(stream)
         assert torch.equal(pipeline.batch(some), expected)
         (launched,) = templates(stream)
         assert launched != "tables"
         assert stream.made_at_once == made
+    pipeline.batch(images(3, 90, 120, seed=1))
+    del pipeline
+    binding.forget()
+    gc.collect()
+    assert not stream.freed
 
 
 def test_launches_by_size_that_go_wrong(stream: host.Stream) -> None:

@@ -77,7 +77,8 @@ def test_accelerated_code_agrees_with_eager(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_large_shrinks_of_half_precision(dtype: torch.dtype) -> None:
-    """For which ATen's own kernel has no room."""
+    """For which ATen's own kernel has no room. Sums of thousands of products are rounded on the way."""
+    most = max(2 * torch.finfo(dtype).eps, MOST[torch.float32] / 255)
     for mode, shape, size in (("bicubic", (1, 5, 5, 1024), (16, 5)), ("bilinear", (2, 3, 4000, 9), (2, 7))):
         x = torch.rand(shape, device="cuda").to(dtype)
         with polyphase.accelerate(check=True):
@@ -85,7 +86,7 @@ def test_large_shrinks_of_half_precision(dtype: torch.dtype) -> None:
             got = F.interpolate(leaf, size=size, mode=mode, antialias=True)
             got.sum().backward()
         expected = F.interpolate(x.cpu().double(), size=size, mode=mode, antialias=True)
-        assert (got.detach().cpu().double() - expected).abs().max() <= 2 * torch.finfo(dtype).eps
+        assert (got.detach().cpu().double() - expected).abs().max() <= most
 
 
 def test_accelerated_calls_that_are_known_are_those_of_python() -> None:

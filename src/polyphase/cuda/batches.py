@@ -118,18 +118,19 @@ class Stream:
     def copied(self, data: bytes) -> tuple[int, object]:
         """Where a copy lies, and what keeps it there until kernels that read it are on the stream."""
         if self.captures:  # a graph would copy from the host whenever it is replayed
-            memory = self._there_at_once(data)
+            address, memory = self._there_at_once(data)
             memory.keep_forever()
-            return memory.address, memory
+            return address, memory
         staged = self.memory.staged(len(data))
         ctypes.memmove(staged.data_ptr(), data, len(data))
         there = self.memory.there(staged)
         return there.data_ptr(), there
 
-    def _there_at_once(self, data: bytes) -> DeviceMemory:
-        _, memory = uploaded(self.device, data)
+    def _there_at_once(self, data: bytes) -> tuple[int, DeviceMemory]:
+        """Where a copy lies, and the memory that it is part of."""
+        (address,), memory = uploaded(self.device, data)
         assert memory is not None, "there are bytes"
-        return memory
+        return address, memory
 
     def room(self, size: int) -> tuple[int, object]:
         """Where tables are to be made, and what keeps them there."""
@@ -142,8 +143,8 @@ class Stream:
 
     def make_at_once(self, recipes: bytes) -> None:
         """Tables, by no stream of the user's: they are there on return."""
-        there, kernel = self._there_at_once(recipes), _making(recipes)
-        parameters = bytearray(struct.pack("=2q", there.address, kernel.blocks[0]))
+        (address, _there), kernel = self._there_at_once(recipes), _making(recipes)
+        parameters = bytearray(struct.pack("=2q", address, kernel.blocks[0]))
         driver.run_at_once(self.device, _tap_maker(self.device), *kernel[2:], parameters)
 
     def most_blocks(self, chosen: Chosen) -> int:
