@@ -133,7 +133,7 @@ def _fits_another(image: Tensor, kind: _Kind) -> bool:
 
 
 def _new_checks(device: torch.device, kind: _Kind) -> list[Check] | None:
-    """None where there can be no threads any more, as the process ends."""
+    """Makes a list of checks; None where there can be no threads any more, as the process ends."""
     dtype, rank, needs_gradient = kind
     fewest = 0 if device.type == "cpu" else 1  # no dimensions: not even an example is without an element
     known = dtype in (DIFFERENTIABLE if needs_gradient else IMAGES) and fewest <= rank <= MOST_DIMENSIONS

@@ -164,7 +164,7 @@ def _are_builtin(values: tuple[Any, ...] | list[Any]) -> bool:
 
 
 def _cannot_change(values: tuple[Any, ...]) -> bool:
-    """Of builtin values: whether there is no list among them."""
+    """Tells of builtin values whether there is no list among them."""
     return all(_cannot_change(one) if type(one) is tuple else type(one) is not list for one in values)
 
 

@@ -74,8 +74,9 @@ def _left_of(n: int, scale: float) -> int:
 
 
 def _scales(theta: Tensor, before: Sequence[int], after: Sequence[int], aligned: bool) -> list[tuple[float, ...]]:
-    """Of each matrix: how many pixels of the image lie, along an axis of it, from one pixel of the output to the next;
-    the output's axes taken together."""
+    """Gives, of each matrix, how many pixels of the image lie, along an axis of it, from one pixel of the output to the
+    next; the output's axes taken together.
+    """
     traced = is_dynamo_compiling() or torch_private.is_fake(theta) or torch_private.is_functorch_wrapped_tensor(theta)
     if traced or theta.device.type != "cpu":
         raise WrongArgumentError(

@@ -445,7 +445,7 @@ def _looked_up(place: str) -> Any:
 
 @functools.cache
 def warn_that_it_changed(name: str) -> None:
-    """For a name that is there, but cannot be used as it was."""
+    """Warns of a name that is there, but cannot be used as it was."""
     warn(_said(ALL[name].name, ALL[name].without), MissingTorchInternalsWarning)
 
 

@@ -17,8 +17,9 @@ from torch import Tensor
 
 import polyphase
 from polyphase.errors import UnknownNameError
+from polyphase.explaining.explanation import Explanation
 from polyphase.explaining.gather import gathered
-from polyphase.explaining.model import Call, Explanation, InductorKernel, OurKernel
+from polyphase.explaining.model import Call, InductorKernel, OurKernel
 from tests.decompositions.test_inductor import resize
 from tests.support import samples
 

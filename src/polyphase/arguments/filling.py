@@ -41,7 +41,7 @@ def filled(warp: Warp, shape: Sequence[Size], dtype: torch.dtype, fill: Any, rul
 
 
 def fill_numbers(fill: Any) -> list[float] | None:
-    """As operators take it."""
+    """Gives a fill as operators take it."""
     if fill is None:
         return None
     given = fill if isinstance(fill, (tuple, list)) else [fill]

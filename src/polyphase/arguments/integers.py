@@ -21,7 +21,7 @@ def integers(values: Any, name: str) -> tuple[int, ...]:
 
 
 def sizes(values: Any, name: str) -> tuple[Size, ...]:
-    """As `integers`, but symbolic sizes stay symbolic."""
+    """Reads sizes as `integers` does, but symbolic ones stay symbolic."""
     _check_sequence(values, name)
     if are_known(*values):
         return tuple(values)
@@ -37,7 +37,9 @@ def are_known(*values: Size) -> bool:
 
 
 def integer(value: Any, name: str) -> int:
-    """Also of a numpy integer, an integer tensor of one element, or a symbolic size, which becomes a constant."""
+    """Reads one integer: a number, one of numpy's, a tensor of one element, or a symbolic size, which becomes a
+    constant.
+    """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise WrongArgumentTypeError(f"{name} has {value!r} of type {type(value).__name__}; it must be an integer")
     try:
@@ -47,7 +49,7 @@ def integer(value: Any, name: str) -> int:
 
 
 def number(value: Any, name: str) -> float:
-    """Of what is known to be a number, or a tensor of one element."""
+    """Reads what is known to be a number, or a tensor of one element."""
     try:
         return float(value)
     except OverflowError as error:

@@ -161,7 +161,7 @@ def image_size(size: Any, name: str) -> tuple[Size, Size]:
 
 
 def check_shrinking(mode: str, padding: str, align_corners: bool) -> None:
-    """Of an antialiased warp."""
+    """Refuses what an antialiased warp cannot have."""
     if mode == "nearest":
         raise WrongArgumentError("affine_sample with mode 'nearest' and antialias; use 'bilinear' or 'bicubic'")
     if padding == "reflection" and align_corners:

@@ -28,7 +28,9 @@ TOLERANCES = {
 
 @dataclass(frozen=True)
 class Tolerance:
-    """In levels of 256: the greatest difference of integers, or the mean of any values where they are peers'."""
+    """How far results may be apart, in levels of 256: the greatest difference of integers, or the mean of any values
+    where they are peers'.
+    """
 
     levels: int = 0
     mean_levels: float | None = None

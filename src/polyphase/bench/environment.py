@@ -92,7 +92,9 @@ def compiler() -> str:
 
 
 def commit() -> str:
-    """Of the source tree that the package is used from; empty where it is installed. A change since is marked +."""
+    """Gives the commit of the source tree that the package is used from; empty where it is installed. A change since is
+    marked +.
+    """
     here = Path(__file__).parent
     if not (found := _said("git", "-C", str(here), "rev-parse", "--short=12", "HEAD")):
         return ""

@@ -58,7 +58,9 @@ def compare(first: Side, second: Side) -> Ratio:
 
 
 def _differences(first: Side, second: Side) -> Iterator[float]:
-    """Of the logarithms of the times, 0 where they are within the noise: as measured, and by each yardstick."""
+    """Gives the differences of the times' logarithms, 0 where they are within the noise: as measured, and by each
+    yardstick.
+    """
     if first.row is second.row:
         yield _difference(_relative(first.cell, second.cell), [[0.0]])
         return

@@ -91,7 +91,7 @@ class Operation(Protocol):
     def label(self, shape: Shape) -> str: ...
 
     def function(self, calls: Functions) -> Function:
-        """Of the tensors that `inputs` makes."""
+        """Gives the function to be timed, of the tensors that `inputs` makes."""
 
     def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
         """The first is the image."""
@@ -267,7 +267,7 @@ class PerspectiveWarp(OfPyTorch):
         return torch.cat([turn, torch.tensor([[*self.slant, 1.0]], dtype=turn.dtype)])[None]
 
     def pixel_matrix(self, height: int, width: int) -> Tensor:
-        """As that of an affine warp."""
+        """Gives the matrix between pixels, as an affine warp does."""
         return _in_pixels(self.matrix()[0], height, width)
 
 
@@ -275,7 +275,7 @@ _LAST_ROW = torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
 
 
 def _in_pixels(matrix: Tensor, height: int, width: int) -> Tensor:
-    """Of a (3, 3) matrix between coordinates from -1 to 1, the one between pixels. Both images are of this size."""
+    """Turns a (3, 3) matrix between coordinates from -1 to 1 into one between pixels. Both images are of this size."""
     rows = [[width / 2, 0.0, (width - 1) / 2], [0.0, height / 2, (height - 1) / 2], [0.0, 0.0, 1.0]]
     to_pixels = torch.tensor(rows, dtype=torch.float64)
     found: Tensor = to_pixels @ matrix @ torch.linalg.inv(to_pixels)
@@ -294,7 +294,7 @@ class Preprocess(OfPyTorch):
         return f"resize {self.shorter}, crop {self.crop}, flip, normalise {by(shape)}"
 
     def resized(self, height: int, width: int) -> tuple[int, int]:
-        """As torchvision rounds it, in integers: sizes may be symbolic."""
+        """Computes the size as torchvision rounds it, in integers: sizes may be symbolic."""
         if height <= width:
             return self.shorter, self.shorter * width // height
         return self.shorter * height // width, self.shorter
@@ -324,7 +324,7 @@ class Preprocess(OfPyTorch):
 
 @dataclass(frozen=True)
 class PyramidStep(OfPyTorch):
-    """Of a feature pyramid: `lateral(c3) + interpolate(c4, scale_factor=2)`. The shape is c4's."""
+    """A step of a feature pyramid: `lateral(c3) + interpolate(c4, scale_factor=2)`. The shape is c4's."""
 
     mode: str = "nearest"
     learned: ClassVar[int] = 3
@@ -351,7 +351,7 @@ class PyramidStep(OfPyTorch):
 
 @dataclass(frozen=True)
 class DecoderStep(OfPyTorch):
-    """Of a U-Net: `conv(cat([skip, interpolate(x, scale_factor=2)]))`. The shape is x's."""
+    """A step of a U-Net: `conv(cat([skip, interpolate(x, scale_factor=2)]))`. The shape is x's."""
 
     mode: str = "bilinear"
     learned: ClassVar[int] = 3

@@ -125,7 +125,7 @@ def uri_of_png(data: bytes) -> str:
 
 
 def png(image: Tensor) -> bytes:
-    """Of (3, height, width) bytes."""
+    """Encodes (3, height, width) bytes as a PNG file."""
     _, height, width = image.shape
     rows = image.permute(1, 2, 0).reshape(height, 3 * width)
     filtered = F.pad(rows, (1, 0))  # each row begins with its filter's number: 0 is none

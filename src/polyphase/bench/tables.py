@@ -73,7 +73,7 @@ def grid(table: Table, notes: _Notes | None = None) -> Grid:
 
 
 def number(value: float, like: float | None = None) -> str:
-    """With three digits, or with as many after the point as another number has."""
+    """Writes a number with three digits, or with as many after the point as another number has."""
     measure = value if like is None else like
     return f"{value:.{2 if measure < 10 else 1 if measure < 100 else 0}f}"
 
@@ -109,7 +109,7 @@ def as_text(tables: Sequence[Table]) -> str:
 
 
 def _text(table: Grid) -> str:
-    """In the manner of torch.utils.benchmark.Compare, with headings broken at spaces."""
+    """Writes a table in the manner of torch.utils.benchmark.Compare, with headings broken at spaces."""
     headings = [_broken(header) for header in table.headers]
     height = max(map(len, headings))
     lines = [[""] * (height - len(words)) + words for words in headings]

@@ -80,7 +80,7 @@ def _lies_otherwise(got: Tensor, want: Tensor) -> str | None:
 
 
 def _strides(tensor: Tensor) -> list[int]:
-    """Those that matter."""
+    """Lists the strides that matter."""
     if not tensor.numel():
         return []
     return [stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if n > 1]

@@ -247,5 +247,5 @@ OTHERS = (
 
 
 def fault_of(call: Call) -> Difference | None:
-    """Of eager's own kernel at a call, if it is a known one."""
+    """Finds the fault of eager's own kernel at a call, if it is a known one."""
     return find((*(BACKWARD if call.is_backward else FORWARD), *OTHERS), call)

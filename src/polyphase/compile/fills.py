@@ -147,8 +147,9 @@ def replaced(graph: Graph, node: Node, image: Node) -> Replaced | Why:
 
 
 def _without_scatters(graph: Graph, node: Node) -> dict[Node, Sequence[Size]]:
-    """Of slices along the channels of what was scattered: what was scattered, or a slice of what it went to. Gives the
-    strides of those slices, by what is in their place."""
+    """Finds slices along the channels of what was scattered: what was scattered, or a slice of what it went to. Gives
+    the strides of those slices, by what is in their place.
+    """
     strides: dict[Node, Sequence[Size]] = {}
     for user in list(node.users):
         if user.target is not aten.slice_scatter.default or user.args[0] is not node:
@@ -177,7 +178,7 @@ def _are_apart(one: Sequence[Any], other: Sequence[Any], of: Node) -> bool:
 
 
 def _part(place: Sequence[Any], channels: Any) -> str | None:
-    """Of a slice: all channels but the last, or the last."""
+    """Says which part a slice is: all channels but the last, or the last."""
     whole: list[Any] = [0, 0, 2**63 - 1, 1]  # what is not said
     given: list[Any] = [*place, *whole[len(place) :]]
     dim, start, end, step = given
@@ -301,7 +302,7 @@ class Numbers(NamedTuple):
 
 
 def _numbers(node: Any) -> Numbers | None:
-    """Of a constant that is the same for all pixels: one number, or several along a dimension."""
+    """Reads a constant that is the same for all pixels: one number, or several along a dimension."""
     if not isinstance(node, Node) or not isinstance(node.meta.get("val"), Tensor):
         return None
     if node.target is aten.full.default:

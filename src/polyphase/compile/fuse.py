@@ -131,7 +131,7 @@ def _slots(sizes: list[Size]) -> Callable[[Size], Size]:
 
 
 def _grown(draft: Draft, sizes: list[Size]) -> Draft:
-    """As far as it goes, first up and then down; and no farther than to where its output can be written."""
+    """Grows a draft as far as it goes, first up and then down; but no farther than its output can be written."""
     higher = _up(draft)
     draft = draft if _layout(higher) is None else higher
     best, refused = draft, list(draft.not_fused)

@@ -45,12 +45,12 @@ class Sampling:
 
     @property
     def rules(self) -> tuple[Any, ...]:
-        """As operators take them, behind the output's size."""
+        """Gives the options as operators take them, behind the output's size."""
         return self.mode, self.padding, self.align_corners, self.fill, self.fill_rule
 
 
 def without_grids(module: GraphModule) -> tuple[NotFused, ...]:
-    """In the graphs of higher-order operators too. Gives what samples at a grid that stays, and why."""
+    """Removes grids, in the graphs of higher-order operators too. Gives what samples at a grid that stays, and why."""
     left: list[NotFused] = []
     for one in module.modules():
         if isinstance(one, GraphModule):
@@ -168,7 +168,7 @@ def _is_empty(tensor: Tensor) -> bool:
 
 
 def _is_no_mistake(sampling: Sampling) -> bool:
-    """Of a fill that is one, the operator says so."""
+    """Tells whether arguments are right; of a fill that is not, the operator says so."""
     if sampling.fill is None:
         return True
     numbers = all(isinstance(one, float) and math.isfinite(one) for one in sampling.fill)

@@ -78,7 +78,9 @@ class Switch(Protocol):
 
 
 def new_overrides(switch: Switch) -> list[Override]:
-    """Of all operators and devices. Made before anything is overridden: each keeps ATen's own kernel."""
+    """Makes the overrides of all operators and devices. Made before anything is overridden: each keeps ATen's own
+    kernel.
+    """
     torch_private.schema_of  # noqa: B018 an error here and now, where torch has no such thing
     built_for = ("cpu",) if torch.version.cuda is None else ("cpu", "cuda")
     keys = [device.upper() for device in devices.MODULES if device in built_for and devices.has_kernels(device)]
@@ -97,7 +99,7 @@ def unwarned() -> Iterator[None]:
 
 
 class Override:
-    """Of an operator, under a dispatch key."""
+    """What stands in the place of an operator's kernel, under a dispatch key."""
 
     def __init__(self, op: OpOverload, key: str, take: Take, switch: Switch) -> None:
         self.operator = str(op)
@@ -204,7 +206,7 @@ class Override:
         return taken
 
     def _direct(self, *args: Any) -> dispatched.DirectCall | None:
-        """Of a call that came here a second time."""
+        """Makes a direct call of one that came here a second time."""
         if self._switch.mode is not Mode.ON or (self._is_slower is not None and self._is_slower(*args)):
             return None
         taken = self._for_any_size.get(_kinds(args))
@@ -216,7 +218,7 @@ class Override:
         return None if taken is None else taken.direct
 
     def _once(self, given: tuple[Any, ...], *tensors: Tensor) -> Any:
-        """Of sizes that are not for what is bound to any size."""
+        """Makes a call of sizes that are not for what is bound to any size."""
         taken = self._taken(*[_key(one) for one in (*tensors, *given)])
         result = None if taken is None else taken.run(*tensors)
         return self._own(*tensors, *given) if result is None else result
@@ -305,7 +307,9 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken
 
 
 def _by_kernel(call: binding.BoundCall) -> Callable[..., Tensor | None]:
-    """None while there is no kernel: ATen's own is quicker than the plain twin, which calls some that are replaced."""
+    """Binds a call; None while there is no kernel: ATen's own is quicker than the plain twin, which calls some that are
+    replaced.
+    """
     kernel = call.kernel
     if kernel is None:
         return call.fresh

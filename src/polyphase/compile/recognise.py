@@ -133,7 +133,7 @@ class Operator:
 
 @cache
 def readers() -> dict[object, Reader]:
-    """Of every overload that we take. ATen's; and our own, which are in graphs only."""
+    """Lists the readers of every overload that we take: ATen's, and our own, which are in graphs only."""
     ours: dict[object, Reader] = {
         torch.ops.polyphase.resample.default: _resample,
         torch.ops.polyphase.warp.default: _warp,
@@ -183,7 +183,7 @@ def _resize(family: Family, backward: bool = False) -> Reader:
 
 
 def _scales(values: dict[str, Any]) -> list[Any]:
-    """Those that are given."""
+    """Lists the scales that are given."""
     named = (values.get(name) for name in ("scales", "scales_d", "scales_h", "scales_w"))
     return [scale for scale in named if scale is not None]
 
@@ -238,8 +238,9 @@ _PADDED_VOLUMES = (aten.reflection_pad3d.default, aten.replication_pad3d.default
 
 
 def is_taken_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Of what Inductor knows only taken apart, so that it cannot be given back later: what will be no step of ours,
-    as nothing is padded, or would lie otherwise than eager's."""
+    """Tells what Inductor knows only taken apart, so that it cannot be given back later: what will be no step of ours,
+    as nothing is padded, or would lie otherwise than eager's.
+    """
     operator = aten_operators().get(op)
     if operator is None or not operator.decomposes:
         return False
@@ -312,7 +313,7 @@ def _formula_warp(call: AtenCall, new_slot: NewSlot) -> WarpOf:
 
 
 def _resample(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
-    """Of our own functions. Each axis is one step there, but for a border that nothing is known of here."""
+    """Reads a call of our own functions. Each axis is one step there, but for a border that nothing is known of."""
     sizes, border = call["sizes"], call["border"]
     own = maps_from_text(call["maps"])
     maps = with_sizes(own, lambda n: new_slot(sizes[n.number]) if isinstance(n, SizeSlot) else n)

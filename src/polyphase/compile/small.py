@@ -89,7 +89,7 @@ def _put_constants(graph: Graph, nodes: set[Node]) -> None:
 
 
 def _constants(graph: Graph, nodes: set[Node]) -> dict[Node, Any]:
-    """Those of the nodes that depend on no input, and what they compute."""
+    """Finds the nodes that depend on no input, and computes them."""
     values: dict[Node, Any] = {}
     with torch.no_grad(), disable_current_modes():
         for node in graph.nodes:

@@ -73,13 +73,13 @@ def libraries(requests: Iterable[Request]) -> list[Path]:
 
 
 def prebuilt_name(request: Request) -> str:
-    """Of the library for this very source, headers, flags and kind of machine, whichever compiler made it."""
+    """Names the library for this very source, headers, flags and kind of machine, whichever compiler made it."""
     facts = (request.source, _headers(request.include), _flags(request), os.uname().machine, __version__)
     return store.prebuilt_name(request.stem, request.isa, facts, ".so")
 
 
 def _built(requests: list[Request]) -> list[Path]:
-    """Those that are missing are built side by side."""
+    """Builds those that are missing, side by side."""
     planned = [_planned(request) for request in requests]
     by_name = {one.name: one for one in planned}
     for name in by_name:

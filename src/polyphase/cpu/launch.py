@@ -63,7 +63,7 @@ def _place(out: Facts) -> tuple[Sizes, Sizes, torch.dtype]:
 
 
 class Sized:
-    """As `devices.Sized` has it."""
+    """A call of any size, as `devices.Sized` has it."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.call, self.many, self._learn = libraries.launcher().sized(empty_strided, dtype, dtype.itemsize)
@@ -98,7 +98,7 @@ def bind_any_size(
 
 
 def bound_of(call: Callable[..., Tensor], *tensors: Tensor) -> dispatched.DirectCall | None:
-    """Of what `bind_any_size` made: what it calls for tensors of these sizes."""
+    """Gives what a call that `bind_any_size` made calls for tensors of these sizes."""
     found = libraries.launcher().bound_of(call, *tensors)
     if found is None:
         return None
@@ -142,7 +142,7 @@ def launch_all(*calls: tuple[object, ...]) -> None:
 
 
 def _instruction_set(program: Program) -> str:
-    """Of a program of axis maps."""
+    """Chooses the instruction set for a program of axis maps."""
     return isa.chosen_for_moves() if program.moves_only else isa.chosen()
 
 

@@ -93,7 +93,7 @@ def launcher() -> Launcher:
 
 @functools.cache
 def addresses(plan: MapsPlan | WarpPlan, moves: bool = False) -> Addresses:
-    """Of all that a plan needs, built side by side. `moves`: some axes are not weighted."""
+    """Gives the addresses of all that a plan needs, built side by side. `moves`: some axes are not weighted."""
     *others, kernel, _ = _loaded([*requests(plan, moves), launcher_request(isa.chosen())])
     found = [_address(sampler, emit.SAMPLER_SYMBOL) for sampler in others]
     address = _address(kernel, emit.KERNEL_SYMBOL)
@@ -149,7 +149,7 @@ def kernel_of(source: str) -> int:
 
 
 def stats() -> dict[str, int]:
-    """As `kernels.counts` has them, of this device."""
+    """Counts what `kernels.counts` has, of this device."""
     launched, made, cached = launcher().counts() if launcher.cache_info().currsize else (0, 0, 0)
     return {
         "kernels_built": build.built["kernel"],

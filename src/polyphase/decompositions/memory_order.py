@@ -24,7 +24,7 @@ def memory_order(image: Tensor) -> list[int]:
 
 
 def stride_order(image: Tensor) -> list[int]:
-    """Likewise for operators that keep any dense strides, such as flip."""
+    """Gives that order for operators that keep any dense strides, such as flip."""
     order: Any = torch_private.logical_to_physical(image)
     return list(order[0] if isinstance(order, tuple) else order)  # newer torch adds whether it was ambiguous
 

@@ -149,7 +149,7 @@ def _shaped(op: OpOverload, torchs: Kernel) -> Kernel:
 
 
 def _without_data(op: OpOverload, torchs: Kernel) -> Kernel:
-    """For any arguments: a meta tensor does not tell whose it is."""
+    """Serves any arguments: a meta tensor does not tell whose it is."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         shape = next((one.shapes[op] for one in _here.wishes if op in one.shapes), torchs)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 
@@ -145,7 +143,9 @@ class Break:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explained:
+    """What became of a function: the data of an `Explanation`."""
+
     function: str
     backend: str
     calls: int
@@ -153,17 +153,3 @@ class Explanation:
     breaks: tuple[Break, ...]
     recompiles: tuple[str, ...]
     ran_eager: str  # why, or ""
-
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=2)
-
-    def save(self, folder: str | Path) -> list[Path]:
-        """Write every kernel as a file that rebuilds, checks and times itself. Edit the files by hand, and run them."""
-        from polyphase.explaining.save import save
-
-        return save(self, Path(folder))
-
-    def __str__(self) -> str:
-        from polyphase.explaining.show import text_of
-
-        return text_of(self)

@@ -11,8 +11,9 @@ from torch.fx import GraphModule
 from polyphase.compile.backend import polyphase
 from polyphase.decompositions import preferred
 from polyphase.errors import UnknownNameError
+from polyphase.explaining.explanation import Explanation
 from polyphase.explaining.gather import gathered
-from polyphase.explaining.model import Break, Explanation
+from polyphase.explaining.model import Break
 from polyphase.torch_private import (
     compile_fx,
     dynamo_counters,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from polyphase.explaining.model import Explanation, Graph, OurKernel
+from polyphase.explaining.model import Explained, Graph, OurKernel
 
 _OURS = '''\
 """{program}
@@ -39,7 +39,7 @@ replay_graphs(Path(__file__).with_name({original!r}), Path(__file__).with_name({
 '''
 
 
-def save(explanation: Explanation, folder: Path) -> list[Path]:
+def save(explanation: Explained, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for number, graph in enumerate(explanation.graphs):

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from polyphase.explaining.model import Buffer, Call, Explanation, Graph, InductorKernel, Loop, OurKernel
+from polyphase.explaining.model import Buffer, Call, Explained, Graph, InductorKernel, Loop, OurKernel
 
 _MOST = 6  # of anything that there can be dozens of
 _SMALL = 1024  # elements, or bytes: next to nothing beside images
 
 
-def text_of(explanation: Explanation) -> str:
+def text_of(explanation: Explained) -> str:
     return "\n".join(_lines(explanation))
 
 
-def _lines(explanation: Explanation) -> Iterator[str]:
+def _lines(explanation: Explained) -> Iterator[str]:
     e = explanation
     yield f"{e.function}, backend {e.backend}: {_count(len(e.graphs), 'graph')} in {_count(e.calls, 'call')}"
     if e.ran_eager:

@@ -79,7 +79,7 @@ def bind(
 
 
 def bind_record(record: CallRecord, batched: bool = False) -> BoundCall:
-    """Of a record that was checked."""
+    """Binds a record that was already checked."""
     if 0 in record.out.shape:
         return _bound_to_nothing(record.out)
     _check_that_it_can_be_allocated(record.out)
@@ -145,7 +145,7 @@ class Pattern:
         out: Facts,
         patchwork: Patchwork | None = None,
     ) -> Pattern | None:
-        """None where a device binds one program at a time, or nothing can be built."""
+        """Gives None where a device binds one program at a time, or nothing can be built."""
         wing = devices.wing_of(inputs[0].device)
         record = record_of(program, inputs, out)._replace(patchwork=patchwork)
         if wing.bind_like is None or record.coordinates is not None or record.operands.copied:

@@ -74,7 +74,7 @@ def gradient_record(
     needed: tuple[bool, bool],
     fields: tuple[Facts, ...],
 ) -> GradientRecord:
-    """Of a warp; `needed`: the image's gradient, and that of the coordinates."""
+    """Checks a warp's gradients and makes their record; `needed`: the image's gradient, and that of the coordinates."""
     out_shape = _warped_shape(sampler, image, coordinates)
     if (gradient.dtype, gradient.shape) != (image.dtype, out_shape):
         raise WrongInputError(
@@ -97,7 +97,7 @@ def _output(program: Program, image: Facts, shape: Sizes, given: Facts | None) -
 
 
 def _warped_shape(sampler: Warp, image: Facts, coordinates: Facts) -> Sizes:
-    """Of a warp's output. Also the check that keeps kernels inside their buffers."""
+    """Gives the shape of a warp's output. Also the check that keeps kernels inside their buffers."""
     shape = image.shape
     batch, axes = (*shape, 0)[0], len(shape) - 2
     out: Sizes = sampler.size if sampler.source != "grid" else coordinates.shape[1:-1]

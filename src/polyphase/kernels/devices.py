@@ -175,7 +175,9 @@ def has_kernels(device: str) -> bool:
 
 
 def wing_of(device: torch.device) -> Wing:
-    """Of a device that has kernels. Raises in a process whose parent used a device that is lost by a fork."""
+    """Gives the wing of a device that has kernels. Raises in a process whose parent used a device that is lost by a
+    fork.
+    """
     wing = _load(device.type)
     if not wing.survives_fork and _first_user.setdefault(device.type, os.getpid()) != os.getpid():
         raise ForkedProcessError(
@@ -186,7 +188,7 @@ def wing_of(device: torch.device) -> Wing:
 
 
 def loaded() -> list[Wing]:
-    """Those in use so far."""
+    """Lists the wings in use so far."""
     return [_load(device) for device in MODULES if MODULES[device] in _loaded]
 
 

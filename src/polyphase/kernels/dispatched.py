@@ -70,7 +70,7 @@ class DirectCall(NamedTuple):
 
 
 def signature_of(op: OpOverload) -> str | None:
-    """Of an operator with one result, a tensor; None where a type is not known."""
+    """Spells the types of an operator with one result, a tensor; None where a type is not known."""
     schema = torch_private.schema_of(op)
     types = [TYPES.get(str(one.type)) for one in schema.arguments]
     one_result = [str(one.type) for one in schema.returns] == ["Tensor"]

@@ -29,7 +29,7 @@ def gradients(
     coordinates: Tensor,
     *fields: Tensor,
 ) -> tuple[Tensor | None, ...]:
-    """As `BoundGradients`, where `warp` and `warp_gradients` are those of kernels without a fill."""
+    """Computes what `BoundGradients` does, where `warp` and `warp_gradients` are those of kernels without a fill."""
     unfilled, dtypes = sampler.without_fill(), (image.dtype, coordinates.dtype)
     if sampler.mode == "nearest":
         return warp_gradients(gradient, image, coordinates, unfilled, needed, *fields)

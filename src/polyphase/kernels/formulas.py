@@ -81,8 +81,9 @@ def formula_type(axes: tuple[Expression, ...], first_field: int, *, gradients: b
 
 
 def _gradients(axes: tuple[Expression, ...], entries: int, fields: int) -> str:
-    """By the chain rule, from the gradients of the coordinates. A formula of numbers alone has none to make: only the
-    image's gradient is asked for, of a kernel that could make both."""
+    """Writes the gradients by the chain rule, from those of the coordinates. A formula of numbers alone has none to
+    make: only the image's gradient is asked for, of a kernel that could make both.
+    """
     by: list[Entry | Field] = [*map(Entry, range(entries)), *map(Field, range(fields))]
     slopes = [[(axis, slope(one, leaf)) for axis, one in enumerate(axes)] for leaf in by]
     shares = [

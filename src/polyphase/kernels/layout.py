@@ -38,7 +38,7 @@ def output_strides(program: Program, image: Facts, out_shape: Sizes) -> Sizes:
 
 
 def strides_like(shape: Sizes, strides: Sizes) -> Sizes:
-    """As torch makes a tensor like another. Not on a meta tensor, which does not quite tell."""
+    """Gives strides as torch makes a tensor like another. Not on a meta tensor, which does not quite tell."""
     return torch.empty_like(torch.empty_strided(shape, strides, dtype=torch.uint8, device="cpu")).stride()
 
 

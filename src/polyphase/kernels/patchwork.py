@@ -11,8 +11,9 @@ from polyphase.kernels.facts import Facts
 
 
 class Blocks(NamedTuple):
-    """Of one axis, as `Blocks` of `core/abi.h` has it: `size` outputs are a block, of which `together` at a time lie
-    `inner` elements apart, and each such group `outer` from the next."""
+    """The blocks of one axis, as `Blocks` of `core/abi.h` has them: `size` outputs are a block, of which `together` at
+    a time lie `inner` elements apart, and each such group `outer` from the next.
+    """
 
     size: int
     together: int
@@ -51,7 +52,7 @@ class Patchwork(NamedTuple):
             )
 
     def write(self, image: Tensor, out: Tensor, lies: Facts) -> None:
-        """By torch operations: an image to `out`, the whole."""
+        """Writes an image to the whole of `out`, by torch operations."""
         parts = self._parts(lies)
         view = out.as_strided([n for n, _ in parts], [stride for _, stride in parts], out.storage_offset())
         view.copy_(image.reshape(view.shape[1:]))

@@ -44,7 +44,7 @@ def run(program: Program, image: Tensor, *given: Tensor) -> Tensor:
 
 
 def _move_runs(program: Program, image: Tensor) -> Tensor:
-    """By torch's own functions: nothing is as long as an axis."""
+    """Moves runs of pixels by torch's own functions: nothing is as long as an axis."""
     assert isinstance(program.sampler, Axes), "a warp moves no runs"
     first = image.dim() - len(program.sampler.maps)
     for dim, one in enumerate(program.sampler.maps, start=first):
@@ -111,7 +111,7 @@ def warp_gradients(
     needed: tuple[bool, bool],
     fields: Sequence[Tensor] = (),
 ) -> tuple[Tensor | None, ...]:
-    """Of the image, of the coordinates and of fields, None where not needed."""
+    """Computes the gradients of the image, of the coordinates and of fields, None where not needed."""
     # Unlike torch.autograd.grad, this records below autograd too, where `accelerate()` is asked for gradients.
     with torch.enable_grad():
         given = [one.detach() for one in (image, coordinates, *fields)]

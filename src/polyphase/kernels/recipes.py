@@ -80,7 +80,7 @@ class Recipe(list[float]):
         return tuple([_step(*map(int, self[at : at + 5])) for at in range(0, len(self), NUMBERS)])
 
     def path(self, size: int) -> AxisPath | None:
-        """Of an axis of so many pixels; None where it is no `AxisPath`."""
+        """Gives the path of an axis of so many pixels; None where it is no `AxisPath`."""
         path = AxisPath.whole(size)
         for at in range(0, len(self), NUMBERS):
             kind, a, b = map(int, self[at : at + 3])
@@ -96,7 +96,7 @@ class Recipe(list[float]):
 
 
 def _step(kind: int, a: int, b: int, c: int, d: int) -> Step:
-    """Of a record that a `Recipe` has."""
+    """Gives the step of a record that a `Recipe` has."""
     if kind == _RESIZE:
         return Resize(a, FILTERS[b], bool(c), bool(d))
     if kind == _NEAREST:

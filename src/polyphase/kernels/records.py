@@ -44,7 +44,7 @@ class CallRecord(NamedTuple):
 
     @property
     def written(self) -> Facts:
-        """Of the tensor that is written."""
+        """Gives the facts of the tensor that is written."""
         return self.out if self.patchwork is None else self.patchwork.whole
 
 

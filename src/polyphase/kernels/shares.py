@@ -36,7 +36,7 @@ class Shares(NamedTuple):
         return math.prod(self.by_parts) + math.ceil(math.prod(self.fields) * self.positions.itemsize / 8)
 
     def added_up(self, found: Tensor, coordinates: Tensor, fields: Sequence[Tensor]) -> list[Tensor]:
-        """Of the coordinates and of the fields, in their shapes."""
+        """Adds up the gradients of the coordinates and of the fields, in their shapes."""
         split = math.prod(self.by_parts)
         of_values = found[:split].view(self.by_parts).sum(1).view(coordinates.shape).to(coordinates.dtype)
         of_fields = found[split:].view(self.positions)[: math.prod(self.fields)].view(self.fields)

@@ -77,8 +77,9 @@ def prebuilt(name: str) -> Path | None:
 
 
 def prebuilt_name(stem: str, target: str, facts: object, suffix: str) -> str:
-    """By what a library computes, not by what built it. `facts`: its source, and all else that it is made from.
-    `target`: the instruction set or architecture that it is for."""
+    """Names a library by what it computes, not by what built it. `facts`: its source, and all else that it is made
+    from. `target`: the instruction set or architecture that it is for.
+    """
     return f"{stem}-{target}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:KEY_DIGITS]}{suffix}"
 
 
@@ -182,7 +183,7 @@ def _seal(content: bytes) -> bytes:
 
 
 def _somewhere(act: Callable[[Path], Result]) -> Result:
-    """In the cache directory, or else in a private one."""
+    """Acts in the cache directory, or else in a private one."""
     directory = trusted_directory()
     if directory is not None:
         try:
@@ -193,7 +194,7 @@ def _somewhere(act: Callable[[Path], Result]) -> Result:
 
 
 def _find(directory: Path, names: Iterable[str]) -> dict[str, Path]:
-    """Those that are there, marked as used."""
+    """Finds those that are there, and marks them as used."""
     found = {name: directory / name for name in names if is_sound(directory / name)}
     for entry in found.values():
         with contextlib.suppress(OSError):  # a cache that cannot be written, or an entry removed just now

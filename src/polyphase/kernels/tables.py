@@ -34,7 +34,7 @@ class TapBytes:
 def tap_bytes(
     axis_map: AxisMap, in_size: int, dtype: torch.dtype, rules: DeviceRules, transposed: bool = False
 ) -> TapBytes:
-    """By torch operations, for images of a dtype: the plain twin of what a wing makes in C++."""
+    """Makes taps by torch operations, for images of a dtype: the plain twin of what a wing makes in C++."""
     forward = evaluate(axis_map, in_size, (backward_arithmetic if transposed else eager_arithmetic)(dtype, rules))
     taps = transpose(forward) if transposed else forward
     index, border = taps.index, taps.border

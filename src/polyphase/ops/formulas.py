@@ -41,7 +41,7 @@ formula_warp_backward = torch.ops.polyphase.formula_warp_backward.default
 
 
 def sample(image: Tensor, entries: Tensor, fields: Sequence[Tensor], sampler: Warp) -> Tensor:
-    """By the operator; where there are tangents, or the operator has no derivatives, by torch operations."""
+    """Samples by the operator; where there are tangents, or the operator has no derivatives, by torch operations."""
     assert sampler.formula is not None, "a grid or a matrix has operators of its own"
     if forward_mode_is_on() or not levels.ARE_KNOWN:
         return plain_torch.warp(image, entries, sampler, *fields)

@@ -49,7 +49,7 @@ def below_autograd(operator: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def with_autograd(function: Callable[..., Any], *arguments: Any) -> Any:
-    """For what differentiates by itself, though called from below autograd, and records nothing."""
+    """Wraps what differentiates by itself, though called from below autograd, and records nothing."""
     if _AUTOGRAD is None:
         return in_a_new_thread(torch.no_grad()(function), *arguments)
     with torch.no_grad(), ForceDispatchKeyGuard(included_keys(), excluded_keys() - _AUTOGRAD):
@@ -57,7 +57,7 @@ def with_autograd(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _autograd_keys() -> Any:
-    """None where they, or how to set them, cannot be known."""
+    """Gives the keys of autograd; None where they, or how to set them, cannot be known."""
     if None in (AutoDispatchBelowAutograd, included_keys, excluded_keys, ForceDispatchKeyGuard):
         return None
     before = excluded_keys()
@@ -69,7 +69,7 @@ _AUTOGRAD = _autograd_keys()
 
 
 def recorded(function: Any, *arguments: Any) -> Any:
-    """By a `SingleLevelFunction`, whose forward is `forward`."""
+    """Records a call by a `SingleLevelFunction`, whose forward is `forward`."""
     with enable_single_level_autograd_function():
         return function.apply(*arguments)
 

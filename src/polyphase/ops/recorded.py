@@ -87,7 +87,7 @@ class RecordedWarp:
         return result
 
     def gradients(self, needed: tuple[bool, bool], gradient: Tensor, image: Tensor, coordinates: Tensor) -> Gradients:
-        """Of the image and of the coordinates, None where not needed."""
+        """Gives the gradients of the image and of the coordinates, None where not needed."""
         if self._sampler.mode != "nearest" or torch.is_grad_enabled():
             return self._launched(needed, gradient, image, coordinates)
         # The nearest pixel is that of coordinates nearby, too: their gradient is 0.

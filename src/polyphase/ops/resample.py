@@ -80,8 +80,9 @@ def _without_data(
 def _empty_output(
     image: Tensor, maps: tuple[AxisMap, ...] | None, size: Sequence[Size], contiguous: bool = False
 ) -> Tensor:
-    """As kernels lay it out: flips and crops keep any dense strides, as eager's do; other maps keep channels last.
-    `maps`: None for an adjoint that sums."""
+    """Allocates an output as kernels lay it out: flips and crops keep any dense strides, as eager's do; other maps keep
+    channels last. `maps`: None for an adjoint that sums.
+    """
     if maps is not None and keeps_strides(maps):
         return image.as_strided(size, image.stride()).clone()  # empty_like of a meta tensor does not quite tell
     suggested = torch.contiguous_format if contiguous else suggest_memory_format(image)

@@ -117,7 +117,7 @@ class _Differentiable(SingleLevelFunction):
 def gradients(
     gradient: Tensor, image: Tensor, coordinates: Tensor, given: Sequence[Any], needed: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Of a warp of these options, those that are needed; they can be differentiated again."""
+    """Computes the gradients that are needed of a warp of these options; they can be differentiated again."""
     if forward_mode_is_on():
         found = _gradients_by_torch(gradient, image, coordinates, *given)
     else:

@@ -202,7 +202,7 @@ def _resample(image: Tensor, maps: arguments.Maps, border: float = 0) -> Tensor:
 
 
 def _tangents_would_be_lost() -> bool:
-    """In the operators, where torch has not all it takes for their derivatives."""
+    """Tells whether the operators would lose tangents, where torch has not all it takes for their derivatives."""
     return not levels.ARE_KNOWN and forward_mode_is_on()
 
 
@@ -216,7 +216,7 @@ def _is_dense(tensor: Tensor) -> bool:
 
 
 def _all_have_kernels(*tensors: Tensor) -> bool:
-    """Of a warp."""
+    """Tells whether there are kernels for all tensors of a warp."""
     places = list(dict.fromkeys(str(one.device) for one in tensors))
     if len(places) > 1:
         raise MismatchedTensorsError(
@@ -238,7 +238,9 @@ def _check_eager_has(image: Tensor, mode: str, antialias: bool, box: Any) -> Non
 
 
 def check_dense(name: str, *tensors: Tensor) -> None:
-    """For what PyTorch has no function of: where there are no kernels, torch operations do it, of dense tensors."""
+    """Refuses tensors that are not dense, for what PyTorch has no function of: where there are no kernels, torch
+    operations do it, of dense tensors.
+    """
     for one in tensors:
         if not _is_dense(one):
             kind = "nested" if one.is_nested else "quantised" if one.is_quantized else str(one.layout)
@@ -256,7 +258,7 @@ def _as_under_autocast(image: Tensor, mode: str, axes: int) -> Tensor:
 
 
 def as_warped_under_autocast(image: Tensor, coordinates: Tensor) -> tuple[Tensor, Tensor]:
-    """As eager's autocast has grid_sample: on the CPU in float32, on CUDA in the wider dtype of the two."""
+    """Casts as eager's autocast does for grid_sample: on the CPU to float32, on CUDA to the wider dtype of the two."""
     if image.device.type == "cuda" and torch.float32 not in (image.dtype, coordinates.dtype):
         return image, coordinates
     return _float32_under_autocast(image), _float32_under_autocast(coordinates)

@@ -179,7 +179,7 @@ class AxisPath(NamedTuple):
 
     @staticmethod
     def of(steps: tuple[Step, ...], size: int) -> AxisPath | None:
-        """None of other steps, of two resizes or one of a box, or where nothing is left."""
+        """Reads a path off steps: None of other steps, of two resizes or one of a box, or where nothing is left."""
         path = AxisPath.whole(size)
         for step in steps:
             if isinstance(step, Slice) and step.step == 1:

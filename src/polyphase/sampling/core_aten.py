@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:  # steps need filters, which are spelt with these
-    from polyphase.sampling.steps import Size
-
 
 def arange(
-    count: Size, *, start: Size = 0, dtype: torch.dtype = torch.int64, device: torch.device | None = None
+    count: int, *, start: int = 0, dtype: torch.dtype = torch.int64, device: torch.device | None = None
 ) -> Tensor:
     """start, start + 1, ...: `count` numbers. Of arange's overloads, only the one with a step is core."""
     return torch.arange(start, start + count, 1, dtype=dtype, device=device)

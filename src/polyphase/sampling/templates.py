@@ -106,7 +106,7 @@ def _with_sizes(step: Step, function: Callable[[Size], Size]) -> Step:
 
 
 def fill_maps(maps: Sequence[AxisMap], sizes: Sequence[Size]) -> tuple[AxisMap, ...]:
-    """Of slices, the bounds lie within the image."""
+    """Fills sizes into maps. Bounds of slices then lie within the image."""
     return with_sizes(maps, lambda size: _size(size, sizes))
 
 

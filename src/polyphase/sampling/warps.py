@@ -95,7 +95,7 @@ class Warp:
 
 
 def fill_values(fill: Sequence[float], dtype: torch.dtype) -> tuple[float, ...]:
-    """As pixels of a dtype that are only moved have them: integers rounded, ties to even, and saturated."""
+    """Gives a fill as pixels of a dtype that are only moved have it: integers rounded, ties to even, and saturated."""
     if dtype == torch.bool:
         return tuple(float(one != 0) for one in fill)
     if dtype.is_floating_point or dtype.is_complex:
@@ -132,7 +132,7 @@ def from_pixels(
 
 
 def _pixels_to_coordinates(size: Sequence[Size], align_corners: bool, like: Tensor) -> Tensor:
-    """Of (x, y, 1); `size`: height and width."""
+    """Makes the matrix that takes (x, y, 1) of a pixel to coordinates; `size`: height and width."""
     (height, width), result = size, torch.eye(3, dtype=like.dtype, device=like.device)
     for row, n in enumerate((width, height)):
         steps = max(n - 1, 1) if align_corners else n
@@ -224,7 +224,7 @@ def _filled(sampled: Tensor, share: Tensor, values: Sequence[float], rule: str) 
 
 
 def _axis_taps(position: Tensor, size: Size, mode: str, padding: str, align_corners: bool) -> list[Tap]:
-    """Of each position, along one axis."""
+    """Lists the taps of each position, along one axis."""
     if mode == "bicubic":  # padding applies to each tap, not to the coordinate
         first, offsets = torch.floor(position), range(-1, 3)
         places = [_pad_position(first + offset, size, padding, align_corners) for offset in offsets]
@@ -245,7 +245,7 @@ def _axis_taps(position: Tensor, size: Size, mode: str, padding: str, align_corn
 
 
 def _unnormalise(coordinate: Tensor, size: Size, align_corners: bool) -> Tensor:
-    """To pixels. Eager fuses the last multiplication and subtraction: one rounding, after both."""
+    """Turns coordinates into pixels. Eager fuses the last multiplication and subtraction: one rounding, after both."""
     if align_corners:
         return (coordinate + 1) * ((size - 1) / 2)
     return ((coordinate + 1).double() * (size / 2) - 0.5).to(coordinate.dtype)

@@ -13,7 +13,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def chains() -> dict[str, Any]:
-    """By title."""
+    """Lists the chains by title."""
     v2 = libraries.imported("torchvision.transforms.v2")
     if isinstance(v2, str):
         raise WrongCommandError(

@@ -45,7 +45,7 @@ def transform(target: str) -> Any:
 
 
 def samples(target: str, kind: str, most: int) -> Samples:
-    """Of a folder or a file of pictures, or of a dataset in the user's code; at most so many."""
+    """Takes pictures from a folder or a file, or from a dataset in the user's code; at most so many."""
     path = Path(target)
     if path.exists():
         files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]

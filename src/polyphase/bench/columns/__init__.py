@@ -27,7 +27,7 @@ FLOOR = "memory-floor"
 
 
 def names(wanted: str | None, quick: bool, fusion: bool) -> list[str]:
-    """Of `--columns`, or of all. The quick suite leaves out what takes long to compile."""
+    """Lists the columns of `--columns`, or all. The quick suite leaves out what takes long to compile."""
     if wanted is None:
         left_out = {"polyphase-compiled"} if not fusion else {"polyphase-unfused"}
         if quick:
@@ -43,6 +43,6 @@ def names(wanted: str | None, quick: bool, fusion: bool) -> list[str]:
 
 
 def made(wanted: Sequence[str], options: Options) -> dict[str, Column]:
-    """With the yardsticks first."""
+    """Makes the columns that are wanted, the yardsticks first."""
     known = {**YARDSTICKS, **COLUMNS}
     return {name: known[name](options) for name in (*YARDSTICKS, *wanted)}

@@ -107,7 +107,7 @@ class Read:
 
 
 def known(number: Any) -> Known:
-    """Of a Python number or a symbolic one."""
+    """Gives what is known of a Python number or a symbolic one."""
     if isinstance(number, sympy.Expr):
         return Known(number)
     if isinstance(number, torch.SymInt | torch.SymFloat | torch.SymBool):
@@ -145,7 +145,7 @@ def _as_symbol(expression: sympy.Expr) -> sympy.Symbol:
 
 
 def as_made(claim: sympy.Basic) -> sympy.Basic:
-    """In torch's own symbols, of which more is known."""
+    """Says a claim in torch's own symbols, of which more is known."""
     return claim.xreplace({one: one.made_by for one in claim.free_symbols if isinstance(one, MadeSize)})
 
 
@@ -260,7 +260,7 @@ def depends_on_images(condition: Select) -> bool:
 
 
 def computed(value: Value, dtype: torch.dtype) -> Value:
-    """As it was written; of numbers, what each operation makes of them in the dtype."""
+    """Gives a value as it was written; of numbers, what each operation makes of them in the dtype."""
     value = with_parts(value, lambda one: computed(one, dtype))
     parts: Sequence[Value] = parts_of(value)
     numbers = [one.number for one in parts if isinstance(one, Known) and one.is_plain]
@@ -277,8 +277,9 @@ def square_root(value: Value) -> Value:
 
 
 def select(condition: Select, greater: Value, otherwise: Value) -> Value:
-    """By a comparison that what is selected need not make again; for the slopes of an image's values it has to, as one
-    that is not finite spoils the other."""
+    """Selects by a comparison that what is selected need not make again; for the slopes of an image's values it has to,
+    as one that is not finite spoils the other.
+    """
     if not is_of_pixels(condition):
         return Select(condition.left, condition.right, greater, otherwise)
     yes, no = where_it_holds(greater, condition, True), where_it_holds(otherwise, condition, False)

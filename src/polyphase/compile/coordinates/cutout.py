@@ -207,7 +207,7 @@ def may_write(node: Node) -> bool:
 
 
 def _is_in_place(node: Node) -> bool:
-    """As `F.relu(x, inplace=True)`, where it may be said without a name."""
+    """Tells a call like `F.relu(x, inplace=True)`, where it may be said without a name."""
     place = None if isinstance(node.target, str) else _place_of_inplace(node.target)
     return bool(node.kwargs.get("inplace") or (place is not None and node.args[place : place + 1] == (True,)))
 

@@ -75,7 +75,7 @@ class Emitter:
         return self._call(torch.empty, shape, dtype=self._dtype, device=self._device)
 
     def _side_by_side(self, values: Sequence[Value]) -> Node:
-        """Of shape (N, count): a view of a leaf, where they lie there as they are to lie."""
+        """Makes a tensor of shape (N, count): a view of a leaf, where values lie there as they are to lie."""
         leaf, first = self._run_of(values)
         if leaf is None:
             images: Size = self._batch() if any(map(_is_per_image, values)) else 1
@@ -97,7 +97,7 @@ class Emitter:
         return (leaf, first) if whole and example(leaf).dtype == self._dtype else (None, 0)
 
     def _per_image(self, value: Value, images: Size) -> Node:
-        """Of shape (images,)."""
+        """Makes a tensor of shape (images,)."""
         return self._call(torch.broadcast_to, self._computed(value), (self.size(images),))
 
     def _computed(self, value: Value) -> Node:
@@ -119,7 +119,7 @@ class Emitter:
         raise Refused(Why.NOT_A_FORMULA, str(value))
 
     def _field(self, read: Read, axes: int) -> Node:
-        """Of a shape that broadcasts to (N, 1, out...): a view."""
+        """Makes a view of a shape that broadcasts to (N, 1, out...)."""
         node, digits = self._read(read)
         ordered = sorted(digits)
         if ordered != digits:
@@ -203,7 +203,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {"FloorDiv": operator.floordiv, "Pyt
 
 
 def _symbols_of(graph: Graph, before: Node) -> dict[sympy.Expr, Callable[..., Any]]:
-    """For each symbolic size, what makes it: a node that is it, or a size of an input."""
+    """Finds, for each symbolic size, what makes it: a node that is it, or a size of an input."""
     found: dict[sympy.Expr, Callable[..., Any]] = {}
     for node in graph.nodes:
         if node is before:

@@ -69,7 +69,7 @@ class Tensors:
             raise Refused(Why.TOO_MANY_INPUTS, f"{len(self.entries)} values, {len(self.fields)} tensors")
 
     def formula(self) -> tuple[Formula, list[sympy.Expr]]:
-        """With slots for what is symbolic, and that."""
+        """Gives the formula with slots for what is symbolic, and what that is."""
         axes = tuple(algebra.with_leaves(_with_bases(one, self.found), self._leaf) for one in self.found.axes)
         if len(self.numbers) > MOST_NUMBERS:
             raise Refused(Why.TOO_MANY_INPUTS, f"{len(self.numbers)} numbers")

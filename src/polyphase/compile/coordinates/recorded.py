@@ -25,7 +25,7 @@ class Call:
     position: int | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """By name, defaults filled in."""
+        """Lists the arguments by name, defaults filled in."""
         return arguments_of(self.operator, self.args, self.kwargs)
 
 

@@ -44,7 +44,7 @@ def _scalar(walk: Walk, call: Call, at: Indices) -> Value:
 
 
 def _rounded(number: Any, call: Call) -> Value:
-    """As a tensor of floats has it."""
+    """Rounds a number as a tensor of floats has it."""
     dtype = call.result.dtype
     plain = isinstance(number, float) and dtype.is_floating_point
     return known(torch.tensor(number, dtype=dtype, device="cpu").item() if plain else number)
@@ -103,7 +103,7 @@ def _affine_grid(walk: Walk, call: Call, at: Indices) -> Value:
 
 
 def base(place: Value, n: Size, align_corners: bool) -> Value:
-    """As affine_grid has a place of n: (2 i + 1 - n) / n, or / (n - 1) where corners are aligned."""
+    """Computes affine_grid's place of n: (2 i + 1 - n) / n, or / (n - 1) where corners are aligned."""
     if is_same(n, 1):
         return ZERO
     size = known(n)
@@ -115,7 +115,7 @@ def base(place: Value, n: Size, align_corners: bool) -> Value:
 
 
 def _two(op: str) -> Reader:
-    """Of two tensors, or a tensor and a number, the second times alpha."""
+    """Reads an operator of two tensors, or a tensor and a number, the second times alpha."""
 
     def read(walk: Walk, call: Call, at: Indices) -> Value:
         left, right = (walk.broadcast(one, at) for one in call.args[:2])

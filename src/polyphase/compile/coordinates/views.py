@@ -196,7 +196,7 @@ def _filled(walk: Walk, call: Call, at: Indices) -> Value:
 
 
 def _constant_pad(walk: Walk, call: Call, at: Indices) -> Value:
-    """Of dimensions that the pixels do not go along; of others, by nothing."""
+    """Reads pads of dimensions that the pixels do not go along; of others, pads by nothing."""
     given, of = call.arguments(), call.args[0]
     amounts = dict(enumerate(zip(given["pad"][::2], given["pad"][1::2], strict=True)))
     inner = list(at)

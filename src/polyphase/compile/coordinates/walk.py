@@ -39,8 +39,9 @@ Indices: TypeAlias = "tuple[Index, ...]"
 
 
 class Walk:
-    """Of one recording. Its inputs are leaves; literals: those that are numbers. readers: of operators. environment:
-    what is known of symbolic sizes. dtype: the grid's, in which coordinates will be computed."""
+    """A walk through one recording. Its inputs are leaves; literals: those that are numbers. readers: of operators.
+    environment: what is known of symbolic sizes. dtype: the grid's, in which coordinates will be computed.
+    """
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class Walk:
         return known(self._literals[leaf][tuple(places)].item())
 
     def broadcast(self, given: Any, at: Indices) -> Value:
-        """Of an argument that broadcasts to what `at` is an index of."""
+        """Gives an element of an argument that broadcasts to what `at` is an index of."""
         if not isinstance(given, Tensor):
             return known(given)
         own = at[len(at) - given.dim() :]
