@@ -139,6 +139,9 @@ READS: dict[str, Callable[[Any], list[Any]]] = {
     "arithmetic": lambda t: [t.ToImage(), *ends(t)],
     "as it is": lambda t: [t.ToImage()],
     "turned": lambda t: [t.RandomHorizontalFlip(1.0), t.RandomVerticalFlip(1.0), t.Pad((2, 3)), t.PILToTensor()],
+    "upside down": lambda t: [t.ToImage(), t.RandomVerticalFlip(1.0)],
+    "upside down, in planes": lambda t: [t.ToTensor(), t.RandomVerticalFlip(1.0)],
+    "from left to right, in planes": lambda t: [t.ToTensor(), t.RandomHorizontalFlip(1.0)],
     "nearest": lambda t: [t.ToImage(), t.Resize((33, 37), t.InterpolationMode.NEAREST)],
     "a warp": lambda t: [t.CenterCrop(50), t.ToImage(), t.RandomRotation(30, t.InterpolationMode.BILINEAR)],
     "a warp of numbers": lambda t: [t.ToImage(), *ends(t), t.RandomAffine(20)],
@@ -174,23 +177,27 @@ def at_equal_distances(monkeypatch: pytest.MonkeyPatch, function: Callable[[], A
         return function()
 
 
+@pytest.mark.filterwarnings("ignore:The transform `ToTensor:UserWarning")
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize("in_batches", [False, True])
 def test_rows_are_read_wherever_they_lie(
     v2: Any, name: str, mode: str, in_batches: bool, monkeypatch: pytest.MonkeyPatch, small_blocks: None
 ) -> None:
+    """Of pictures as they come; and of such with one row, one column, or rows of few bytes."""
     steps = READS[name](v2)
     if mode == "L":
         steps = [v2.Normalize([0.5], [0.2]) if isinstance(one, v2.Normalize) else one for one in steps]
-    image = picture(mode=mode)
+    for size in ((60, 80), (1, 1), (1, 2), (1, 9), (9, 1), (2, 3), (30, 30), (3, 90)):
+        image = picture(*size, mode)
 
-    def made() -> Any:
-        fused = polyphase.fuse(steps)
-        torch.manual_seed(0)
-        return fused.batch([image] * 3) if in_batches else fused(image)
+        def made(image: Any = image) -> list[Any]:
+            fused = polyphase.fuse(steps)
+            torch.manual_seed(0)
+            several = (fused.batch([image] * 3) if in_batches else fused(image) for _ in range(3))  # as new, and known
+            return [bytes_of(one) for one in several]
 
-    assert bytes_of(made()) == bytes_of(at_equal_distances(monkeypatch, made))
+        assert made() == at_equal_distances(monkeypatch, made), size
 
 
 def test_a_picture_beyond_a_block_is_not_copied(v2: Any, monkeypatch: pytest.MonkeyPatch) -> None:

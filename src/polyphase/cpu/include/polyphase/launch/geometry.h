@@ -27,6 +27,8 @@ struct Dimension {
   bool mapped() const { return step_count > 0; }
   // Whether it is an axis, never part of a pixel or of another dimension.
   bool is_axis() const { return mapped() || blocks.size > 0; }
+  // Whether it goes along the rows of a picture that lie anywhere: `Request::kByRows`. Only y can.
+  bool by_rows() const { return in_stride < 0; }
 };
 
 // A few of them, in order; no more are made or copied than there are.
@@ -103,7 +105,7 @@ inline Dimensions tidy(Dimensions dimensions, int64_t tensors) {
   Dimensions tidied;
   for (int64_t i = 0; i < dimensions.size(); ++i) {
     const Dimension& d = dimensions[i];
-    if (!d.is_axis() && !d.channels && d.in_size == 1) continue;
+    if (!d.is_axis() && !d.channels && !d.by_rows() && d.in_size == 1) continue;
     if (tidied.size() > 0 && can_join(tidied.back(), d, tensors)) {
       const Dimension outer = tidied.back();
       tidied.back() = d;
@@ -204,22 +206,25 @@ inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t
     const bool is_pixel = d.in_size <= kMostOfPixel && rest.size() > 1;
     return !d.channels && (last_mapped < 0 ? !is_pixel : sums <= 1 && d.in_size * element_bytes >= kLongRow);
   };
-  bool row_of_tail = tail && is_row(rest.back());
+  const bool rows_mapped = tail && last_mapped >= 0 && rest[last_mapped].by_rows();
+  bool row_of_tail = tail && (rows_mapped ? last_mapped + 2 == rest.size() : is_row(rest.back()));
   if (tail && !row_of_tail) {
     geometry->pixel = rest.take(rest.size() - 1);
-    row_of_tail = last_mapped + 1 < rest.size() && is_row(rest.back());  // of pixels that do not lie side by side
+    // Of pixels that do not lie side by side.
+    row_of_tail = last_mapped + 1 < rest.size() && (rows_mapped || is_row(rest.back()));
   } else if (!tail && last_mapped >= 0) {
     const int64_t channels = channels_of_source(rest, rest[last_mapped]);
     if (channels >= 0) geometry->pixel = rest.take(channels);
     last_mapped = rest.size() - 1;
   }
   const int64_t row = row_of_tail ? rest.size() - 1 : last_mapped;
-  if (row >= 0) geometry->x = rest.take(row);
+  if (row >= 0 && !rest[row].by_rows()) geometry->x = rest.take(row);
   const Dimension& x = geometry->x;
   if (geometry->pixel.out_size == 1 && x.weighted && x.blocks.size == 0 && max(x.in_size, x.out_size) <= kShortRow) {
     geometry->pixel = take_planes(rest);
   }
-  int64_t y = last_place(rest, weighted);
+  int64_t y = last_place(rest, [](const Dimension& d) { return d.by_rows(); });
+  if (y < 0) y = last_place(rest, weighted);
   if (y < 0) y = last_place(rest, [](const Dimension& d) { return !d.channels; });
   if (y >= 0) geometry->y = rest.take(y);
   const int64_t z = last_place(rest, weighted);
