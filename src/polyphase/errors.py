@@ -170,7 +170,7 @@ class TransformFailedError(PolyphaseError, RuntimeError):
     def __init__(self, sample: str, given: str, told: str) -> None:
         super().__init__(
             f"your transform fails, without us, on {sample}, given {given} (--as gives pictures as pillow, tensor or "
-            f"array):\n{told}"
+            f"array; samples with boxes or labels come from a dataset, FILE.py:DATASET):\n{told}"
         )
 
 

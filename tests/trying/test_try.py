@@ -50,6 +50,8 @@ detection = v2.Compose([
     v2.ToDtype(torch.float32, scale=True),
 ])
 
+cut_at_random = v2.Compose([v2.ToImage(), v2.Resize((32, 32)), lambda image: image[:, int(torch.rand(()) < 0.4):]])
+
 class Boxes:
     def __len__(self):
         return 3
@@ -136,6 +138,13 @@ def test_detection(attempt: Try) -> None:
     assert "3 samples of data.py:Boxes" in done.stdout
     assert "the same to the last bit (3 of 3)" in done.stdout
     assert "torchvision.transforms.v2._misc.SanitizeBoundingBoxes is not a transform" in done.stdout
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_results_that_make_batches_for_some_draws_only(attempt: Try, seed: int) -> None:
+    done = attempt("data.py:cut_at_random", "--seed", str(seed))
+    assert done.exit_code == 0, done.output
+    assert ("not timed in batches" in done.stdout) != ("fused, in batches" in done.stdout)
 
 
 def test_a_bug_of_the_users_is_told_as_theirs(attempt: Try, tmp_path: Path) -> None:
