@@ -3,6 +3,8 @@ side (`warp/channels.h`): with the results of the same image, sampled plane by p
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -167,3 +169,23 @@ def test_threads_give_the_same_gradients() -> None:
             assert ours is not None
             assert alone is not None
             assert torch.equal(ours, alone)
+
+
+@pytest.mark.parametrize("channels", [64, 256])
+def test_gradients_of_coordinates_are_as_near_to_the_truth_as_eagers(channels: int) -> None:
+    """Products of the gradient and of each tap have much in common, which cancels only when they are subtracted."""
+    generator = torch.Generator().manual_seed(5)
+    image = torch.rand(1, channels, 30, 40, generator=generator)
+    grid = torch.rand(1, 30, 40, 2, generator=generator) * 1.8 - 0.9
+
+    def gradient(call: Any, dtype: torch.dtype) -> Tensor:
+        leaf = grid.to(dtype).requires_grad_()
+        (found,) = torch.autograd.grad(call(image.to(dtype), leaf, align_corners=True).sum(), leaf)
+        assert isinstance(found, Tensor)
+        return found.double()
+
+    truth = gradient(F.grid_sample, torch.float64)
+    ours, eagers = (
+        (gradient(call, torch.float32) - truth).abs().mean().item() for call in (P.grid_sample, F.grid_sample)
+    )
+    assert ours <= 1.05 * eagers

@@ -125,26 +125,25 @@ class CoordinateGradient {
     }
   }
 
-  // The same where the channels of a pixel lie side by side: a product of vectors for each tap.
+  // The same where the channels of a pixel lie side by side. Taps are weighted by their slopes before they meet the gradient:
+  // what neighbours have in common then cancels, and is not summed. What is not finite is summed again, tap by tap.
   void sum_pixels(const V* image) {
     make_slopes();
-    for (TileOf<P>& sum : by_axis_) sum = {};
     for (int64_t c = 0; c < call_.channels; c += Tile::kChunk) {
       multiply_pixels(image, c, min(Tile::kChunk, call_.channels - c));
     }
-    for (int k = 0; k < kCount; ++k) {
+    bool numbers = true;
+    for (int a = 0; a < kAxes; ++a) {
       alignas(64) V lanes[Vec<V>::kLanes][kTile];
-      turn(products_[k][0], Vec<V>::kLanes, lanes[0], kTile, tile_.count, Vec<V>::kLanes);
-      for (int l = 1; l < Vec<V>::kLanes; ++l) {
-        for (int i = 0; i < kTile; ++i) lanes[0][i] += i < tile_.count ? lanes[l][i] : V(0);
-      }
-      for (int a = 0; a < kAxes; ++a) {
-        for (int i = 0; i < tile_.count; ++i) {
-          const P slope = slopes_[a][k][i];
-          by_axis_[a].at[i] += ((slope < 0) | (slope > 0)) ? slope * lanes[0][i] : P(0);
-        }
+      turn(products_[a][0], Vec<V>::kLanes, lanes[0], kTile, tile_.count, Vec<V>::kLanes);
+      for (int i = 0; i < tile_.count; ++i) {
+        V sum = 0;
+        for (int l = 0; l < Vec<V>::kLanes; ++l) sum += lanes[l][i];
+        by_axis_[a].at[i] = sum;
+        numbers &= sum == sum;
       }
     }
+    if (!numbers) sum_taps(image);
   }
 
   // Those of the channels from c on, which the first of them begin.
@@ -153,21 +152,34 @@ class CoordinateGradient {
     int64_t stride;
     const V* gradient = tile_.load_pixels(c, channels, &stride);
     for (int i = 0; i < tile_.count; ++i, gradient += stride) {
-      for (int k = 0; k < kCount; ++k) {
-        Lanes sum = c == 0 ? Lanes::zero() : Lanes::load(products_[k][i]);
-        bool touched = false;
-        for (int a = 0; a < kAxes; ++a) touched |= slopes_[a][k][i] < 0 || slopes_[a][k][i] > 0;
-        if (touched) {
-          const V* pixel = image + tile_.taps.offset[k][i] + c;
-          int64_t l = 0;
-          for (; l + Lanes::kLanes <= channels; l += Lanes::kLanes) {
-            sum = multiply_add(Lanes::load(gradient + l), Lanes::load(pixel + l), sum);
-          }
-          const int rest = static_cast<int>(channels - l);
-          if (rest > 0) sum = multiply_add(Lanes::load_first(gradient + l, rest), Lanes::load_first(pixel + l, rest), sum);
-        }
-        sum.store(products_[k][i]);
+      const V* pixel[kCount];
+      Lanes slope[kAxes][kCount], sum[kAxes];
+      repeat<kCount>([&](auto k) __attribute__((always_inline)) {
+        pixel[k] = image + tile_.taps.offset[k][i] + c;
+        repeat<kAxes>([&](auto a) __attribute__((always_inline)) { slope[a][k] = Lanes::broadcast(slopes_[a][k][i]); });
+      });
+      repeat<kAxes>([&](auto a) __attribute__((always_inline)) {
+        sum[a] = c == 0 ? Lanes::zero() : Lanes::load(products_[a][i]);
+      });
+      const auto add = [&](Lanes given, const auto& load) __attribute__((always_inline)) {
+        Lanes along[kAxes];
+        repeat<kAxes>([&](auto a) __attribute__((always_inline)) { along[a] = Lanes::zero(); });
+        repeat<kCount>([&](auto k) __attribute__((always_inline)) {
+          const Lanes value = load(pixel[k]);
+          repeat<kAxes>([&](auto a) __attribute__((always_inline)) { along[a] = multiply_add(value, slope[a][k], along[a]); });
+        });
+        repeat<kAxes>([&](auto a) __attribute__((always_inline)) { sum[a] = multiply_add(given, along[a], sum[a]); });
+      };
+      int64_t l = 0;
+      for (; l + Lanes::kLanes <= channels; l += Lanes::kLanes) {
+        add(Lanes::load(gradient + l), [&](const V* at) __attribute__((always_inline)) { return Lanes::load(at + l); });
       }
+      const int rest = static_cast<int>(channels - l);
+      if (rest > 0) {
+        add(Lanes::load_first(gradient + l, rest),
+            [&](const V* at) __attribute__((always_inline)) { return Lanes::load_first(at + l, rest); });
+      }
+      repeat<kAxes>([&](auto a) __attribute__((always_inline)) { sum[a].store(products_[a][i]); });
     }
   }
 
@@ -239,7 +251,7 @@ class CoordinateGradient {
   const bool by_pixels_;
   Conditional<Tile::kRows, CubicRows<P, true>, Unused> rows_;
   alignas(64) V mixed_[Tile::kRows ? kTile : 1][kCount];
-  alignas(64) V products_[Tile::kRows ? 1 : kCount][kTile][Vec<V>::kLanes];
+  alignas(64) V products_[kAxes][kTile][Vec<V>::kLanes];  // lane by lane
   TileOf<P> by_axis_[kAxes];
   alignas(64) P slopes_[kAxes][kCount][kTile];
   double sums_[kSums > 0 ? kSums : 1];
