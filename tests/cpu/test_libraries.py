@@ -75,7 +75,7 @@ def test_a_fork_while_another_thread_builds() -> None:
 
 def assert_flips(image: Tensor) -> None:
     assert torch.equal(binding.resample(image, (AxisMap((Flip(),)),)), image.flip(-1))
-    libraries.addresses.cache_clear()
+    libraries.built_addresses.cache_clear()
     binding.forget()
     assert torch.equal(binding.resample(image, (AxisMap((Flip(),)),)), image.flip(-1))
 

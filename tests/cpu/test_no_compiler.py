@@ -127,7 +127,7 @@ def mended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
     def forget() -> None:
         launch.forget()
-        for one in (libraries.addresses, binding.bound, binding.bound_gradients):
+        for one in (libraries.built_addresses, binding.bound, binding.bound_gradients):
             one.cache_clear()
 
     forget()

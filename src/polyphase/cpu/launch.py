@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor
@@ -188,8 +187,7 @@ def described(record: CallRecord) -> Described:
 
 @contextmanager
 def built_from(source: Path) -> Iterator[None]:
-    kernel, found = libraries.kernel_of(source.read_text(encoding="utf-8")), libraries.addresses
-    with mock.patch.object(libraries, "addresses", lambda *plan: found(*plan)._replace(kernel=kernel)):
+    with libraries.kernel_of_all_plans(source.read_text(encoding="utf-8")):
         forget()
         yield
     forget()

@@ -7,7 +7,8 @@ import functools
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,9 +92,18 @@ def launcher() -> Launcher:
     return made
 
 
-@functools.cache
+#: The kernel that every plan has meanwhile, where there is one.
+_kernel_of_all: list[int] = []
+
+
 def addresses(plan: MapsPlan | WarpPlan, moves: bool = False) -> Addresses:
     """Gives the addresses of all that a plan needs, built side by side. `moves`: some axes are not weighted."""
+    found = built_addresses(plan, moves)
+    return found._replace(kernel=_kernel_of_all[0]) if _kernel_of_all else found
+
+
+@functools.cache
+def built_addresses(plan: MapsPlan | WarpPlan, moves: bool) -> Addresses:
     *others, kernel, _ = _loaded([*requests(plan, moves), launcher_request(isa.chosen())])
     found = [_address(sampler, emit.SAMPLER_SYMBOL) for sampler in others]
     address = _address(kernel, emit.KERNEL_SYMBOL)
@@ -142,10 +152,16 @@ def _sampler(dtype: torch.dtype, weighted: bool, architecture: str) -> int:
     return _address(_loaded(_sampler_requests(plan, moves=False))[0], emit.SAMPLER_SYMBOL)
 
 
-def kernel_of(source: str) -> int:
-    """The address of a kernel built from a source, as plans with arithmetic are built."""
+@contextmanager
+def kernel_of_all_plans(source: str) -> Iterator[None]:
+    """Has every plan use the kernel of a source meanwhile, built as those of plans with arithmetic are."""
     options = ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
-    return _address(_loaded([build.Request(source, isa.chosen(), options=options)])[0], emit.KERNEL_SYMBOL)
+    kernel = _address(_loaded([build.Request(source, isa.chosen(), options=options)])[0], emit.KERNEL_SYMBOL)
+    _kernel_of_all.append(kernel)
+    try:
+        yield
+    finally:
+        _kernel_of_all.remove(kernel)
 
 
 def stats() -> dict[str, int]:
