@@ -329,6 +329,7 @@ ROWS: tuple[tuple[Step, ...], ...] = (
     (Nearest(7), Pad(1, 2, "constant", 1)),
     (Resize(3, "bilinear", antialias=True),),
     (Resize(25, "bicubic"), Flip()),
+    (Slice(0, 10), Resize(4, "bicubic", antialias=True, first=True), Pad(2, 3, "constant", 1)),
     (Resize(6, "lanczos", antialias=True), Pad(2, 3, "circular")),
     (Slice(1, 10), Resize(9, "bilinear"), Pad(-2, 3, "constant", 1)),
 )

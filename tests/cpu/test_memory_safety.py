@@ -47,6 +47,7 @@ VERTICAL: tuple[tuple[Step, ...], ...] = (
     (Resize(5, "bicubic"),),
     (Flip(),),
     (Resize(2, "bilinear", antialias=True),),
+    (Resize(3, "bicubic", antialias=True, first=True),),
     (Pad(1, 1, "constant", 1),),
 )
 
@@ -69,7 +70,10 @@ def cases(dtype: torch.dtype, step: int = 1, first: int = 0) -> Iterator[Case]:
         for number, after in enumerate(
             (1, width, 71 - width, 1 + width * 29 % 70, 2 + width * 7 % 13), start=5 * width
         ):
-            maps = (AxisMap(VERTICAL[number // 3 % 5]), AxisMap(HORIZONTAL[number % 9](after if after > 0 else 5)))
+            maps = (
+                AxisMap(VERTICAL[number // 3 % len(VERTICAL)]),
+                AxisMap(HORIZONTAL[number % 9](after if after > 0 else 5)),
+            )
             for turn, channels in enumerate((number % 4 + 1, 1 + number * 3 % MOST_CHANNELS)):
                 shape = (1, channels, 1 + number % 4, width)
                 yield Case(dtype, shape, LAYOUTS[(number // 2 + turn) % 5], maps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,70 @@ def test_a_resize_between_moves_is_one_launch(v2: Any) -> None:
     assert launches() == before + 1
     expected = v2.functional.pil_to_tensor(own(image)).int()
     assert (v2.functional.pil_to_tensor(found).int() - expected).abs().max() <= 1
+
+
+# ---- in which order rows and columns are summed
+
+
+def resized(image: torch.Tensor, sizes: list[tuple[int, int]], mode: str) -> torch.Tensor:
+    """By eager, one size after the other."""
+    for size in sizes:
+        if size != tuple(image.shape[-2:]):
+            image = torch.nn.functional.interpolate(image[None], size, mode=mode, antialias=True)[0]
+    return image
+
+
+@pytest.mark.parametrize("order", [None, (0, 0, 0, 0), (1, 0, -100, 0), (1, -1, -2, 2)])
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("name", ["bilinear", "bicubic"])
+def test_bytes_are_rounded_in_pillows_order(
+    v2: Any, order: Any, mode: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit, one axis after the other; where the order is not known, by Pillow."""
+    from polyphase.pipelines import doing, pillow, ways
+
+    for module in (doing, ways):
+        monkeypatch.setattr(module, "order_of_sums", lambda: order)
+    sizes = [
+        ((31, 23), (21, 18)),
+        ((32, 23), (21, 18)),
+        ((210, 37), (53, 90)),
+        ((304, 3), (60, 2)),
+        ((40, 60), (80, 9)),
+    ]
+    steps = {new: [v2.Resize(new, v2.InterpolationMode(name)), v2.PILToTensor()] for _, new in sizes}
+    fused = {new: polyphase.fuse(v2.Compose(some)) for new, some in steps.items()}
+    for (size, new), margin in itertools.product(sizes, [(0, 0), (3, 5)]):
+        height, width = (n + 2 * more for n, more in zip(size, margin, strict=True))
+        image = picture(height, width, mode, seed=height)
+        pixels = v2.functional.pil_to_tensor(image)[:, margin[0] :, margin[1] :][:, : size[0], : size[1]]
+        crop = polyphase.fuse([v2.CenterCrop(size), *steps[new]])
+        before = launches()
+        some = [crop(image), *([fused[new](image)] * 3 if margin == (0, 0) else [])]  # by size, from the second on
+        some.append(polyphase.fuse([v2.CenterCrop(size), *steps[new]]).batch([image] * 3)[1])
+        if order is None:
+            expected = v2.Compose([v2.CenterCrop(size), *steps[new]])(image)
+        else:
+            assert launches() > before
+            first = (new[0], size[1]) if pillow.sums_rows_first(order, size, new) else (size[0], new[1])
+            expected = resized(pixels, [first, new], name)
+        assert all(torch.equal(one, expected) for one in some), (size, new, margin)
+
+
+def test_the_order_is_found_out_by_trying(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyphase.pipelines import pillow
+
+    own, found_out = Image.Image.resize, pillow.order_of_sums.__wrapped__
+    assert found_out() in pillow._ORDERS, "of the Pillow that is installed"
+    for order in (*pillow._ORDERS, (1, 0, 0, 0), (1, -1, -1, 1)):
+
+        def by_axes(image: Any, size: Any, filter: Any, order: Any = order) -> Any:
+            rows_first = pillow.sums_rows_first(order, image.size[::-1], size[::-1])
+            between = (image.size[0], size[1]) if rows_first else (size[0], image.size[1])
+            return own(own(image, between, filter), size, filter)
+
+        monkeypatch.setattr(Image.Image, "resize", by_axes)
+        assert found_out() == (order if order in pillow._ORDERS else None)
 
 
 #: Ways in which a kernel reads a picture's rows, in steps of v2.

@@ -54,7 +54,8 @@ def antialiased_resizes(
 ) -> st.SearchStrategy[Resize]:
     given = st.none() | scales() if scale is None else scale
     names = st.sampled_from(sorted(filters.ANTIALIAS))
-    return st.builds(Resize, sizes(most), names, st.just(True), align_corners=st.booleans(), scale=given)
+    aligned, first = st.booleans(), st.booleans()
+    return st.builds(Resize, sizes(most), names, st.just(True), align_corners=aligned, scale=given, first=first)
 
 
 def weighted_steps(

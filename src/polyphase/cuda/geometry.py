@@ -11,7 +11,7 @@ import torch
 from polyphase.cuda.calls import MOST_OUTER
 from polyphase.errors import NoKernelError
 from polyphase.kernels.records import CallRecord
-from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.axis_maps import AxisMap, comes_first
 from polyphase.sampling.programs import Axes
 
 #: In rows of at least so many bytes, an axis before them is better resampled row by row than pixel by pixel.
@@ -57,6 +57,8 @@ def arrange(record: CallRecord) -> Geometry:
     dimensions = _dimensions(record)
     rest = _tidy(dimensions)
     if record.program.sampled == torch.uint8:  # rounded between two axes: sums along the last one come first
+        if any(one.map is not None and comes_first(one.map) for one in dimensions):
+            raise NoKernelError("bytes that are summed along another axis first, as Pillow does on the CPU")
         in_order = iter([one for one in dimensions if one.summed])
         rest = [next(in_order) if one.summed else one for one in rest]
     pixel = none._replace(in_stride=1, out_stride=1)

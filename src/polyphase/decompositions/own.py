@@ -13,7 +13,7 @@ from polyphase.kernels import plain_torch
 from polyphase.kernels.devices import rules_of
 from polyphase.kernels.layout import keeps_strides
 from polyphase.sampling.apply import apply_taps
-from polyphase.sampling.axis_maps import AxisMap
+from polyphase.sampling.axis_maps import AxisMap, order_of_sums
 from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.integers import SUMMED_IN, stored
 from polyphase.sampling.programs import adjoint_by_moving, forward_order
@@ -74,16 +74,15 @@ def resample(
 
 
 def _mapped(image: Tensor, maps: tuple[AxisMap, ...], border: Any) -> Tensor:
-    """One axis after the other, in memory order; uint8 from the last on, as eager rounds."""
+    """One axis after the other, in memory order; uint8 as it is rounded."""
     arithmetic = eager_arithmetic(image.dtype, rules_of(image.device))
     order = stride_order(image) if keeps_strides(maps) else memory_order(image)
     if forward_order(maps) == "contiguous":
         order = list(range(image.dim()))
-    first, axes = image.dim() - len(maps), range(len(maps))
-    result = image.permute(order)
+    first, result = image.dim() - len(maps), image.permute(order)
     if any(one.weighted for one in maps):
         result = result.to(SUMMED_IN.get(image.dtype, image.dtype))
-    for axis in reversed(axes) if image.dtype == torch.uint8 else axes:
+    for axis in order_of_sums(maps, image.dtype):
         if not maps[axis].steps:
             continue
         dim = order.index(first + axis)

@@ -12,6 +12,7 @@ from polyphase.kernels import operands
 from polyphase.kernels.devices import rules_of
 from polyphase.sampling import formulas, pointwise, warps
 from polyphase.sampling.apply import apply_taps
+from polyphase.sampling.axis_maps import order_of_sums
 from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.integers import SUMMED_IN, stored
 from polyphase.sampling.programs import Axes, Border, Program, moves_runs
@@ -68,7 +69,7 @@ def _sample(image: Tensor, axes: Axes) -> tuple[Tensor, Tensor | None]:
     first, count = image.dim() - len(axes.maps), len(axes.maps)
     before = axes.adjoint_of or image.shape[first:]
     result, border = image.to(SUMMED_IN.get(image.dtype, image.dtype)) if axes.may_sum() else image, None
-    for axis in reversed(range(count)) if image.dtype == torch.uint8 else range(count):
+    for axis in order_of_sums(axes.maps, image.dtype):
         taps = evaluate(axes.maps[axis], before[axis], arithmetic, image.device)
         result = apply_taps(result, transpose(taps) if axes.transposed else taps, first + axis)
         if taps.border is not None and not axes.transposed:

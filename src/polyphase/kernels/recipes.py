@@ -19,6 +19,8 @@ _RECORD = struct.Struct(f"={RECORD}")
 _NO_BOX = (0.0, math.nan)
 _PLAIN = (math.nan, *_NO_BOX)  # neither a scale nor a box
 _RESIZE, _AREA, _NEAREST, _FLIP, _SLICE, _PAD = range(6)
+#: Of a resize, beside align_corners.
+_FIRST = 2
 
 
 @functools.lru_cache(maxsize=1024)  # sizes recur, though not together
@@ -29,8 +31,9 @@ def encode(axis_map: AxisMap) -> bytes:
 
 def _record(step: Step) -> bytes:
     match step:
-        case Resize(size, name, antialias, align_corners, scale, box):
-            return _pack(_RESIZE, size, FILTERS.index(name), antialias, align_corners, scale=scale, box=box)
+        case Resize(size, name, antialias, align_corners, scale, box, first):
+            how = align_corners + _FIRST * first
+            return _pack(_RESIZE, size, FILTERS.index(name), antialias, how, scale=scale, box=box)
         case Area(size):
             return _pack(_AREA, size)
         case Nearest(size, exact, scale, box):
@@ -53,8 +56,8 @@ class Recipe(list[float]):
     """The numbers of the records of an axis, which takes one step after the other: `encode` makes the same of the
     same steps, packed."""
 
-    def resize(self, size: int, name: str, antialias: bool) -> None:
-        self += (_RESIZE, size, FILTERS.index(name), antialias, 0, *_PLAIN)
+    def resize(self, size: int, name: str, antialias: bool, first: bool = False) -> None:
+        self += (_RESIZE, size, FILTERS.index(name), antialias, _FIRST * first, *_PLAIN)
 
     def nearest(self, size: int, exact: bool) -> None:
         self += (_NEAREST, size, exact, 0, 0, *_PLAIN)
@@ -98,7 +101,7 @@ class Recipe(list[float]):
 def _step(kind: int, a: int, b: int, c: int, d: int) -> Step:
     """Gives the step of a record that a `Recipe` has."""
     if kind == _RESIZE:
-        return Resize(a, FILTERS[b], bool(c), bool(d))
+        return Resize(a, FILTERS[b], bool(c), bool(d & 1), first=bool(d & _FIRST))
     if kind == _NEAREST:
         return Nearest(a, bool(b))
     if kind == _SLICE:

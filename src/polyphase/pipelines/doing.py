@@ -11,6 +11,7 @@ from torch import Tensor
 from polyphase.errors import NotSupportedError
 from polyphase.pipelines.given import BY_NUMBER, PAD_MODES, colour_of
 from polyphase.pipelines.picture import NEAREST, PIL, Picture
+from polyphase.pipelines.pillow import order_of_sums, sums_rows_first
 
 #: What is only moved by a warp, or weighed. Others would have coordinates of half precision.
 WARPED = (torch.uint8, torch.int16, torch.int32, torch.float32, torch.float64)
@@ -25,19 +26,15 @@ def resize(
 ) -> None:
     if size == (picture.height, picture.width):
         return
-    if picture.kind == PIL and (mode in NEAREST or _rows_may_come_first(picture.height, picture.width, *size)):
+    if picture.kind != PIL:
+        picture.resize(*size, mode, bool(antialias) and mode not in NEAREST, in_floats=in_floats)
+        return
+    order = order_of_sums()
+    if mode in NEAREST or order is None:
         number = next(number for number, name in BY_NUMBER.items() if name == mode.removesuffix("-exact"))
         picture.by_pillow(lambda image: image.resize((size[1], size[0]), number))
-        return
-    smooths = picture.kind == PIL or bool(antialias)  # Pillow always does
-    picture.resize(*size, mode, smooths and mode not in NEAREST, in_floats=in_floats and picture.kind != PIL)
-
-
-def _rows_may_come_first(height: int, width: int, new_height: int, new_width: int) -> bool:
-    """Whether Pillow may sum columns of pixels before rows of them, which rounds otherwise: from version 13 on it does
-    where it finds that cheaper. Never where columns do not become shorter; seldom where rows do so as much."""
-    less_work = 20 * height * new_width > 21 * width * new_height
-    return new_height < height and (less_work or 2 * height > 3 * width)
+    else:  # which Pillow always smooths
+        picture.resize(*size, mode, True, rows_first=sums_rows_first(order, (picture.height, picture.width), size))
 
 
 def pad(picture: Picture, amounts: tuple[int, ...], fill: Any, mode: str) -> None:

@@ -51,7 +51,16 @@ class Outline:
         """What its program depends on, numbers aside."""
         return len(self.rows), len(self.columns), *self.marks
 
-    def resize(self, height: int, width: int, mode: str, antialias: bool, *, in_floats: bool = False) -> None:
+    def resize(
+        self,
+        height: int,
+        width: int,
+        mode: str,
+        antialias: bool,
+        *,
+        in_floats: bool = False,
+        rows_first: bool = False,
+    ) -> None:
         if height == self.height and width == self.width:
             return
         self._becomes_size(height, width)
@@ -61,7 +70,7 @@ class Outline:
             self.rows.nearest(height, exact)
             self.columns.nearest(width, exact)
         else:
-            self.rows.resize(height, mode, antialias)
+            self.rows.resize(height, mode, antialias, rows_first)
             self.columns.resize(width, mode, antialias)
 
     def crop(self, top: int, left: int, height: int, width: int) -> None:

@@ -175,16 +175,26 @@ class Picture:
             lies = strides.dense_like(out_shape, self.strides)
         self._resized_to(*size, lies)
 
-    def resize(self, height: int, width: int, mode: str, antialias: bool, *, in_floats: bool = False) -> None:
-        """`in_floats`: bytes are summed as floats, and rounded once, as torchvision's v1 does."""
+    def resize(
+        self,
+        height: int,
+        width: int,
+        mode: str,
+        antialias: bool,
+        *,
+        in_floats: bool = False,
+        rows_first: bool = False,
+    ) -> None:
+        """`in_floats`: bytes are summed as floats, and rounded once, as torchvision's v1 does. `rows_first`: bytes are
+        rounded after rows were summed, then after columns were."""
         if (height, width) == (self.height, self.width):
             return
         self._edits = None
         dtype, is_nearest = self.dtype, mode in NEAREST
         native = (torch.float32, torch.float64, *(() if in_floats or not _sums_bytes(mode) else (torch.uint8,)))
         casts = dtype not in native
-        steps = [_resize_step(size, mode, antialias) for size in (height, width)]
-        self._follow(((steps[0],), (steps[1],)), weighs=not is_nearest, cast=torch.float32 if casts else None)
+        steps = (_resize_step(height, mode, antialias, rows_first),), (_resize_step(width, mode, antialias),)
+        self._follow(steps, weighs=not is_nearest, cast=torch.float32 if casts else None)
         if casts:
             of = self._epilogue
             if mode in ("bicubic", "lanczos") and dtype == torch.uint8:
@@ -409,8 +419,8 @@ def vector(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) 
 
 
 @functools.lru_cache(maxsize=1024)
-def _resize_step(size: int, mode: str, antialias: bool) -> Step:
-    return Nearest(size, mode == "nearest-exact") if mode in NEAREST else Resize(size, mode, antialias)
+def _resize_step(size: int, mode: str, antialias: bool, first: bool = False) -> Step:
+    return Nearest(size, mode == "nearest-exact") if mode in NEAREST else Resize(size, mode, antialias, first=first)
 
 
 def _part(start: int, length: int, of: int) -> Steps:

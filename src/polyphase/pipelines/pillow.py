@@ -8,7 +8,7 @@ import struct
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -214,6 +214,52 @@ def _struct_of(capsule: object) -> int:
 
 def _word_at(address: int) -> int:
     return ctypes.c_uint64.from_address(address).value
+
+
+# ---- in which order Pillow sums
+
+#: In which order bytes are summed in a resize: rows first where they become fewer and where the sum of these numbers
+#: times the height, the new height, the width and the new width is more than 0; else columns first.
+Order: TypeAlias = tuple[int, int, int, int]
+
+COLUMNS_FIRST: Order = (0, 0, 0, 0)
+#: Those of versions up to 12.1, of 12.2 and 12.3 (pictures more than 100 times as high as wide), and of 13.
+_ORDERS: tuple[Order, ...] = (COLUMNS_FIRST, (1, 0, -100, 0), (1, -1, -2, 2))
+
+
+def sums_rows_first(order: Order, size: tuple[int, int], new: tuple[int, int]) -> bool:
+    weighed = sum(weight * n for weight, n in zip(order, (size[0], new[0], size[1], new[1]), strict=True))
+    return new[0] < size[0] and weighed > 0
+
+
+#: From which height and width to which: around where orders change.
+_RESIZES = (
+    *(((31, 23), (21, 18)), ((32, 23), (21, 18)), ((23, 31), (21, 40)), ((21, 31), (23, 40)), ((9, 40), (8, 11))),
+    *(((40, 9), (11, 12)), ((90, 12), (80, 7)), ((90, 13), (80, 7)), ((303, 3), (200, 2)), ((300, 3), (298, 2))),
+    *(((303, 3), (302, 2)), ((303, 3), (400, 2)), ((17, 29), (18, 3)), ((29, 17), (3, 18)), ((64, 48), (32, 24))),
+)
+
+
+@functools.cache
+def order_of_sums() -> Order | None:
+    """That of this Pillow, found out by trying: what is rounded in between differs. None of one that is not known."""
+    tried = {sizes: _order_tried(*sizes) for sizes in _RESIZES}
+    fits = [order for order in _ORDERS if all(sums_rows_first(order, *sizes) == was for sizes, was in tried.items())]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _order_tried(size: tuple[int, int], new: tuple[int, int]) -> bool | None:
+    """Whether a resize sums rows first; None where it does neither, or both are the same."""
+    pillow, (height, width), (new_height, new_width) = sys.modules["PIL.Image"], size, new
+    noise, bilinear = bytes((n * n * 31 + n * 7919) % 251 for n in range(height * width)), pillow.Resampling.BILINEAR
+    image, target = pillow.frombytes("L", (width, height), noise), (new_width, new_height)
+    resized = image.resize(target, bilinear).tobytes()
+    rows_first, columns_first = (
+        image.resize(between, bilinear).resize(target, bilinear).tobytes()
+        for between in ((width, new_height), (new_width, height))
+    )
+    is_one_of_them = (resized == rows_first) != (resized == columns_first)
+    return resized == rows_first if is_one_of_them else None
 
 
 # ---- what Pillow does itself

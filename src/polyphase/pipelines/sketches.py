@@ -16,7 +16,7 @@ from polyphase.kernels.layout import BY_ROWS
 from polyphase.pipelines import ways
 from polyphase.pipelines.drawing import Ahead, Chain
 from polyphase.pipelines.outlines import NotFollowedError, Outline
-from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture, as_kind
+from polyphase.pipelines.picture import ARRAY, Picture, as_kind
 from polyphase.pipelines.reading import OWN, V2, Step, drawn
 from polyphase.pipelines.sources import Source
 from polyphase.pipelines.stages import Ready
@@ -126,7 +126,7 @@ class Sketches:
 
     def __init__(self, steps: Step | Container) -> None:
         self._whole, self._steps = steps, _steps_to_follow(steps)
-        self._by_size = {kind: self._packed(kind) for kind in (TENSOR, IMAGE, ARRAY, PIL)}
+        self._by_size = dict[str, bytes | None]()
         self._kinds: dict[object, _Kind | None] = {}  # None of a kind that had to be done otherwise
         random = [step for step in self._steps or () if step.ours is not None and step.ours.is_random]
         self.chain = Chain(
@@ -138,14 +138,14 @@ class Sketches:
 
     def by_size(self, kind: str) -> bytes | None:
         """Transforms of such images as `ways` packs them; None where steps do not follow from the size alone."""
+        if kind not in self._by_size:
+            steps = self._steps
+            self._by_size[kind] = None if steps is None else ways.packed([one.ours for one in steps if one.ours], kind)
         return self._by_size[kind]
-
-    def _packed(self, kind: str) -> bytes | None:
-        return None if self._steps is None else ways.packed([step.ours for step in self._steps if step.ours], kind)
 
     def sized(self, image: Image) -> Sized | None:
         """What makes pictures of such images by their sizes; None where there is nothing."""
-        kind = None if self._by_size[image.kind] is None else self._kinds.get(kind_of(image))
+        kind = None if self.by_size(image.kind) is None else self._kinds.get(kind_of(image))
         return None if kind is None else kind.sized
 
     def ahead(self, images: Sequence[Image]) -> Ahead | None:
@@ -191,7 +191,7 @@ class Sketches:
             return Sketch(image.source, outline, likeness)
         walk = self._walked(image, draws, left)
         if name is not None and name not in kind.patterns:
-            kind.learn(name, _likeness(walk), self._by_size[image.kind])
+            kind.learn(name, _likeness(walk), self.by_size(image.kind))
         return walk
 
     def _followed(self, image: Image, draws: list[Params | None], numbers: Iterator[float] | None) -> Outline | None:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from polyphase.kernels.recipes import NUMBERS, RECORD, Recipe
 from polyphase.pipelines.picture import NEAREST, PIL
+from polyphase.pipelines.pillow import COLUMNS_FIRST, order_of_sums
 from polyphase.pipelines.sizes import CenterCrop, Resize
 from polyphase.pipelines.vocabulary import PILToTensor, ToImage, ToPureTensor, ToTensor, Transform
 
-_RECORD = struct.Struct(f"=4q{RECORD}")
+_RECORD = struct.Struct(f"=7q{RECORD}")
 _SHORTER, _LONGER, _TO, _CENTRE = range(4)
 _MOST = 32  # as many have marks
 
@@ -20,11 +21,12 @@ def packed(transforms: Sequence[Transform], kind: str) -> bytes | None:
     records, of_pillow = list[bytes](), kind == PIL
     for one in transforms:
         if type(one) is Resize:
-            if of_pillow and one.interpolation in NEAREST:
+            order = order_of_sums() if of_pillow else COLUMNS_FIRST
+            if order is None or (of_pillow and one.interpolation in NEAREST):
                 return None  # Pillow does that
-            records.append(_RECORD.pack(*_target(one), of_pillow, *_resized(one, of_pillow)))
+            records.append(_RECORD.pack(*_target(one), *order, *_resized(one, of_pillow)))
         elif type(one) is CenterCrop:
-            records.append(_RECORD.pack(_CENTRE, *one.size, of_pillow, *[0] * NUMBERS))
+            records.append(_RECORD.pack(_CENTRE, *one.size, *COLUMNS_FIRST, *[0] * NUMBERS))
         elif isinstance(one, (ToImage, ToTensor, PILToTensor)):
             of_pillow = False
         elif not isinstance(one, ToPureTensor):

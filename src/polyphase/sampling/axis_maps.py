@@ -6,6 +6,7 @@ window of neighbouring input pixels, which is what a kernel can do in one pass. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
@@ -79,6 +80,18 @@ class AxisMap:
         for step in self.steps:
             in_size = output_size(step, in_size)
         return in_size
+
+
+def order_of_sums(maps: Sequence[AxisMap], dtype: torch.dtype) -> list[int]:
+    """The axes in the order in which an image is summed along them: bytes are rounded after each."""
+    axes = range(len(maps))
+    if dtype != torch.uint8:
+        return list(axes)
+    return sorted(axes, key=lambda axis: (not comes_first(maps[axis]), -axis))
+
+
+def comes_first(one: AxisMap) -> bool:
+    return isinstance(one.weighted, Resize) and one.weighted.first
 
 
 def compose(first: AxisMap, second: AxisMap) -> AxisMap | NotMerged:

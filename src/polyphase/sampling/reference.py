@@ -1,7 +1,7 @@
 """The reference: a program evaluated slowly and obviously, in float64, uint8 in exact integers.
 
-Everything fast is held against this. Weighted axes go from the last to the first, because eager rounds uint8 after
-each; for floats the order does not matter here.
+Everything fast is held against this. uint8 is rounded after each weighted axis; for floats their order does not matter
+here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from polyphase import torch_private
 from polyphase.errors import WrongInputError
 from polyphase.sampling import formulas, pointwise, warps
 from polyphase.sampling.apply import apply_taps
+from polyphase.sampling.axis_maps import order_of_sums
 from polyphase.sampling.evaluate import evaluate
 from polyphase.sampling.integers import stored
 from polyphase.sampling.pointwise import scalar_tensor
@@ -61,12 +62,12 @@ def _sample_axes(program: Program, image: Tensor) -> tuple[Tensor, Tensor | None
     assert isinstance(program.sampler, Axes)
     arithmetic = exact_arithmetic(program.sampled)
     border = None
-    for back, axis in enumerate(reversed(program.sampler.maps), start=1):
-        dim = image.dim() - back
-        taps = evaluate(axis, image.shape[dim], arithmetic, image.device)
-        image = apply_taps(image, taps, dim)
+    maps, first = program.sampler.maps, image.dim() - len(program.sampler.maps)
+    for axis in order_of_sums(maps, program.sampled):
+        taps = evaluate(maps[axis], image.shape[first + axis], arithmetic, image.device)
+        image = apply_taps(image, taps, first + axis)
         if taps.border is not None:
-            along = taps.border.reshape([-1] + [1] * (back - 1))
+            along = taps.border.reshape([-1] + [1] * (len(maps) - 1 - axis))
             border = along if border is None else torch.maximum(border, along)
     return image if program.sampled.is_floating_point else stored(image, program.sampled), border
 

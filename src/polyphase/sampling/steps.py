@@ -41,7 +41,8 @@ class Resize:
 
     `scale` is the user's scale_factor (output over input), used instead of the ratio of the sizes; like PyTorch,
     align_corners ignores it. `box`: what becomes `size` pixels, if not the whole axis; aligned corners are the centres
-    of its first and its last pixel.
+    of its first and its last pixel. `first`: bytes are summed along this axis, and rounded, before they are along later
+    ones; else along later ones first.
     """
 
     size: Size
@@ -50,6 +51,7 @@ class Resize:
     align_corners: bool = False
     scale: float | None = None
     box: Box | None = None
+    first: bool = False
 
     def __post_init__(self) -> None:
         _scale_as_float(self)

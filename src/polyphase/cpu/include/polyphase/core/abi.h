@@ -14,11 +14,13 @@ namespace polyphase {
 // One step of an axis map, as `kernels/recipes.py` packs it: five int64 and three doubles, 64 bytes.
 struct Step {
   enum Kind : int64_t { kResize, kArea, kNearest, kFlip, kSlice, kPad };
+  // Bits. kFirst: bytes are summed along this axis before they are along later ones.
+  enum How : int64_t { kAlignCorners = 1, kFirst = 2 };
   int64_t kind;
   int64_t a;     // kResize, kArea, kNearest: size      kSlice: start   kPad: before
   int64_t b;     // kResize: Filter   kNearest: exact   kSlice: stop    kPad: after
   int64_t c;     // kResize: antialias                  kSlice: step    kPad: PadMode
-  int64_t d;     // kResize: align_corners                              kPad: border number
+  int64_t d;     // kResize: kAlignCorners, kFirst                      kPad: border number
   double scale;  // kResize, kNearest: the user's scale factor, NaN for none
   double begin;  // kResize, kNearest: of the box that is resized, in pixels; 0 for the whole axis
   double end;    // and NaN for the whole axis
@@ -182,6 +184,7 @@ struct MapsCall : KernelCall {
   int64_t read_channels;  // `channels`; or one more, which lies beside them in the source, and is dropped in the end
   int64_t in_channel_stride;
   int64_t out_channel_stride;
+  int64_t sums_rows_first;  // y is summed before x, whatever the sampler: rounded in between
   int64_t source_by_rows;  // the source is a list of where the rows along y begin: a picture of several blocks of memory
   const Sampler* sampler;
   const RowMap* row_map;  // of x; null for the identity

@@ -94,6 +94,7 @@ class MapsBinder {
       d.steps = tail_.steps + first_step;
       d.step_count = changes_nothing(d, last_step - first_step) ? 0 : last_step - first_step;
       d.weighted = may_be_weighted(d);
+      d.first = comes_first(d);
       d.channels = call_.vector_count > 0 && i == request_.channel_dimension;
       if (i >= request_.rank - 2) d.blocks = blocks(i - request_.rank + 2, d.out_size);
       for (int64_t t = 0; t < call_.tensor_count; ++t) {
@@ -130,6 +131,13 @@ class MapsBinder {
     for (int64_t s = 0; s < d.step_count; ++s) {
       if (d.steps[s].kind <= Step::kArea) return true;
       if (request_.transposed && d.steps[s].kind != Step::kFlip) return true;
+    }
+    return false;
+  }
+
+  static bool comes_first(const Dimension& d) {
+    for (int64_t s = 0; s < d.step_count; ++s) {
+      if (d.steps[s].kind == Step::kResize && (d.steps[s].d & Step::kFirst) != 0) return true;
     }
     return false;
   }
@@ -176,6 +184,8 @@ class MapsBinder {
     call_.x = axis(g.x, call_.read_channels, &call_.row_map);
     call_.y = axis(g.y);
     call_.z = axis(g.z);
+    call_.sums_rows_first = g.y.first;
+    if (g.z.first || (g.y.first && g.z.weighted)) throw TooManyDimensions();
     call_.outer_count = g.outer.size();
     call_.channel_axis = -1;
     for (int64_t a = 0; a < call_.outer_count; ++a) {

@@ -15,13 +15,14 @@ struct Dimension {
   const Step* steps;
   int64_t step_count;  // 0: the identity
   bool weighted;       // outputs may be sums; else each is one input, or a border
+  bool first;          // `Step::kFirst`
   bool channels;       // vectors are per this dimension: it stays a dimension of its own
   Blocks blocks;       // of the target
   int64_t tensor_strides[kMaxOperands];
 
   // Of so many elements, so far apart.
   static Dimension plain(int64_t size = 1, int64_t stride = 0) {
-    return {size, size, stride, stride, nullptr, 0, false, false, {}, {}};
+    return {size, size, stride, stride, nullptr, 0, false, false, false, {}, {}};
   }
 
   bool mapped() const { return step_count > 0; }

@@ -18,10 +18,10 @@ struct SizeStep {
   int64_t kind;
   int64_t a;    // kShorter: of the shorter side   kLonger: of the longer one   kTo, kCentre: height
   int64_t b;    // kShorter: the longer side's limit, or 0                      kTo, kCentre: width
-  int64_t of_pillow;  // the image is still Pillow's
+  int64_t order[4];   // of sums, as `pipelines/pillow.py` has it
   Step resize;        // but for its size
 };
-static_assert(sizeof(SizeStep) == 96);
+static_assert(sizeof(SizeStep) == 120);
 
 // What an image's rows and columns go through. marks: what was done, two bits for each transform: nothing, or along which
 // axes. Sizes of less than 2 are refused: strides do not tell how such an image lies.
@@ -56,19 +56,20 @@ class Followed {
       resize_side(step.kind == SizeStep::kLonger, step.a, step.b, target);
     }
     if (target[0] == size_[0] && target[1] == size_[1]) return true;
-    if (step.of_pillow != 0 && pillow_may_sum_columns(target)) return false;
+    const bool rows_first = sums_rows_first(step.order, target);
     for (int axis = 0; axis < 2; ++axis) {
       Step made = step.resize;
       made.a = size_[axis] = target[axis];
+      if (axis == 0 && rows_first) made.d |= Step::kFirst;
       if (!add(axis, made)) return false;
     }
     return true;
   }
 
-  // `_rows_may_come_first` of `pipelines/doing.py`.
-  bool pillow_may_sum_columns(const int64_t (&target)[2]) const {
-    const bool less_work = 20 * size_[0] * target[1] > 21 * size_[1] * target[0];
-    return target[0] < size_[0] && (less_work || 2 * size_[0] > 3 * size_[1]);
+  // Likewise in `pipelines/pillow.py`.
+  bool sums_rows_first(const int64_t (&order)[4], const int64_t (&target)[2]) const {
+    const int64_t sum = order[0] * size_[0] + order[1] * target[0] + order[2] * size_[1] + order[3] * target[1];
+    return target[0] < size_[0] && sum > 0;
   }
 
   bool crop(const SizeStep& step) {

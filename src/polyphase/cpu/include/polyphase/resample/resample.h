@@ -42,7 +42,10 @@ class Worker {
         source_dense_(are_dense(call.x.in_stride, call.in_channel_stride, call.read_channels, call.x.in_size)),
         target_dense_(ScatteredRow<O>::is_dense(call)),
         way_(choose_way(facts())),
-        summed_length_(way_.horizontal == Horizontal::kFirst ? out_length_ : in_length_),
+        summed_first_(way_.horizontal == Horizontal::kLast ? map_->first_read * call.read_channels : 0),
+        summed_length_(way_.horizontal == Horizontal::kFirst  ? out_length_
+                       : way_.horizontal == Horizontal::kLast ? (map_->end_read - map_->first_read) * call.read_channels
+                                                              : in_length_),
         operands_(call),
         borders_(call),
         scattered_(call) {
@@ -60,7 +63,10 @@ class Worker {
     if (way_.vertical == Sum::kByTiles) tile_rows_.resize(call.y.most_taps * kTile);
     if (way_.depth == Sum::kKept) depth_.kept.resize(call.z.most_taps, kept_length, call.z.in_size);
     if (way_.sums()) {
-      if (way_.horizontal == Horizontal::kLast && way_.vertical != Sum::kAtOnce) summed_.resize(readable_length_);
+      if (way_.horizontal == Horizontal::kLast && way_.vertical != Sum::kAtOnce) {
+        summed_.resize(readable_length_);
+        std::memset(summed_.data(), 0, readable_length_ * kSize);  // what has no weight is not summed
+      }
       const int64_t taps = max(call.y.most_taps, call.z.most_taps) + 1;  // uint8 takes the last of an odd number twice
       if (way_.vertical != Sum::kNone) vertical_.rows.resize(taps);
       if (way_.depth != Sum::kNone) depth_.rows.resize(taps);
@@ -106,6 +112,7 @@ class Worker {
     if (map_ == nullptr) return facts;
     facts.has_map = true;
     facts.sums_pixels = map_->weighted;
+    facts.must_be_last = call_.sums_rows_first != 0;
     facts.first_is_better = !sampler_.any_order || horizontal_first_is_cheaper(call_);
     facts.shrinks = out_length_ < in_length_;
     facts.reads_beyond_end = readable_length_ > in_length_;
@@ -224,7 +231,7 @@ class Worker {
     const T* plane = reinterpret_cast<const T*>(in_) + z * call_.z.in_stride;
     for (int k = 0; k < count; ++k) vertical_.rows[k] = plane + row_offset(taps.index[begin + k]);
     sampler_.pack(taps, begin, count, weights_.data());
-    if (way_.fetches) find_rows_ahead(vertical_, y);
+    if (way_.fetches) find_rows_ahead(vertical_, y, summed_first_);
     map_->run_sum(map_, vertical_.rows.data(), weights_.data(), count, out, way_.fetches ? &ahead_ : nullptr);
     return out;
   }
@@ -251,8 +258,8 @@ class Worker {
     for (int k = 0; k < count; ++k) vertical_.rows[k] = tile_rows_.data() + k * kTile;
     if (count > 0) vertical_.rows[count] = vertical_.rows[count - 1];
     sampler_.pack(taps, begin, count, weights_.data());
-    for (int64_t from = 0; from < in_length_; from += kTile) {
-      const int64_t length = min(kTile, in_length_ - from);
+    for (int64_t from = summed_first_; from < summed_first_ + summed_length_; from += kTile) {
+      const int64_t length = min(kTile, summed_first_ + summed_length_ - from);
       for (int k = 0; k < count; ++k) {
         const S* source = in_ + row_offset(taps.index[begin + k]) + z * call_.z.in_stride + from;
         T* tile = tile_rows_.data() + k * kTile;
@@ -289,24 +296,25 @@ class Worker {
         if (rows[k] != nullptr) continue;
         T* into = sums.kept.add(first_key + taps.index[begin + k]);
         const T* made = summand(taps.index[begin + k], into);
-        if (made != into) std::memcpy(into, made, summed_length_ * kSize);
+        if (made != into) std::memcpy(into + summed_first_, made + summed_first_, summed_length_ * kSize);
         rows[k] = into;
         --missing;
       }
     } else {
       for (int k = 0; k < count; ++k) rows[k] = summand(taps.index[begin + k], loaded_.data());
     }
+    for (int k = 0; k < count; ++k) rows[k] = static_cast<const T*>(rows[k]) + summed_first_;
     if (count > 0) rows[count] = rows[count - 1];
     sampler_.pack(taps, begin, count, weights_.data());
     const Ahead* now = nullptr;
     if (way_.fetches && !kept) {
-      find_rows_ahead(sums, i);
+      find_rows_ahead(sums, i, 0);
       // The sum waits for memory itself: better to fetch few rows in the horizontal pass after it.
       const bool later = map_ != nullptr && map_->fetches && way_.depth == Sum::kNone && ahead_.bytes() <= kFetched;
       later_ = later ? &ahead_ : nullptr;
       now = later ? nullptr : &ahead_;
     }
-    sampler_.sum(rows, weights_.data(), count, taps.precision, out, summed_length_, now);
+    sampler_.sum(rows, weights_.data(), count, taps.precision, out + summed_first_, summed_length_, now);
     return out;
   }
 
@@ -337,8 +345,8 @@ class Worker {
     map_->run_together(map_, in, out, count);
   }
 
-  // Of rows that are used where they lie: those the next sum reads and this one does not.
-  POLYPHASE_ROW_LOOP void find_rows_ahead(const RowSum& sums, int64_t i) {
+  // Of rows that are used where they lie, from some element on: those the next sum reads and this one does not.
+  POLYPHASE_ROW_LOOP void find_rows_ahead(const RowSum& sums, int64_t i, int64_t first) {
     constexpr int64_t kMost = 8;
     const Axis& axis = sums.axis;
     const Taps& taps = *axis.taps;
@@ -348,7 +356,7 @@ class Worker {
     const int64_t last = taps.index[taps.begin[i + 1] - 1], next_last = taps.index[taps.begin[i + 2] - 1];
     if (next_last <= last) return;
     const int64_t step = &sums == &vertical_ ? row_offset(last + 1) - row_offset(last) : axis.in_stride;
-    ahead_ = {static_cast<const uint8_t*>(sums.rows[count - 1]) + step * kSize, in_length_ * kSize, step * kSize,
+    ahead_ = {static_cast<const uint8_t*>(sums.rows[count - 1]) + (first + step) * kSize, summed_length_ * kSize, step * kSize,
               min(next_last - last, kMost)};
   }
 
@@ -405,7 +413,7 @@ class Worker {
   int64_t readable_length_;  // elements the horizontal pass may read of a row
   bool source_dense_, target_dense_;
   RowWay way_;
-  int64_t summed_length_;  // elements of the rows that are summed
+  int64_t summed_first_, summed_length_;  // elements of the rows that are summed: those that are read afterwards
   OperandRows<Prologue, Epilogue> operands_;
   Borders borders_;
   ScatteredRow<O> scattered_;

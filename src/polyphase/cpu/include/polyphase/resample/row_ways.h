@@ -5,7 +5,8 @@
 //   kNone     nowhere: columns stay as they are.
 //   kFirst    before the sums, once for every source row. So eager computes uint8, with a rounding in between. Floats: where
 //             that is less arithmetic; and where rows must be kept anyway, if they are shorter afterwards.
-//   kLast     after the sums, once for every output row. Also where nothing is summed, or where pixels only move.
+//   kLast     after the sums, once for every output row. Also where nothing is summed, where pixels only move, or where bytes
+//             are asked to be rounded in this order, as Pillow does where rows shrink more than columns.
 //
 // How source rows are summed vertically, and planes over depth:
 //
@@ -41,6 +42,7 @@ struct RowFacts {
   // Of the horizontal pass.
   bool has_map;           // it is there
   bool sums_pixels;       // it is weighted
+  bool must_be_last;      // rows are summed, and rounded, before it
   bool first_is_better;   // it has to come first, or is less arithmetic there
   bool shrinks;           // rows are shorter after it
   bool reads_beyond_end;  // it reads more elements than a row has
@@ -63,7 +65,7 @@ struct RowWay {
 
 inline RowWay choose_way(const RowFacts& f) {
   const bool sums = f.sums_rows || f.sums_planes, sums_rows_only = f.sums_rows && !f.sums_planes;
-  const bool must_be_last = f.wants_at_once && f.in_place && sums_rows_only;
+  const bool must_be_last = f.must_be_last || (f.wants_at_once && f.in_place && sums_rows_only);
   const bool keeps_less = !f.in_place && f.shrinks && !f.sums_planes;
   const bool first = sums && f.sums_pixels && !must_be_last && (f.first_is_better || keeps_less);
   const bool made = first || !f.in_place;  // before they are summed

@@ -61,7 +61,7 @@ struct Windows {
 };
 
 inline double resize_ratio(const Step& step, int64_t in_size, bool keep_equal, Rounding round) {
-  const bool align_corners = step.d != 0;
+  const bool align_corners = (step.d & Step::kAlignCorners) != 0;
   if (!align_corners) return scaled_ratio(step, in_size, keep_equal, round);
   return step.a > 1 ? ratio_of(length_of(step, in_size) - 1, step.a - 1, round) : 0;
 }
@@ -95,7 +95,7 @@ void interpolate_row(Windows& windows, int64_t i, double source, int64_t in_size
 // multiply-adds.
 template <typename Real>
 void interpolate(Windows& windows, const Step& step, int64_t in_size, bool keep_equal, bool fused, Rounding round) {
-  const bool linear = step.b == kBilinear, align_corners = step.d != 0;
+  const bool linear = step.b == kBilinear, align_corners = (step.d & Step::kAlignCorners) != 0;
   const auto interpolate_one =
       linear ? interpolate_row<Real, filters::kTriangle> : interpolate_row<Real, filters::kPlainCubic>;
   const double ratio = resize_ratio(step, in_size, keep_equal, round);
