@@ -137,7 +137,7 @@ class WrongSizeError(PolyphaseError, RuntimeError):
 
 
 class TooWidePadError(WrongSizeError, IndexError):
-    """A symmetric pad that is wider than the image, for which torchvision raises IndexError."""
+    """A symmetric pad that is wider than the image, or crops more, for which torchvision raises IndexError."""
 
 
 class MismatchedTensorsError(PolyphaseError, RuntimeError):

@@ -54,6 +54,15 @@ def test_too_much_is_cropped(v2: Any) -> None:
             one(image(1))
 
 
+def test_too_much_is_cropped_of_what_is_mirrored(v2: Any, v1: Any) -> None:
+    """Before anything is drawn of the size that is left."""
+    for m in (v2, v1):
+        for own in (m.Pad((-3, -2), padding_mode="symmetric"), m.RandomCrop(4, -2, True, padding_mode="symmetric")):
+            for one in (own, polyphase.fuse(own)):
+                with pytest.raises(IndexError):
+                    one(torch.rand(1, 1, 1))
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.int32])
 @pytest.mark.parametrize("mode", MODES)
 def test_videos_and_batches_of_them(v2: Any, v1: Any, mode: str, dtype: torch.dtype) -> None:

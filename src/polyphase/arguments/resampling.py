@@ -322,8 +322,8 @@ def _check_pad(rank: int, amounts: tuple[Size, ...], mode: str) -> int:
 def _check_pad_fits(n: Size, before: Size, after: Size, mode: str) -> None:
     """A crop leaves something to crop, and what is repeated is there."""
     most = {"reflect": n - 1, "circular": n, "symmetric": n}.get(mode)
+    error = TooWidePadError if mode == "symmetric" else WrongSizeError
     if most is not None and max(before, after) > most:
-        error = TooWidePadError if mode == "symmetric" else WrongSizeError
         raise error(
             f"{mode} pad of ({before}, {after}) on an axis of {n} pixels; at most {most} on each side: "
             "pad less, or use mode 'replicate'"
@@ -332,7 +332,7 @@ def _check_pad_fits(n: Size, before: Size, after: Size, mode: str) -> None:
     cropped = before + n + after if mode in ("reflect", "replicate", "symmetric") else left
     wraps = mode == "circular" and max(before, after) > 0
     if cropped < 0 or (wraps and left < 1):
-        raise WrongSizeError(
+        raise error(
             f"{mode} pad of ({before}, {after}) crops more than the {n} pixels of the axis; "
             f"negative numbers may take away at most {n} together"
         )

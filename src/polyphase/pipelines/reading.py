@@ -13,6 +13,7 @@ import torch
 from polyphase.errors import PolyphaseError, WrongArgumentTypeError
 from polyphase.pipelines import sizes, vocabulary, warps
 from polyphase.pipelines.drawing import Drawer, Known, drawer_of, numbers
+from polyphase.pipelines.given import amounts_of
 from polyphase.pipelines.grids import perspective_coefficients
 from polyphase.pipelines.picture import IMAGE, NEAREST
 from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Params, ToDtype, Transform
@@ -48,6 +49,8 @@ _LEFT_TO_PILLOW = (
     sizes.RandomHorizontalFlip,
     sizes.RandomVerticalFlip,
 )
+#: Of several images, whose dimensions v2 takes for one, and v1 as they are.
+_RESHAPED_BY_V2 = ("Resize", "RandomResizedCrop", "Pad", "RandomCrop", "CenterCrop")
 _AS_V2: dict[str, dict[str, Any]] = {"ToImage": {"to": IMAGE}, "RandomChoice": {"are_shares": True}}
 
 
@@ -243,8 +246,10 @@ def _why_not_in_v1(step: Step, picture: Any) -> str | None:
         return "v1 converts tensors only"
     if name in ("Pad", "RandomCrop") and not picture.is_pixels and isinstance(step.itself.fill, (tuple, list)):
         return "v1 has no colours around a tensor"
-    if name in ("Pad", "RandomCrop") and len(picture.shape) > 4 and step.itself.padding_mode != "constant":
-        return "v1 reflects images and batches only"
+    if name in _RESHAPED_BY_V2 and (len(picture.shape) > 4 or (len(picture.shape) == 4 and 1 in picture.shape)):
+        return "v1 does not take such images for one batch"
     if name == "RandomCrop" and step.itself.padding and step.itself.pad_if_needed:
         return "v1 pads twice"
+    if name == "RandomCrop" and step.itself.padding and min(amounts_of(step.itself.padding)) < 0:
+        return "v1 pads before it draws, which may crop too much"
     return None

@@ -72,7 +72,7 @@ class Walk:
                 self.take(one)
             return
         pictures = self.pictures()
-        if step.ours is None or not pictures or (step.version not in (OWN, V2) and self.tree is not None):
+        if step.ours is None or not pictures or (self.tree is not None and not self._are_all(step)):
             self._as_itself(step)
             return
         for picture in pictures:
@@ -87,6 +87,20 @@ class Walk:
         (params,) = drawn_before or (self._drawn(step, pictures[0]),)
         if params is not None:
             self._apply(step, params)
+
+    def _are_all(self, step: Step) -> bool:
+        """Whether the pictures are what v2 takes for images within a sample. v1 takes a sample for one."""
+        if step.version != V2:
+            return step.version == OWN
+        takes_arrays = isinstance(step.ours, (ToImage, ToTensor))
+        named = any(_is_named(leaf) for leaf in self.leaves)
+        for leaf in self.leaves:
+            is_tensor = leaf.kind == TENSOR if isinstance(leaf, Picture) else _is_pure_tensor(leaf)
+            is_image = (is_tensor and not named) or _is_named(leaf) or (takes_arrays and is_array(leaf))
+            if is_image != isinstance(leaf, Picture):
+                return False
+            named = named or is_tensor
+        return True
 
     def _drawn(self, step: Step, first: Picture) -> Params | None:
         assert step.ours is not None, "it was read"
@@ -184,7 +198,8 @@ def lone_image(sample: Any) -> tuple[Sample, int, Image] | None:
     found = tree(sample)
     images = _images_among(found.leaves)
     places = [place for place, one in enumerate(images) if one is not None]
-    if len(places) != 1 or any(_is_tv_tensor(leaf) for leaf, one in zip(found.leaves, images, strict=True) if not one):
+    others = [leaf for leaf, one in zip(found.leaves, images, strict=True) if one is None]
+    if len(places) != 1 or any(is_pil(leaf) or is_array(leaf) or _is_tv_tensor(leaf) for leaf in others):
         return None
     image = images[places[0]]
     assert image is not None, "this is its place"
@@ -204,13 +219,24 @@ def sample_of_v1(sample: Any) -> tuple[Sample, int] | None:
 
 def _images_among(leaves: Sequence[Any]) -> list[Image | None]:
     """Images are what torchvision takes for them: its own and Pillow's; if there are none, the first tensor."""
-    named = any(is_pil(leaf) or _is_tv(type(leaf), "Image", "Video") for leaf in leaves)
+    named = any(_is_named(leaf) for leaf in leaves)
     found = list[Image | None]()
     for leaf in leaves:
-        is_image = not is_array(leaf) and (not named or type(leaf) is not Tensor)
-        found.append(image_of(leaf) if is_image else None)
-        named = named or type(leaf) is Tensor
+        is_tensor = _is_pure_tensor(leaf)
+        found.append(image_of(leaf) if _is_named(leaf) or (is_tensor and not named) else None)
+        named = named or is_tensor
     return found
+
+
+def _is_named(leaf: Any) -> bool:
+    """Whether its class says that it is an image: of a sample with such, tensors are none."""
+    if isinstance(leaf, Picture):
+        return leaf.kind in (PIL, IMAGE)
+    return is_pil(leaf) or _is_tv(type(leaf), "Image", "Video")
+
+
+def _is_pure_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and not _is_tv_tensor(leaf)
 
 
 def _with_pictures(leaves: Sequence[Any]) -> list[Any]:
