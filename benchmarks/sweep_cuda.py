@@ -1,4 +1,4 @@
-"""Which numbers of `cuda/ways.py` are best on this GPU: calls by the way that is chosen, and by others near it.
+"""Which numbers of `launch/device_ways.h` are best on this GPU: calls by the way that is chosen, and by others near it.
 
     python benchmarks/sweep_cuda.py                  every case, each way's own numbers varied: minutes
     python benchmarks/sweep_cuda.py uint8 --vary kThreads=64,128 strip=8,16,32
@@ -25,8 +25,8 @@ from torch import Tensor
 
 from polyphase import arguments, torch_private
 from polyphase.bench import gpu
-from polyphase.cuda import build, driver, emit, launch, ways
-from polyphase.cuda.cases import Way
+from polyphase.cuda import build, driver, emit, launch
+from polyphase.cuda.ways import Way
 from polyphase.errors import PolyphaseError
 from polyphase.kernels import checking
 from polyphase.kernels.facts import Facts
@@ -117,7 +117,7 @@ def names_of(way: Way) -> list[str]:
     return [words.split()[-1] for words in found[1].split(",") if words.split()[0] != "class"]
 
 
-def varied(way: Way, case: Any, changes: dict[str, int]) -> Way | None:
+def varied(way: Way, call: Any, changes: dict[str, int]) -> Way | None:
     """A way with other numbers; None where it has no such numbers. What follows from a number of columns follows."""
     names = names_of(way)
     numbers = dict(zip(names, way.constants, strict=True))
@@ -125,11 +125,9 @@ def varied(way: Way, case: Any, changes: dict[str, int]) -> Way | None:
         return None
     numbers |= {name: value for name, value in changes.items() if name in names}
     if "kColumns" in changes and way.template == "Ring":
-        columns = changes["kColumns"]
-        numbers["kStores"] = ways._stores(case, columns)
-        numbers["kPixel"] = columns > 1 and ways._fits_pixels(case, columns)
-        shared = ways._shared(case, columns if not numbers["kPixel"] else 1)
-        numbers["kFirsts"], numbers["kEdge"], numbers["kTogether"] = shared
+        by_columns = call.way_by("Ring", int(numbers["kX"]), int(numbers["kY"]), changes["kColumns"])
+        follows = dict(zip(names, by_columns.constants, strict=True))
+        numbers |= {name: follows[name] for name in ("kStores", "kPixel", "kFirsts", "kEdge", "kTogether")}
     if way.template == "Ring" and numbers["kY"] % numbers["kAhead"] and numbers["kAhead"] % numbers["kY"]:
         return None
     tile, strip, resident = (changes.get(name, getattr(way, name)) for name in FIELDS)
@@ -139,11 +137,11 @@ def varied(way: Way, case: Any, changes: dict[str, int]) -> Way | None:
 
 def ways_near(record: CallRecord, architecture: str, asked: dict[str, tuple[int, ...]]) -> Iterator[tuple[str, Way]]:
     """The chosen one first."""
-    cases: list[Any] = []
+    calls: list[Any] = []
 
-    def choose(case: Any) -> Way:
-        cases.append(case)
-        return ways.choose(case)
+    def choose(call: Any) -> Way:
+        calls.append(call)
+        return call.own_way()  # type: ignore[no-any-return]
 
     chosen = launch.prepared(record, True, architecture, choose).way
     yield "as chosen", chosen
@@ -151,7 +149,7 @@ def ways_near(record: CallRecord, architecture: str, asked: dict[str, tuple[int,
     known = {chosen}
     for values in itertools.product(*alternatives.values()):
         changes = dict(zip(alternatives, values, strict=True))
-        way = varied(chosen, cases[0], changes)
+        way = varied(chosen, calls[0], changes)
         if way is not None and way not in known:
             known.add(way)
             yield " ".join(f"{name}={value}" for name, value in changes.items()), way

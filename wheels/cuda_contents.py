@@ -1,6 +1,6 @@
 """What a wheel has for CUDA: the kernels that common calls ask for. Kernels there are made for numbers of taps and for
-how rows lie (`cuda/ways.py`), so that not all can be built before sizes are known; NVRTC builds the others when they
-are asked for.
+how rows lie (`launch/device_ways.h`), so that not all can be built before sizes are known; NVRTC builds the others when
+they are asked for.
 
 The rule is a table of calls: every resize, move and warp below, of each dtype, each way that pixels lie, and of one
 image as well as of many. Nothing runs: calls are prepared, and tell their kernels.

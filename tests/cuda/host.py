@@ -87,9 +87,9 @@ def empty(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> T
 
 def execute(call: PreparedMaps | PreparedWarp, tensors: Sequence[Tensor | None], backwards: bool = False) -> None:
     """The kernel of a call on the host: target, source, coordinates, vectors and tensors."""
-    fields, _kept = call.fields(_on_host)
+    packed, _kept = call.packed(_on_host)
     shape = call.shape
-    data, places = bytearray(shape.packed(fields)), shape.places()
+    data, places = bytearray(packed), shape.places()
     vectors = 2 + shape.coordinates + shape.vectors
     addresses = [0 if one is None else one.data_ptr() for one in tensors]
     for at, some in (

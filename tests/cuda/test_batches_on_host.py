@@ -19,13 +19,15 @@ import polyphase
 from polyphase import arguments
 from polyphase import transforms as T
 from polyphase.cpu import wing
-from polyphase.cuda import batches, emit, items, plain_tables, tables
+from polyphase.cuda import batches, emit, items
+from polyphase.cuda.made_tables import BEFORE_TABLE, RECIPE_BYTES, Form, bytes_before_weights, table_bytes
 from polyphase.errors import WrongImageError
 from polyphase.kernels import binding, devices
 from polyphase.sampling.axis_maps import AxisMap, AxisPath
 from polyphase.sampling.programs import Axes, Program, warp_program
 from polyphase.sampling.steps import Flip, Pad, Resize, Slice
 from tests.cuda import host
+from tests.cuda.axes import Recipe, host_table, recipe_of
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SCALED: list[Any] = [T.ToDtype(torch.float32, scale=True), T.Normalize(MEAN, STD)]
@@ -176,7 +178,7 @@ def test_an_item_of_another_size() -> None:
             assert own.nbytes == by_pattern.nbytes
             (own_row, own_recipes), (row, recipes) = own.row(host._on_host, 4096), by_pattern.row(None, 4096)
             assert row.filled == own_row.filled
-            half = tables.RECIPE_BYTES
+            half = RECIPE_BYTES
             assert {recipes[:half], recipes[half:]} == {own_recipes[:half], own_recipes[half:]}
     assert items.of_size(like, record.image, (rows, whole)) is None, "which is not resized"
     assert items.of_size(like, record.image._replace(strides=(1, 1000, 7)), (rows, columns)) is None
@@ -210,44 +212,35 @@ def test_tables_made_on_the_device_are_the_hosts(dtype: torch.dtype) -> None:
         first, begin = draw.randint(0, size - crop), draw.randint(0, resized - part)
         steps: list[Any] = [Slice(first, first + crop), Resize(resized, draw.choice(["bilinear", "bicubic"]), True)]
         steps = [*draw.choice([[], [Flip()]]), *steps, Slice(begin, begin + part), *draw.choice([[], [Flip()]])]
-        table = tables.made_table(tuple(steps), size, dtype)
-        expected = plain_tables.unpacked(tables.host_table(AxisMap(tuple(steps)), size, dtype, False))
-        if table is None:
+        axis_map = AxisMap(tuple(steps))
+        recipe, expected = recipe_of(axis_map, size, dtype), host_table(axis_map, size, dtype)
+        if recipe is None:
             assert expected.taps > size // 3, "only wide windows are left out"
             continue
-        for own in (
-            table,
-            table.widened(min(size, table.taps + number % 3)),
-            tables.in_fours(table, table.taps // 4 + 2),
-        ):
-            assert isinstance(own, tables.MadeTable)
-            if own.form is tables.Form.IN_FOURS and dtype != torch.uint8:
+        wider, in_fours = min(size, recipe.taps + number % 3), 4 * (recipe.taps // 4 + 2)
+        for own in (recipe, recipe.by(wider, Form.WINDOWS), recipe.by(in_fours, Form.IN_FOURS)):
+            in_short = own.taps == in_fours
+            if in_short and dtype != torch.uint8:
                 continue
-            got, precision = _dense(own, number % 2 == 1)
-            assert torch.equal(got, _matrix(expected.first, expected.weight, size))
+            got, precision = _dense(own, size, in_short, number % 2 == 1)
+            assert torch.equal(got, expected.dense())
             assert not own.quantised or precision == expected.precision
 
 
-def _dense(table: tables.MadeTable, backwards: bool) -> tuple[Tensor, int]:
-    memory = torch.full((table.nbytes // 4,), -7, dtype=torch.int32)
-    recipe = bytearray(table.packed(memory.data_ptr()))
-    parameters = bytearray(struct.pack("=2q", host.address_of(recipe), 1))
+def _dense(recipe: Recipe, in_size: int, in_short: bool, backwards: bool) -> tuple[Tensor, int]:
+    out_size, taps = recipe.out_size, recipe.taps
+    memory = torch.full((table_bytes(out_size, taps * (2 if in_short else 4)) // 4,), -7, dtype=torch.int32)
+    packed = bytearray(recipe.packed(memory.data_ptr()))
+    parameters = bytearray(struct.pack("=2q", host.address_of(packed), 1))
     threads = emit.TAP_THREADS
     host.run_blocks(emit.tap_maker_source(), parameters, (1, 1, 1), threads, 8 * threads, backwards)
-    first = memory[tables.BEFORE_TABLE // 4 :][: table.out_size]
-    kinds = {(True, True): torch.int16, (True, False): torch.int32, (False, False): torch.float32}
-    weights = memory[tables.bytes_before_weights(table.out_size) // 4 :].view(
-        kinds[table.quantised, table.form is tables.Form.IN_FOURS]
-    )
-    weight = weights[: table.out_size * table.taps].view(table.out_size, table.taps)
-    return _matrix(first, weight, table.in_size), int(memory[0])
-
-
-def _matrix(first: Tensor, weight: Tensor | None, in_size: int) -> Tensor:
-    assert weight is not None
-    places = first.long()[:, None] + torch.arange(weight.shape[1])
-    matrix = torch.zeros(len(first), in_size + weight.shape[1], dtype=torch.float64)
-    return matrix.scatter_(1, places, weight.double())[:, :in_size]
+    first = memory[BEFORE_TABLE // 4 :][:out_size]
+    kind = (torch.int16 if in_short else torch.int32) if recipe.quantised else torch.float32
+    weight = memory[bytes_before_weights(out_size) // 4 :].view(kind)[: out_size * taps].view(out_size, taps)
+    matrix = torch.zeros(out_size, in_size + taps, dtype=torch.float64)
+    matrix.scatter_(1, first.long()[:, None] + torch.arange(taps), weight.double())
+    assert not matrix[:, in_size:].any()
+    return matrix[:, :in_size], int(memory[0])
 
 
 def test_what_has_no_table_on_the_device() -> None:
@@ -259,9 +252,9 @@ def test_what_has_no_table_on_the_device() -> None:
         [Resize(20, "bilinear", True, box=(1.5, 40))],
     ]
     for steps in others:
-        assert tables.made_table(tuple(steps), 50, torch.uint8) is None
-    assert tables.made_table((Resize(20, "bilinear", True),), 50, torch.float64) is None
-    assert tables.made_table((Resize(1, "bicubic", True),), 50, torch.uint8) is None
+        assert recipe_of(AxisMap(tuple(steps)), 50, torch.uint8) is None
+    assert recipe_of(AxisMap((Resize(20, "bilinear", True),)), 50, torch.float64) is None
+    assert recipe_of(AxisMap((Resize(1, "bicubic", True),)), 50, torch.uint8) is None
 
 
 # ---- sizes that are followed in C++

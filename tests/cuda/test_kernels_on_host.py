@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyphase import arguments
 from polyphase.cuda import launch, ways
-from polyphase.cuda.maps import prepared
+from polyphase.cuda.maps import PreparedMaps
 from polyphase.kernels import binding, plain_torch
 from polyphase.kernels.facts import facts
 from polyphase.sampling.axis_maps import AxisMap
@@ -156,7 +156,7 @@ def test_bytes_that_are_staged(channels: int, monkeypatch: pytest.MonkeyPatch) -
     assert check(turned, x) == "ByteStage"
     apart = resized(x, (20, 36), "bilinear", antialias=False)
     assert check(apart, x) == "ByteWalk"
-    staged = host.run(apart, x, choose=lambda case: ways.byte_stage([case], 2, 2))
+    staged = host.run(apart, x, choose=lambda call: call.way_by("ByteStage", 2, 2))
     assert torch.equal(staged, host.run(apart, x))
 
 
@@ -200,8 +200,9 @@ def test_long_pieces_of_rows_are_moved() -> None:
     """By a warp at least: what it reads of several rows is less, but as many sectors of memory."""
     x = torch.empty((8, 3, 1234, 1345), device="meta")
     for program in (resized(x, (2345, 2456), "nearest", False), maps_program(x.dtype, arguments.flip_maps(4, (-1,)))):
-        call = prepared(host.record_for(program, [x]), True, host.ARCHITECTURE)
-        groups = -(-call.geometry.x.out_size // int(call.way.constants[0]))
+        call = launch.prepared(host.record_for(program, [x]), True, host.ARCHITECTURE)
+        assert isinstance(call, PreparedMaps)
+        groups = -(-call.numbers("x", 2)[1] // int(call.way.constants[0]))
         assert 32 <= 1 << call.cut.tile <= call.way.threads
         assert call.cut.tiles << call.cut.tile <= groups * 9 / 8
 

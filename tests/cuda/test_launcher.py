@@ -72,11 +72,11 @@ def test_a_kernel_that_waits_may_be_begun_early(stand_in: Driver) -> None:
 
 
 def test_launches_of_what_makes_tables_are_counted_apart(stand_in: Driver) -> None:
-    before = launcher._functions().counts()  # type: ignore[union-attr]
+    before = launcher._functions().counts()
     for makes_tables in (False, True, True):
         plan = LaunchPlan(0, 7, (1, 1, 1), 64, 0, 0, 0, 0, 0, makes_tables=makes_tables)
         launcher.bind(plan, bytes(16)).run(STREAM, 1024, 1)
-    after = launcher._functions().counts()  # type: ignore[union-attr]
+    after = launcher._functions().counts()
     assert [now - then for now, then in zip(after, before, strict=True)] == [1, 2, 0]
 
 
@@ -104,7 +104,6 @@ def test_a_kernel_in_the_dispatcher(stand_in: Driver, monkeypatch: pytest.Monkey
     packed = dispatched._packed()
     kernels = launcher._functions()
     assert packed is not None
-    assert kernels is not None
     with_stream = packed[:-8] + struct.pack("=q", ctypes.cast(stream_of, POINTER).value)
     monkeypatch.setattr(dispatched, "_packed", lambda: with_stream)
     handles.use_handles(kernels.read_by_handles)

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from polyphase import arguments
-from polyphase.cuda import build, cuts, driver, emit, items, launch, warps, ways
-from polyphase.cuda.cases import Way
+from polyphase.cuda import build, driver, emit, items, launch, warps, ways
 from polyphase.cuda.gradients import WarpGradients
+from polyphase.cuda.ways import Way
 from polyphase.errors import BuildFailedError, NvrtcMissingError
 from polyphase.kernels import store
 from polyphase.kernels.plans import MapsPlan, WarpPlan
@@ -248,7 +248,7 @@ def test_older_devices_know_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_there_is_a_case_for_every_kernel() -> None:
     headers = {one.header for one in CASES.values()}
-    templates = cuts._CUTS.keys() - {"ByteStages", "ByteTiles"}  # which batches have
+    templates = ways.KERNELS.keys() - {"ByteStages", ways.TILES}  # which batches have
     assert headers == {re.sub(r"(?<!^)(?=[A-Z])", "_", template).lower() for template in templates}
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from polyphase import torch_private
-from polyphase.cuda import driver, emit, launch, loading, maps, servers, ways
-from polyphase.cuda.cases import Way
+from polyphase.cuda import driver, emit, launch, loading, maps, ways
+from polyphase.cuda.ways import Way
 from polyphase.errors import BuildFailedError
 from polyphase.kernels.binding import BoundCall
 from polyphase.kernels.layout import dense_strides
@@ -59,13 +59,13 @@ def test_servers_give_the_bits_of_a_calls_own_kernel(
     for size, mode in (((30, 33), AA), ((22, 19), CUBIC), ((9, 10), CUBIC_AA), ((7, 40), AA), ((61, 83), NEAREST)):
         x = spoilt(image(dtype, 1, 3, 40, 68, last=last))
         program = resized(x, size, **mode)
-        case = arranged(program, x).case
-        own = ways.choose(case)
+        call = arranged(program, x)
+        own = call.own_way()
         expected = by(program, x, own, own)
-        found = servers.servers(case, own)
+        found = call.servers(own)
         for way in found:
             finite = torch.isfinite(x).all() if x.is_floating_point() else True
-            exact = 0 if finite or own.template not in ways.COLUMNS_FIRST else 1e-6  # these are made again by rows
+            exact = 0 if finite or own.template != "Shrink" else 1e-6  # these are made again by rows
             got = by(program, x, way, own)
             torch.testing.assert_close(got, expected, rtol=exact, atol=exact, equal_nan=True)
         seen |= {(own.template, way.template) for way in found}
@@ -79,9 +79,9 @@ def test_columns_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ways, "FEW_OUTPUTS", 0)
     x = image(torch.float32, 1, 3, 90, 70)
     program = resized(x, (7, 6), **CUBIC_AA)
-    own = ways.choose(arranged(program, x).case)
+    own = arranged(program, x).own_way()
     assert own.template == "Shrink"
-    general = ways.general(arranged(program, x).case)
+    general = arranged(program, x).way_by("General")
     assert torch.equal(by(program, x, general, own), by(program, x, own, own))
     assert not torch.equal(by(program, x, general, general), by(program, x, own, own))
 
@@ -96,7 +96,7 @@ def test_servers_are_few(dtype: torch.dtype, mode: dict[str, Any]) -> None:
         strides = dense_strides((1, 3, 480, 640), False)
         x = torch.empty_strided((1, 3, 480, 640), strides, dtype=dtype, device="meta")
         call = arranged(resized(x, size, **mode), x)
-        found = servers.servers(call.case, ways.choose(call.case))
+        found = call.servers(call.own_way())
         first |= {call.of_call(way) for way in found[:1]}
         last |= {call.of_call(way) for way in found[-1:]}
     assert len(first) <= 24
@@ -239,7 +239,7 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_kernels: None) ->
 def bound(x: Tensor, size: tuple[int, int]) -> tuple[BoundCall, Callable[[], Tensor], Tensor]:
     program = resized(x, size, **AA)
     call = launch.bind(host.record_for(program, [x]))
-    own = ways.choose(arranged(program, x).case)
+    own = arranged(program, x).own_way()
     return call, lambda: call.fresh(x), by(program, x, own, own)
 
 
@@ -273,7 +273,7 @@ def test_a_size_that_comes_again_gets_its_own_kernel(device: Device) -> None:
     results += [run() for _ in range(12)]
     assert all(torch.equal(one, expected) for one in results)
     assert [way.template for way in device.ran[1:3]] == ["General"] * 2
-    assert device.ran[-1].constants == ways.choose(arranged(resized(x, (9, 30), **AA), x).case).constants
+    assert device.ran[-1].constants == arranged(resized(x, (9, 30), **AA), x).own_way().constants
 
 
 def test_a_call_that_is_captured_waits_for_its_own_kernel(device: Device) -> None:

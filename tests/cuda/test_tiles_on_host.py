@@ -11,8 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyphase.cuda import emit, matrices, plain_tables, tables, tiles
-from polyphase.cuda.cases import Way
+from polyphase.cuda import emit, tiles, ways
+from polyphase.cuda.made_tables import BEFORE_TABLE, GROUP, Form, bytes_before_weights, matrix_bytes
+from polyphase.cuda.maps import Arranged, way_of_all
+from polyphase.cuda.ways import Way
 from polyphase.kernels import binding
 from polyphase.kernels.facts import facts
 from polyphase.sampling.axis_maps import AxisMap
@@ -21,6 +23,7 @@ from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Flip, Resize, Slice, Step
 from tests.cpu.conftest import run_sanitised
 from tests.cuda import host
+from tests.cuda.axes import arranged, host_table, recipe_of, table_of
 
 pytestmark = pytest.mark.usefixtures("architecture")
 OUTPUTS = (torch.uint8, torch.float32, torch.float16, torch.bfloat16)
@@ -98,7 +101,7 @@ def test_the_cpus_bits(first: int) -> None:
     """Of images of several sizes, strides and places, small ones among them, and of all kinds of outputs."""
     count = 15 if first == 0 else 40
     launched = [check(number) for number in range(first, first + count)]
-    assert launched.count(tiles.TEMPLATE) > count // 2
+    assert launched.count(ways.TILES) > count // 2
 
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(60 * i, marks=pytest.mark.full) for i in range(1, 4))])
@@ -113,33 +116,36 @@ def test_matrices_made_on_the_device_are_the_hosts() -> None:
     for number in range(60):
         out_size = draw.randint(1, 120)
         axis_map = drawn_map(draw, size := max(8, int(out_size * draw.uniform(0.4, 3.7))), out_size, antialias=True)
-        made = tables.made_table(axis_map.steps, size, torch.uint8)
-        if made is None or tiles.Axis.of(made).matrices > matrices.MOST_MATRICES:
+        made, along_x = recipe_of(axis_map, size, torch.uint8), number % 2 == 0
+        call = _arranged(axis_map, size, along_x)
+        way = way_of_all([call])
+        if made is None or not way.tiled:
             continue
-        count, along_x = tiles.Axis.of(made).matrices, number % 2 == 0
+        by_host = table_of(call.by(way), "xy"[1 - along_x], torch.uint8)
+        count = by_host.taps
         most = max(most, count)
-        expected = plain_tables.unpacked(tables.host_table(axis_map, size, torch.uint8, False))
-        assert matrices.can_be_matrices(made)
-        assert matrices.can_be_matrices(expected)
-        by_host, by_device = matrices.as_matrices(expected, 3, along_x), matrices.as_matrices(made, count, along_x)
-        assert isinstance(by_host, plain_tables.HostTable)
-        assert isinstance(by_device, tables.MadeTable)
-        memory = torch.full((by_device.nbytes,), 0xA5, dtype=torch.uint8)
-        recipe = bytearray(by_device.packed(memory.data_ptr()))
+        memory = torch.full((matrix_bytes(out_size, count),), 0xA5, dtype=torch.uint8)
+        recipe = bytearray(made.by(count, Form.ALONG_X if along_x else Form.ALONG_Y).packed(memory.data_ptr()))
         parameters = bytearray(struct.pack("=2q", host.address_of(recipe), 1))
         threads = emit.TAP_THREADS
         host.run_blocks(emit.tap_maker_source(), parameters, (1, 1, 1), threads, 8 * threads, number % 4 > 1)
-        ranges = memory[tables.BEFORE_TABLE :].view(torch.int32)[: 2 * -(-out_size // tables.GROUP)].view(-1, 2)
-        weights = memory[tables.bytes_before_weights(out_size) :]
-        assert by_host.weight is not None
+        ranges = memory[BEFORE_TABLE:].view(torch.int32)[: 2 * -(-out_size // GROUP)].view(-1, 2)
+        weights = memory[bytes_before_weights(out_size) :]
         got = dense(ranges, weights, count, out_size, size, along_x)
-        assert torch.equal(got, dense(by_host.first, by_host.weight, 3, out_size, size, along_x))
-        assert expected.weight is not None
-        exact = torch.zeros(out_size, size, dtype=torch.int64)
-        places = expected.first.long()[:, None] + torch.arange(expected.taps)
-        exact.scatter_(1, places, expected.weight.long() << (16 - expected.precision))
+        assert by_host.weight is not None
+        assert by_host.precision == 16
+        assert torch.equal(got, dense(by_host.first.view(-1, 2), by_host.weight, count, out_size, size, along_x))
+        expected = host_table(axis_map, size, torch.uint8)
+        exact = expected.dense().long() << (16 - expected.precision)
         assert torch.equal(got, exact.clamp(max=65535))
-    assert most == matrices.MOST_MATRICES
+    assert most == tiles.MOST_MATRICES
+
+
+def _arranged(axis_map: AxisMap, size: int, along_x: bool) -> Arranged:
+    """Beside an axis of the narrowest windows, so that there are no more matrices than its own."""
+    other = AxisMap((Resize(40, "bilinear", True),))
+    maps, shape = ((other, axis_map), (40, size)) if along_x else ((axis_map, other), (size, 40))
+    return arranged(maps, (1, *shape), torch.uint8)
 
 
 def dense(ranges: Tensor, weights: Tensor, count: int, out_size: int, in_size: int, along_x: bool) -> Tensor:
@@ -148,26 +154,26 @@ def dense(ranges: Tensor, weights: Tensor, count: int, out_size: int, in_size: i
         len(ranges), count, 2, 8, 4, 2, 2, 4
     ).long()  # high and low, g, t, columns from 16 on, rows from 8 on
     numbers = 256 * lanes[:, :, 0] + lanes[:, :, 1]
-    rows = numbers.permute(0, 5, 2, 1, 4, 3, 6).reshape(len(ranges), tables.GROUP, count, 2, 4, 4)
+    rows = numbers.permute(0, 5, 2, 1, 4, 3, 6).reshape(len(ranges), GROUP, count, 2, 4, 4)
     if along_x:  # lane t has inputs 8 t on, outputs 4 t on
-        inputs = rows.permute(0, 1, 2, 4, 3, 5).reshape(len(ranges), tables.GROUP, -1)
+        inputs = rows.permute(0, 1, 2, 4, 3, 5).reshape(len(ranges), GROUP, -1)
         outputs = inputs.view(len(ranges), 2, 4, 2, -1).permute(0, 2, 1, 3, 4)
     else:  # of 16 inputs, 2 t and 2 t + 1, and eight more
-        inputs = rows.view(len(ranges), tables.GROUP, count, 2, 4, 2, 2).permute(0, 1, 2, 3, 5, 4, 6)
+        inputs = rows.view(len(ranges), GROUP, count, 2, 4, 2, 2).permute(0, 1, 2, 3, 5, 4, 6)
         outputs = inputs
-    outputs = outputs.reshape(len(ranges) * tables.GROUP, -1)[:out_size]
+    outputs = outputs.reshape(len(ranges) * GROUP, -1)[:out_size]
     made = torch.zeros(out_size, in_size + outputs.shape[1], dtype=torch.int64)
-    places = ranges[:, 0].long().repeat_interleave(tables.GROUP)[:out_size, None] + torch.arange(outputs.shape[1])
+    places = ranges[:, 0].long().repeat_interleave(GROUP)[:out_size, None] + torch.arange(outputs.shape[1])
     made.scatter_(1, places, outputs)
     assert not made[:, in_size:].any()
-    ends = ranges[:, 1].long().repeat_interleave(tables.GROUP)[:out_size, None]
+    ends = ranges[:, 1].long().repeat_interleave(GROUP)[:out_size, None]
     assert not made[:, :in_size][torch.arange(in_size)[None] >= ends].any()
     return made[:, :in_size]
 
 
 @pytest.mark.parametrize(("shared_bytes", "at_once"), [(228, 5), (100, 2), (32, 1)])
 def test_as_many_blocks_as_a_device_has_at_once(shared_bytes: int, at_once: int) -> None:
-    way = Way("byte_tiles", tiles.TEMPLATE, (), 128, resident=5)
+    way = Way("byte_tiles", ways.TILES, (), 128, resident=5)
     assert tiles.most_blocks(way, 2208, 100, shared_bytes * 1024) == 100 * at_once
 
 
@@ -192,7 +198,7 @@ def test_blocks_have_as_much_to_do(blocks: int) -> None:
 def test_precision_of_what_is_cut_into_tiles() -> None:
     """Weights have 16 bits: of windows that groups of outputs read by two matrices, the greatest is more than 1/4."""
     for resized in range(1, 40):
-        sizes = [n for n in range(1, 4 * resized + 4) if matrices.matrices_of(n, resized) <= matrices.MOST_MATRICES]
+        sizes = [n for n in range(1, 4 * resized + 4) if tiles.matrices_of(n, resized) <= tiles.MOST_MATRICES]
         for size in sizes[-4:]:
             step = AxisMap((Resize(resized, "bilinear", True),))
-            assert tables.host_table(step, size, torch.uint8, False).precision <= 16
+            assert host_table(step, size, torch.uint8).precision <= 16

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from polyphase.cuda import launch, warps
-from polyphase.cuda.cases import Way
+from polyphase.cuda.ways import Way
 from polyphase.kernels import binding, plain_torch
 from polyphase.kernels.binding import Gradients, Needed
 from polyphase.kernels.operands import ordered

@@ -13,7 +13,7 @@ import torch
 from polyphase.cpu import build, isa, libraries
 from polyphase.cuda import build as cuda_build
 from polyphase.cuda import driver, loading
-from polyphase.cuda.cases import Way
+from polyphase.cuda.ways import Way
 from polyphase.errors import DriverError
 from polyphase.kernels import store
 from polyphase.kernels.plans import MapsPlan, plan_maps

@@ -1,12 +1,11 @@
 // From Python to a kernel, in two steps: `bind` takes a request and gives what is bound, `launch` takes that and tensors,
 // lets the GIL go and runs. `fresh` and `any_size` make functions of both, which make their output themselves.
-#include <new>
-
 #include "polyphase/launch/again.h"
 #include "polyphase/launch/any_size.h"
 #include "polyphase/launch/dispatched.h"
 #include "polyphase/launch/drawing.h"
 #include "polyphase/launch/gradients.h"
+#include "polyphase/launch/guarded.h"
 #include "polyphase/launch/pictures.h"
 #include "polyphase/launch/running.h"
 #include "polyphase/launch/sized_calls.h"
@@ -29,22 +28,6 @@ bool run_directly(const void* what, int32_t, void* const* addresses, int64_t cou
   }
   __atomic_add_fetch(&launched, 1, __ATOMIC_RELAXED);
   return true;
-}
-
-// Runs `body`, C++ errors turned into Python's.
-template <class Function>
-PyObject* guarded(Function body) {
-  try {
-    return body();
-  } catch (const PythonError&) {
-  } catch (const std::bad_alloc&) {
-    PyErr_SetString(PyExc_MemoryError, "not enough memory for the rows of an image");
-  } catch (const TooManyDimensions&) {
-    PyErr_SetString(PyExc_NotImplementedError, "too many dimensions for one kernel");
-  } catch (const BadCall& bad) {
-    PyErr_SetString(PyExc_ValueError, bad.message);
-  }
-  return nullptr;
 }
 
 PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {

@@ -21,9 +21,9 @@ from polyphase.cuda import build, driver, emit, launch, launcher, loading, maps,
 from polyphase.cuda.calls import ALIGNMENT, CallShape
 from polyphase.cuda.items import PAIR_BYTES, Chosen, Item, Kind, Row, SizedItem, chosen_for, filled, of_size
 from polyphase.cuda.launcher import LaunchPlan
+from polyphase.cuda.made_tables import GROUP, RECIPE_BYTES
 from polyphase.cuda.maps import Upload
 from polyphase.cuda.memory import DeviceMemory, TorchMemory, uploaded
-from polyphase.cuda.tables import GROUP, RECIPE_BYTES
 from polyphase.cuda.tiles import Listed, dealt, most_blocks
 from polyphase.errors import NoKernelError
 from polyphase.kernels.binding import BoundCall, bind_record

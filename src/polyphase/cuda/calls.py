@@ -8,15 +8,15 @@ import itertools
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, TypeAlias
 
 #: Of a struct, by name: integers, and floats where it has doubles.
 Fields: TypeAlias = "Mapping[str, float | Sequence[float]]"
 
 #: Addresses that torch gives a tensor are multiples of it; those of a view may not be.
 ALIGNMENT = 16
-#: Axes that are merely walked along, beside those of rows and planes.
-MOST_OUTER = 6
+#: Of `Axis` of call.h.
+AXIS_NUMBERS = 10
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class MapsShape(CallShape):
     struct = "MapsCall"
 
     def fields(self) -> dict[str, int]:
-        vectors, tensors, axis = max(self.vectors, 1), max(self.tensors, 1), len(AxisFields._fields)
+        vectors, tensors, axis = max(self.vectors, 1), max(self.tensors, 1), AXIS_NUMBERS
         return {
             **dict.fromkeys(("target", "source", "planes", "channels", "in_channel_stride", "out_channel_stride"), 1),
             **dict.fromkeys(("target_origin", "source_origin", "channel_axis"), 1),
@@ -118,33 +118,3 @@ class WarpShape(CallShape):
             "tensor_strides": 5 * max(self.tensors, 1),
             "numbers": max(self.numbers, 1),
         }
-
-
-class AxisFields(NamedTuple):
-    """`Axis` of call.h: addresses are on the device, 0 where there is no table."""
-
-    in_size: int = 1
-    out_size: int = 1
-    in_stride: int = 0
-    out_stride: int = 0
-    first: int = 0
-    indices: int = 0
-    weight: int = 0
-    border: int = 0
-    taps: int = 1
-    precision: int = 0
-
-
-@dataclass(frozen=True)
-class TensorFields:
-    """`TensorStrides` of call.h."""
-
-    origin: int
-    outer: Sequence[int]
-    z: int
-    y: int
-    x: int
-    channel: int
-
-    def numbers(self) -> list[int]:
-        return [self.origin, *self.outer, self.z, self.y, self.x, self.channel]

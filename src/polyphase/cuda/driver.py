@@ -205,14 +205,6 @@ def run_at_once(
         _call("cuStreamSynchronize", stream)
 
 
-def is_capturing(device: int, stream: int) -> bool:
-    """Whether what is launched on a stream becomes part of a graph."""
-    status = c_int()
-    with on_device(device):
-        _call("cuStreamIsCapturing", c_void_p(stream), ctypes.byref(status))
-    return status.value != 0
-
-
 def launching_functions() -> ctypes.Array[ctypes.c_int64]:
     """The addresses of those that `launcher.cpp` calls."""
     contexts = ("cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")

@@ -6,10 +6,9 @@ import functools
 
 import torch
 
-from polyphase.cuda import ways
 from polyphase.cuda.calls import CallShape, MapsShape, WarpShape
-from polyphase.cuda.cases import Way
-from polyphase.cuda.tables import RECIPE_BYTES
+from polyphase.cuda.made_tables import RECIPE_BYTES
+from polyphase.cuda.ways import Way
 from polyphase.kernels.expressions import CPP_FILTERS, CPP_TYPES, ROUNDED, cpp_expression
 from polyphase.kernels.formulas import formula_reads, formula_type
 from polyphase.kernels.operands import leaves, slots
@@ -89,6 +88,11 @@ def _shape(plan: MapsPlan | WarpPlan, outer: int) -> CallShape:
     return WarpShape(vectors, tensors + reads.fields, numbers=reads.numbers)
 
 
+def loads_as_is(plan: Plan) -> bool:
+    """Whether what is sampled is what lies in memory."""
+    return plan.source is None or (plan.source == plan.work and isinstance(plan.prologue, Value))
+
+
 def kernel_source(plan: MapsPlan | WarpPlan, way: Way) -> str:
     shape = call_shape(plan, way)
     types = _warp_types(plan) if isinstance(plan, WarpPlan) else _sum(plan, way)
@@ -114,7 +118,7 @@ def _parameters(shape: CallShape, way: Way) -> str:
 
 
 def tap_maker_source() -> str:
-    """The kernel of `tables.MadeTable`."""
+    """The kernel that makes tables by recipes."""
     return _KERNEL.format(
         definitions=MapsShape(0, 0).definitions(),
         includes=_includes("tap_maker"),
@@ -166,7 +170,7 @@ def _load(plan: Plan, way: Way) -> str:
     value = cpp_expression(plan.prologue, plan.source).text
     lines = [*_operands(plan, plan.prologue), f"return To({value});"]
     types = {"stored": CPP_TYPES[plan.source], "target": CPP_TYPES[plan.work]}
-    facts = {"reads_channel": _reads_channel(plan.prologue), "is_identity": _constant(ways.loads_as_is(plan))}
+    facts = {"reads_channel": _reads_channel(plan.prologue), "is_identity": _constant(loads_as_is(plan))}
     return _LOAD.format(**types, **facts, lines=_indented(lines))
 
 

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from polyphase.cuda import warps
-from polyphase.cuda.cases import Way
-from polyphase.cuda.cuts import Cut
 from polyphase.cuda.warps import PreparedWarp, Tiles
+from polyphase.cuda.ways import Cut, Way
 from polyphase.kernels.binding import Gradients
 from polyphase.kernels.facts import elements
 from polyphase.kernels.layout import dense_strides

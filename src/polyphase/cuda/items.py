@@ -11,20 +11,18 @@ from typing import NamedTuple
 import torch
 
 from polyphase.cuda import emit, launch, tiles, warps, ways
-from polyphase.cuda.calls import CallShape
-from polyphase.cuda.cases import Case, Way
-from polyphase.cuda.maps import Arranged, PreparedMaps, Upload
-from polyphase.cuda.plain_tables import on_the_host
-from polyphase.cuda.tables import (
+from polyphase.cuda.calls import AXIS_NUMBERS, CallShape
+from polyphase.cuda.made_tables import (
     BEFORE_TABLE,
     Form,
-    MadeTable,
     bytes_before_weights,
     matrix_bytes,
     most_taps,
     table_bytes,
 )
+from polyphase.cuda.maps import About, Arranged, PreparedMaps, Upload, way_of_all
 from polyphase.cuda.warps import PreparedWarp
+from polyphase.cuda.ways import Way
 from polyphase.kernels.facts import Facts
 from polyphase.kernels.operands import Operands
 from polyphase.kernels.plans import MapsPlan, WarpPlan
@@ -83,9 +81,9 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False)
 class Need:
-    """What the way of calls depends on. case: of one that needs this."""
+    """What the way of calls depends on. call: one that needs this, of axis maps."""
 
-    case: Case | None
+    call: Arranged | None
     way: Way
 
 
@@ -121,18 +119,11 @@ class Item:
     def of(self, aligned: bool) -> Known:
         known = self.known.get(aligned)
         if known is None:
-            with on_the_host():
-                known = self.known[aligned] = _known(self.record, aligned, launch.architecture(self.device))
+            known = self.known[aligned] = _known(self.record, aligned, launch.architecture(self.device))
         return known
 
     def prepared(self, chosen: Chosen, aligned: bool) -> Prepared:
-        with on_the_host():
-            return Prepared(_prepared(self.of(aligned).call, chosen.way))
-
-    def arranged(self, aligned: bool) -> Arranged:
-        call = self.of(aligned).call
-        assert isinstance(call, Arranged), "a warp's is not"
-        return call
+        return Prepared(_prepared(self.of(aligned).call, chosen.way))
 
     @functools.cached_property
     def family(self) -> Family | None:
@@ -142,9 +133,9 @@ class Item:
         """Of calls that differ in their sizes alone; None where those are not a few numbers."""
         name = (chosen, aligned)
         if name not in self._patterns:
-            call = self.prepared(chosen, aligned).call
-            by_size = chosen.way.template in (*ways.BY_STAGE, tiles.TEMPLATE) and has_pattern(self.record, call)
-            self._patterns[name] = Pattern(call, self.of(aligned).call, chosen) if by_size else None
+            about = about_pattern(self.of(aligned).call)
+            by_size = about is not None and chosen.way.template in (*ways.BY_STAGE, ways.TILES)
+            self._patterns[name] = Pattern(self, about, chosen, aligned) if about is not None and by_size else None
         return self._patterns[name]
 
 
@@ -208,13 +199,13 @@ def _family(item: Item) -> Family | None:
     record, call = item.record, item.of(True).call
     if isinstance(call, PreparedWarp) or len(record.image.shape) != 3 or record.program.sampled != torch.uint8:
         return None
-    x, y = call.case.x, call.case.y
-    if not isinstance(x, MadeTable) or not isinstance(y, MadeTable) or x.cubic != y.cubic:
+    about = call.about
+    x, y = about.x, about.y
+    if x is None or y is None or not (x.made and y.made) or x.cubic != y.cubic:
         return None
     taps = FEW if max(x.taps, y.taps) <= FEW else ways.MOST_IN_RING
     fits = max(x.taps, y.taps) <= taps
-    in_tiles = item.of(True).need.way.template == tiles.TEMPLATE
-    layout = tiles.Layout.of(call.case) if in_tiles else None
+    layout = tiles.Layout.of(about) if item.of(True).need.way.tiled else None
     return Family(record.image.shape[0], lies(record.image), x.cubic, taps, layout) if fits else None
 
 
@@ -231,34 +222,21 @@ class Prepared:
 
     def __init__(self, call: PreparedMaps | PreparedWarp) -> None:
         self.call = call
-        axes = (call.x, call.y) if isinstance(call, PreparedMaps) else ()
-        self.nbytes = sum(table.nbytes for table in axes if isinstance(table, MadeTable))
+        self.nbytes = call.makes.nbytes if isinstance(call, PreparedMaps) else 0
 
     def row(self, put: Upload, at: int) -> tuple[Row, bytes]:
         """And what makes its tables at an address on."""
-        call, recipes = self.call, list[bytes]()
-
-        def make(table: MadeTable) -> tuple[int, int]:
-            nonlocal at
-            recipes.append(table.packed(at))
-            addresses = table.addresses(at)
-            at += table.nbytes
-            return addresses
-
-        with on_the_host():
-            fields, kept = call.fields(put, make)
-        room = Room(*call.cut.blocks, call.cut.shared_bytes)
-        return Row(((), call.shape.packed(fields)[PAIR_BYTES:]), room, kept), b"".join(recipes)
+        if isinstance(self.call, PreparedMaps):
+            data, recipes, kept = self.call.row(put, at)
+        else:
+            (data, kept), recipes = self.call.packed(put), b""
+        room = Room(*self.call.cut.blocks, self.call.cut.shared_bytes)
+        return Row(((), data[PAIR_BYTES:]), room, kept), recipes
 
 
-def has_pattern(record: CallRecord, call: PreparedMaps | PreparedWarp) -> bool:
-    """Whether rows and columns are resized, and nothing else depends on their sizes."""
-    axes = record.program.sampler
-    if not isinstance(call, PreparedMaps) or not isinstance(axes, Axes) or len(axes.maps) != 2:
-        return False
-    geometry = call.geometry
-    along = (geometry.y.map, geometry.x.map) == axes.maps and len(geometry.outer) == 1 and not record.operands.tensors
-    return along and geometry.z.out_size == 1 and not record.program.borders
+def about_pattern(call: Arranged | PreparedWarp) -> About | None:
+    """Of a call whose rows and columns are resized, where nothing else depends on their sizes."""
+    return call.about if isinstance(call, Arranged) and call.about.rows_and_columns else None
 
 
 def filled(row: Row, shape: CallShape, addresses: tuple[int, ...]) -> bytes:
@@ -279,16 +257,17 @@ class Pattern:
     """The row of one size: another's has other numbers along x and y, another stride from channel to channel, and
     begins elsewhere where it is walked backwards."""
 
-    def __init__(self, call: PreparedMaps | PreparedWarp, arranged: Arranged | PreparedWarp, chosen: Chosen) -> None:
+    def __init__(self, item: Item, about: About, chosen: Chosen, aligned: bool) -> None:
+        prepared = item.prepared(chosen, aligned)
+        call = prepared.call
         assert isinstance(call, PreparedMaps), "warps have no tables"
-        assert isinstance(arranged, Arranged), "and so have they"
-        shape = chosen.shape
-        self.tiles = tiles.Layout.of(arranged.case) if chosen.way.template == tiles.TEMPLATE else None
-        self.row, _ = Prepared(call).row(lambda *parts: ([0] * len(parts), None), 0)
-        self.cubic = isinstance(call.x, MadeTable) and call.x.cubic
-        geometry, places = call.geometry, shape.places()
-        self.in_pixels = geometry.pixel.out_size > 1
-        self.y_step, self.x_step, self.rows = abs(geometry.y.out_stride), geometry.x.out_stride, geometry.y.out_size
+        self.tiles = tiles.Layout.of(about) if chosen.way.tiled else None
+        self.row, _ = prepared.row(lambda *parts: ([0] * len(parts), None), 0)
+        self.cubic = about.x is not None and about.x.cubic
+        places = chosen.shape.places()
+        (channels,) = call.numbers("channels", 1)
+        self.in_pixels = channels > 1
+        self.x_step, self.y_step = (abs(call.numbers(axis, AXIS_NUMBERS)[3]) for axis in "xy")
         self.x_at, self.origin_at = places["x"] - PAIR_BYTES, places["target_origin"] - PAIR_BYTES
         self.tiles_at = places["tiles"] - PAIR_BYTES
         of_channel = places["in_channel_stride"] if self.in_pixels else places["outer"] + 16  # after two sizes
@@ -348,25 +327,25 @@ def _known(record: CallRecord, aligned: bool, architecture: str) -> Known:
         warp = warps.prepared(record, False, architecture)
         return Known(warp, _kind(warp.plan, 1, warp.way), _need(warp.way, None), record.operands)
     call = Arranged(record, False, aligned, architecture, makes_tables=True)
-    case = call.case
-    outer, alone = len(case.geometry.outer), ways.choose_for_all([case])
-    if not case.plan.weighted:
-        return Known(call, _kind(case.plan, outer, alone), _need(alone, case), record.operands)
-    sizes = [one.in_size for one in (case.x, case.y) if one is not None]
-    by_windows = ways.choose_by_windows([case])  # with others that have no tiles
-    need = _need(alone, case, (by_windows, min(WIDEST, *sizes)))
-    return Known(call, _kind(case.plan, outer, None), need, record.operands)
+    about, alone = call.about, way_of_all([call])
+    if not call.plan.weighted:
+        return Known(call, _kind(call.plan, call.outer, alone), _need(alone, call), record.operands)
+    sizes = [one.in_size for one in (about.x, about.y) if one is not None]
+    by_windows = way_of_all([call], by_tiles=False)  # with others that have no tiles
+    need = _need(alone, call, (by_windows, min(WIDEST, *sizes)))
+    return Known(call, _kind(call.plan, call.outer, None), need, record.operands)
 
 
-def _need(way: Way, case: Case | None, *of_windows: Hashable) -> Need:
-    return _needs.setdefault((way, case and case.plan, case and case.channels, *of_windows), Need(case, way))
+def _need(way: Way, call: Arranged | None, *of_windows: Hashable) -> Need:
+    name = (way, call and call.plan, call and call.about.channels, *of_windows)
+    return _needs.setdefault(name, Need(call, way))
 
 
 def chosen_for(kind: Kind, needs: frozenset[Need]) -> Chosen:
     chosen = kind.ways.get(needs)
     if chosen is None:
-        cases = [need.case for need in needs if need.case is not None]
-        way = ways.choose_for_all(cases) if cases else next(iter(needs)).way
+        calls = [need.call for need in needs if need.call is not None]
+        way = way_of_all(calls) if calls else next(iter(needs)).way
         way = replace(way, outer=kind.outer, batched=True)
         chosen = Chosen(way, emit.call_shape(kind.plan, way), {})
         same = next((one for one in kind.ways.values() if one.way == way), chosen)

@@ -8,22 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
-from unittest import mock
 
 import torch
 from torch import Tensor
 
 from polyphase import settings, torch_private
-from polyphase.cuda import build, driver, emit, launcher, loading, maps, servers, warps, ways
+from polyphase.cuda import build, driver, emit, launcher, loading, maps, warps
 from polyphase.cuda.calls import ALIGNMENT
-from polyphase.cuda.cases import Way
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.launcher import FreshCall, LaunchPlan
 from polyphase.cuda.maps import PreparedMaps
 from polyphase.cuda.memory import DeviceMemory, uploaded
-from polyphase.cuda.plain_tables import on_the_host
-from polyphase.cuda.tables import host_table
 from polyphase.cuda.warps import PreparedWarp
+from polyphase.cuda.ways import Way
 from polyphase.errors import NoKernelError
 from polyphase.kernels import store
 from polyphase.kernels.binding import NOT_BUILT, BoundCall, BoundGradients, Gradients
@@ -121,23 +118,23 @@ def prepared(
 ) -> PreparedMaps | PreparedWarp:
     """A call, without its device."""
     if record.coordinates is None:
-        return maps.prepared(record, aligned, architecture, choose or ways.choose)
+        arranged = maps.Arranged(record, aligned, aligned, architecture)
+        return arranged.by(choose(arranged) if choose else arranged.own_way())
     return warps.prepared(record, aligned, architecture, choose or warps.choose)
 
 
 def _launch_of(record: CallRecord, aligned: bool, choose: Choose = None) -> Launch:
     device = record.image.device.index
-    with on_the_host():
-        if record.coordinates is not None or choose is not None:
-            return launch_of(device, prepared(record, aligned, architecture(device), choose))
-        arranged = maps.Arranged(record, aligned, aligned, architecture(device))
-        own = ways.choose(arranged.case)
-        server = None if not launcher.can_improve() else _server(arranged, own, device)
-        if server is None:
-            return launch_of(device, arranged.by(own))
-        kernel = loading.kernel(loading.Name(arranged.case.plan, arranged.of_call(own), device))
-        better = _Better(record, aligned, kernel)
-        return launch_of(device, arranged.by(server, instead=own), better)
+    if record.coordinates is not None or choose is not None:
+        return launch_of(device, prepared(record, aligned, architecture(device), choose))
+    arranged = maps.Arranged(record, aligned, aligned, architecture(device))
+    own = arranged.own_way()
+    server = _server(arranged, own, device)
+    if server is None:
+        return launch_of(device, arranged.by(own))
+    kernel = loading.kernel(loading.Name(arranged.plan, arranged.of_call(own), device))
+    better = _Better(record, aligned, kernel)
+    return launch_of(device, arranged.by(server, instead=own), better)
 
 
 def _server(arranged: maps.Arranged, own: Way, device: int) -> Way | None:
@@ -145,11 +142,11 @@ def _server(arranged: maps.Arranged, own: Way, device: int) -> Way | None:
     waited for: of the first call of a program, or where nothing else serves."""
 
     def kernel_of(way: Way) -> loading.Kernel:
-        return loading.kernel(loading.Name(arranged.case.plan, arranged.of_call(way), device))
+        return loading.kernel(loading.Name(arranged.plan, arranged.of_call(way), device))
 
     if kernel_of(own).is_loaded:
         return None
-    found = [(way, kernel_of(way)) for way in servers.servers(arranged.case, own)]
+    found = [(way, kernel_of(way)) for way in arranged.servers(own)]
     if not found:
         return None
     last, serves_most = found[-1]
@@ -178,13 +175,13 @@ class _Better:
             return (LAUNCHES_WITHOUT_OWN,)
         try:
             loading.function_of(kernel.name)
-            with torch.cuda.device(device), on_the_host():
+            with torch.cuda.device(device):
                 call = maps.Arranged(self.record, self.aligned, self.aligned, plan.architecture).by(way)
-                launch_plan, fields, kept = _planned(device, call)
+                launch_plan, data, kept = _planned(device, call)
         except NOT_BUILT:
             return (0,)
         self.kept += kept
-        return launch_plan.packed(), fields
+        return launch_plan.packed(), data
 
 
 #: Launches of one size until it waits for its own kernel.
@@ -192,26 +189,26 @@ LAUNCHES_WITHOUT_OWN = 6
 
 
 def launch_of(device: int, call: PreparedMaps | PreparedWarp, better: _Better | None = None) -> Launch:
-    with torch.cuda.device(device), on_the_host():
-        plan, fields, kept = _planned(device, call)
+    with torch.cuda.device(device):
+        plan, data, kept = _planned(device, call)
     if better is None:
-        run, part = launcher.bind(plan, fields)
+        run, part = launcher.bind(plan, data)
     else:
         better.kept = kept
-        run, part = launcher.bind(plan, fields, better, better.kernel.ready)
+        run, part = launcher.bind(plan, data, better, better.kernel.ready)
     return Launch(run, functools.partial(keep_forever, kept), part)
 
 
 def _planned(device: int, call: PreparedMaps | PreparedWarp) -> tuple[LaunchPlan, bytes, list[object]]:
     """How a call is launched, its bytes, and what keeps its tables."""
-    fields, kept = call.fields(functools.partial(uploaded, device))
+    data, kept = call.packed(functools.partial(uploaded, device))
     function = loading.function_of(loading.Name(call.plan, call.way, device))
     cut, shape = call.cut, call.shape
     places = shape.places()
     vectors_at = places["coordinates" if shape.coordinates else "vectors"]
     operands = (shape.coordinates + shape.vectors, shape.tensors, vectors_at, places["tensors"])
     plan = LaunchPlan(device, function, cut.blocks, call.way.threads, cut.shared_bytes, *operands)
-    return plan, shape.packed(fields), kept
+    return plan, data, kept
 
 
 def keep_forever(tables: Sequence[object]) -> None:
@@ -223,8 +220,7 @@ def keep_forever(tables: Sequence[object]) -> None:
 
 def described(record: CallRecord) -> Described:
     device = record.image.device.index or 0
-    with on_the_host():
-        call = prepared(record, True, architecture(device))
+    call = prepared(record, True, architecture(device))
     source = store.kept_source(emit.kernel_source(call.plan, call.way), "cu")
     threads, shared = call.way.threads, call.cut.shared_bytes
     function = loading.function_of(loading.Name(call.plan, call.way, device))
@@ -242,15 +238,17 @@ def described(record: CallRecord) -> Described:
 @contextmanager
 def built_from(source: Path) -> Iterator[None]:
     text = source.read_text(encoding="utf-8")
-    with mock.patch.object(emit, "kernel_source", return_value=text):
-        loading.forget()
-        yield
     loading.forget()
+    loading.build_from(text)
+    try:
+        yield
+    finally:
+        loading.build_from(None)
+        loading.forget()
 
 
 def forget() -> None:
-    """Tables on the host; those on a device go with the calls that read them."""
-    host_table.cache_clear()
+    """Tables on a device go with the calls that read them."""
 
 
 def stats() -> dict[str, int]:
@@ -263,7 +261,7 @@ def stats() -> dict[str, int]:
         "kernels_launched": counted.launches,
         "makers_launched": counted.makers,
         "tables_made": maps.counts["made"] + counted.tables,
-        "tables_cached": host_table.cache_info().hits,
+        "tables_cached": 0,
     }
 
 

@@ -4,11 +4,11 @@
 
 #include "polyphase/core/abi.h"
 #include "polyphase/launch/again.h"
+#include "polyphase/launch/device_functions.h"
 #include "polyphase/launch/device_launches.h"
 #include "polyphase/launch/dispatched.h"
 #include "polyphase/launch/python_objects.h"
 #include "polyphase/launch/sized_table.h"
-#include "polyphase/launch/table_functions.h"
 
 namespace polyphase {
 namespace {
@@ -286,8 +286,8 @@ PyMethodDef functions[] = {
 }  // namespace polyphase
 
 // Those that need no driver.
-extern "C" __attribute__((visibility("default"))) PyObject* polyphase_table_functions() {
-  return polyphase::as_tuple(polyphase::table_functions);
+extern "C" __attribute__((visibility("default"))) PyObject* polyphase_device_functions() {
+  return polyphase::as_tuple(polyphase::device_functions);
 }
 
 // The addresses of cuLaunchKernel, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent, cuStreamIsCapturing and cuLaunchKernelEx.

@@ -1,4 +1,4 @@
-"""Launches: by a small C function where there is a compiler to build it, else by ctypes, which takes longer."""
+"""The launcher: a small library for the CPU, which prepares calls on the host and launches them by the driver."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from polyphase.kernels.handles import use_handles
 SOURCE = Path(__file__).parent / "launcher.cpp"
 
 _lock = threading.Lock()
-#: Launches by ctypes: of kernels that make tables, and of others.
-_slow_launches = {True: 0, False: 0}
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,10 @@ Run = Callable[..., int]
 
 
 class Bound(NamedTuple):
-    """run: launches. part: what the launcher's functions know it by; None where there is no launcher."""
+    """run: launches. part: what the launcher's functions know it by."""
 
     run: Run
-    part: object | None
+    part: object
 
 
 #: After how many launches to ask again, 0 for never; or a plan and a call, as bytes, for all launches from now on.
@@ -67,18 +65,10 @@ Answer: TypeAlias = "tuple[int] | tuple[bytes, bytes]"
 Better: TypeAlias = "Callable[[bool], Answer]"
 
 
-def can_improve() -> bool:
-    """Whether `bind` takes what betters a call."""
-    return _functions() is not None
-
-
 def bind(plan: LaunchPlan, call: bytes, better: Better | None = None, is_ready: ctypes.c_int64 | None = None) -> Bound:
     """`call`: what the kernel is given, addresses of tensors aside. `better`: has another kernel for later launches. It
     is asked when there was one launch, when `is_ready` is not 0, and where a graph is captured."""
     functions = _functions()
-    if functions is None:
-        assert better is None, "launches by ctypes are not improved"
-        return Bound(functools.partial(_launch_slowly, plan, call), None)
     more = () if better is None or is_ready is None else (better, ctypes.addressof(is_ready))
     part = functions.bind(plan.packed(), call, *more)
     return Bound(functools.partial(functions.launch, part), part)
@@ -99,22 +89,20 @@ class FreshCall(NamedTuple):
 
 
 def fresh(call: FreshCall) -> Callable[..., Tensor]:
-    """Where there is a launcher: a function of an image, by one call into C."""
-    functions = _functions()
-    if functions is None:
-        return call.otherwise
-    return functions.fresh(call)
+    """A function of an image, by one call into C."""
+    return _functions().fresh(call)
 
 
 def again() -> Callable[..., Callable[..., Any]] | None:
-    functions = _functions()
-    return None if functions is None else functions.again
+    try:
+        return _functions().again
+    except (CompilerMissingError, BuildFailedError):
+        return None
 
 
 @functools.cache
 def dispatched_kernels() -> dispatched.Kernels | None:
-    functions = _functions()
-    return None if functions is None else dispatched.usable(functions)
+    return dispatched.usable(_functions())
 
 
 class SizedParts(NamedTuple):
@@ -133,10 +121,9 @@ class SizedParts(NamedTuple):
 
 
 def sized(pattern: bytes, row: bytes, steps: bytes, parts: SizedParts) -> LaunchSized | None:
-    """`pattern`: `RowPattern` of sized_rows.h. `steps`: as `pipelines/ways.py` packs them. None where there is no
-    launcher, or the row is no image's by these steps."""
-    functions = _functions()
-    return None if functions is None else functions.sized(pattern, row, steps, parts)
+    """`pattern`: `RowPattern` of sized_rows.h. `steps`: as `pipelines/ways.py` packs them. None where the row
+    is no image's by these steps."""
+    return _functions().sized(pattern, row, steps, parts)
 
 
 class Counted(NamedTuple):
@@ -148,9 +135,7 @@ class Counted(NamedTuple):
 
 
 def counted() -> Counted:
-    functions = _functions() if _functions.cache_info().currsize else None
-    launches, makers, tables = functions.counts() if functions else (0, 0, 0)
-    return Counted(_slow_launches[False] + launches, _slow_launches[True] + makers, tables)
+    return Counted(*_functions().counts()) if _functions.cache_info().currsize else Counted(0, 0, 0)
 
 
 class _Functions(NamedTuple):
@@ -168,21 +153,16 @@ class _Functions(NamedTuple):
     direct: Callable[[bool], None]
 
 
-#: The fields of `packed_tables.PackedTable`, but for the dtype of its weights.
-_Table: TypeAlias = "tuple[int, int, bytes, int, bytes | None, bytes | None, bytes | None, int, bool, bool]"
+class _DeviceFunctions(NamedTuple):
+    """Of `maps.py`: they need no driver."""
 
-
-class _TableFunctions(NamedTuple):
-    """Of `packed_tables`: they need no driver."""
-
-    table: Callable[[bytes, int, bool, int, int], _Table]
-    spread: Callable[[bytes, int, bool], int]
-    progression: Callable[[bytes], tuple[int, int] | None]
-    widen: Callable[[bytes, bytes, int, int, int, int, int], tuple[bytes, bytes]]
-    in_step: Callable[[bytes, bytes, int, int, int, int], tuple[int, int, int, int, bytes, bytes] | None]
-    in_fours: Callable[[bytes, bytes, int, int], tuple[bytes, bytes]]
-    reverse: Callable[[bytes, bytes, int, int], tuple[bytes, bytes]]
-    row_offsets: Callable[..., bytes]
+    arrange: Callable[[bytes, bytes, bool, bool, bool], tuple[object, int]]
+    about: Callable[[object], tuple[Any, ...]]
+    own_way: Callable[[object], bytes]
+    servers: Callable[[object, bytes], tuple[bytes, ...]]
+    way_of_all: Callable[[tuple[object, ...], bool], bytes]
+    way_by: Callable[..., bytes]
+    prepare: Callable[[object, bytes, bytes], tuple[Any, ...]]
 
 
 def request(architecture: str) -> build.Request:
@@ -191,20 +171,15 @@ def request(architecture: str) -> build.Request:
 
 
 @functools.cache
-def _library() -> ctypes.PyDLL | None:
+def _library() -> ctypes.PyDLL:
     with _lock:
-        try:
-            (path,) = build.libraries([request(isa.chosen())])
-        except (CompilerMissingError, BuildFailedError):
-            return None
+        (path,) = build.libraries([request(isa.chosen())])
         return ctypes.PyDLL(str(path))
 
 
 @functools.cache
-def _functions() -> _Functions | None:
+def _functions() -> _Functions:
     library = _library()
-    if library is None:
-        return None
     with _lock:
         functions = library.polyphase_functions
         functions.argtypes, functions.restype = [ctypes.c_void_p], ctypes.py_object
@@ -213,26 +188,8 @@ def _functions() -> _Functions | None:
     return made
 
 
-def has_table_functions() -> bool:
-    return _library() is not None
-
-
 @functools.cache
-def table_functions() -> _TableFunctions:
-    """Where there is a launcher."""
-    library = _library()
-    assert library is not None, "what has_table_functions says"
-    functions = library.polyphase_table_functions
+def device_functions() -> _DeviceFunctions:
+    functions = _library().polyphase_device_functions
     functions.restype = ctypes.py_object
-    return _TableFunctions(*functions())
-
-
-def _launch_slowly(plan: LaunchPlan, call: bytes, stream: int, *addresses: int) -> int:
-    parameters = bytearray(call)
-    target_and_source, operands = addresses[:2], addresses[2:]
-    struct.pack_into("=2q", parameters, 0, *target_and_source)
-    struct.pack_into(f"={plan.vectors}q", parameters, plan.vectors_at, *operands[: plan.vectors])
-    struct.pack_into(f"={plan.tensors}q", parameters, plan.tensors_at, *operands[plan.vectors :])
-    driver.launch(plan.device, plan.function, plan.blocks, plan.threads, plan.shared_bytes, stream, parameters)
-    _slow_launches[plan.makes_tables] += 1
-    return driver.is_capturing(plan.device, stream)
+    return _DeviceFunctions(*functions())

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from polyphase.cuda import build, driver, emit
-from polyphase.cuda.cases import Way
+from polyphase.cuda.ways import Way
 from polyphase.errors import DriverError
 from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose
 
@@ -122,8 +122,17 @@ def _bring(one: Kernel) -> None:
     one.done.set()
 
 
+def build_from(text: str | None) -> None:
+    """Of all kernels, the source from now on; None for their own."""
+    global _instead
+    _instead = text
+
+
+_instead: str | None = None
+
+
 def _loaded(plan: MapsPlan | WarpPlan, way: Way, device: int) -> int:
-    source, most = emit.kernel_source(plan, way), driver.most_shared_bytes(device)
+    source, most = _instead or emit.kernel_source(plan, way), driver.most_shared_bytes(device)
     ready = build.prebuilt_image(source, plan.architecture)
     if ready is not None:
         with suppress(DriverError):  # a driver older than the NVRTC that made it may refuse it

@@ -11,17 +11,14 @@ from torch import Tensor
 
 from polyphase.cuda import emit, launcher, tiles, ways
 from polyphase.cuda.calls import ALIGNMENT
-from polyphase.cuda.cases import Case, Way
-from polyphase.cuda.cuts import MOST_SHARED
-from polyphase.cuda.items import PAIR_BYTES, WIDEST, Chosen, Item, filled, has_pattern, lies
+from polyphase.cuda.items import PAIR_BYTES, WIDEST, Chosen, Item, about_pattern, filled, lies
 from polyphase.cuda.launcher import LaunchPlan, SizedParts
-from polyphase.cuda.maps import PreparedMaps
+from polyphase.cuda.maps import About, PreparedMaps
 from polyphase.cuda.memory import TorchMemory
-from polyphase.cuda.tables import MadeTable
-from polyphase.cuda.warps import PreparedWarp
+from polyphase.cuda.ways import Way
 from polyphase.kernels.devices import LaunchSized
 
-KERNELS = (*ways.BY_STAGE, "ByteRing", tiles.TEMPLATE)
+KERNELS = (*ways.BY_STAGE, "ByteRing", ways.TILES)
 #: Of an axis: kernels that walk count the bytes of rows in 32 bits.
 _LONGEST = 2**22
 _NOWHERE = -1
@@ -73,13 +70,13 @@ class Taps(NamedTuple):
     words: int
 
     @staticmethod
-    def of(case: Case, way: Way) -> Taps:
-        if way.template == tiles.TEMPLATE:
+    def of(about: About, way: Way) -> Taps:
+        if way.tiled:
             return Taps(0, 0, 0, 0)
         along_x, along_y, *_ = map(int, way.constants)
         if way.template != "ByteRing":
             return Taps(0, ways.FEW_TAPS, along_x, 0)
-        least = ways.MOST_IN_RING + 1 if ways.can_walk_bytes(case) else 0  # fewer have a kernel that is quicker
+        least = ways.MOST_IN_RING + 1 if about.walks_bytes else 0  # fewer have a kernel that is quicker
         return Taps(least, 0, along_y, along_x)
 
 
@@ -97,7 +94,7 @@ class Likeness(NamedTuple):
 
     def launch(self, steps: bytes, memory: TorchMemory) -> LaunchSized | None:
         """Images of any size, whose steps follow from it as `pipelines/ways.py` packs that. None where their rows
-        differ in more than numbers, or there is no launcher."""
+        differ in more than numbers."""
         pattern = self._pattern()
         if pattern is None:
             return None
@@ -116,24 +113,23 @@ class Likeness(NamedTuple):
         return launcher.bind(plan, bytes(PAIR_BYTES)).part
 
     def _pattern(self) -> RowPattern | None:
-        record, way, known = self.item.record, self.chosen.way, self.item.of(self.aligned).call
-        call = self.item.prepared(self.chosen, self.aligned).call
-        if not isinstance(call, PreparedMaps) or isinstance(known, PreparedWarp) or not has_pattern(record, call):
-            return None
-        image, x, y, cut = record.image, call.x, call.y, call.cut
+        image, way, about = self.item.record.image, self.chosen.way, about_pattern(self.item.of(self.aligned).call)
         lie = lies(image) if len(image.shape) == 3 else ""
-        if way.template not in KERNELS or lie not in ("planes", "pixels"):
+        if about is None or way.template not in KERNELS or lie not in ("planes", "pixels"):
             return None
-        if not isinstance(x, MadeTable) or not isinstance(y, MadeTable) or x.cubic != y.cubic:
+        call = self.item.prepared(self.chosen, self.aligned).call
+        assert isinstance(call, PreparedMaps), "what has a pattern"
+        x, y, cut = about.x, about.y, call.cut
+        if x is None or y is None or not (x.made and y.made) or x.cubic != y.cubic:
             return None
-        taps, places = Taps.of(known.case, way), self.chosen.shape.places()
-        of_plane, of_pixel = call.geometry.outer[0], call.geometry.pixel
-        channel_at = places["in_channel_stride"] if of_pixel.out_size > 1 else places["outer"] + 16  # after two sizes
-        staged = int(way.constants[5]) * known.case.channels if taps.words else 0
+        taps, places = Taps.of(about, way), self.chosen.shape.places()
+        (channels,), (_, _, of_plane) = call.numbers("channels", 1), call.numbers("outer", 3)
+        channel_at = places["in_channel_stride"] if channels > 1 else places["outer"] + 16  # after two sizes
+        staged = int(way.constants[5]) * about.channels if taps.words else 0
         own_calls, along = self.chosen.call_bytes, cut.blocks[0]
-        shared, most_shared, tile_planes = cut.shared_bytes - staged * cut.span, MOST_SHARED, 0
-        if way.template == tiles.TEMPLATE:
-            layout = tiles.Layout.of(known.case)
+        shared, most_shared, tile_planes = cut.shared_bytes - staged * cut.span, ways.MOST_SHARED, 0
+        if way.tiled:
+            layout = tiles.Layout.of(about)
             shared, most_shared, tile_planes, along = layout.head, tiles.ROOM, layout.planes, self.most_blocks
         return RowPattern(
             size=image.shape[1:],
@@ -152,7 +148,7 @@ class Likeness(NamedTuple):
             staged_bytes=staged,
             tile_planes=tile_planes,
             x_at=places["x"],
-            channel_at=channel_at if of_pixel.out_size > 1 or of_plane.in_stride else _NOWHERE,
+            channel_at=channel_at if channels > 1 or of_plane else _NOWHERE,
             tiles_at=places["tiles"],
             span_at=places["span"],
             shared_bytes=shared + own_calls,

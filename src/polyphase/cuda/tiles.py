@@ -1,26 +1,25 @@
-"""Tiles of `byte_tiles.h`: which calls have them, and how an image is cut into them."""
+"""Tiles of `byte_tiles.h`: how an image is cut into them, and how they are dealt out. The launcher does the same, for
+images whose steps follow from their sizes (`launch/device_tiles.h`, `launch/sized_table.h`)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from polyphase.cuda.cases import Case, Way
-from polyphase.cuda.matrices import INPUTS, MOST_MATRICES, as_matrices, can_be_matrices, matrices_of, most_read
-from polyphase.cuda.tables import GROUP, MATRIX_BYTES, MadeTable, Table, reach
+from polyphase.cuda.made_tables import GROUP, MATRIX_BYTES
+from polyphase.cuda.maps import About
+from polyphase.cuda.ways import Way
 
-TEMPLATE = "ByteTiles"
+#: Inputs of a matrix, and matrices of a group of outputs.
+INPUTS, MOST_MATRICES = 32, 2
 #: Groups along x and down y, the first that shared memory has room for, and what that is.
 SHAPES = ((4, 2), (4, 1), (2, 1), (1, 1))
 ROOM = 40 * 1024
-#: Values of a byte are looked up by the channel, which is one of few.
-MOST_CHANNELS = 4
 #: Calls that a block has in shared memory: of its tile, of those that follow, and of the one before.
 CALLS = 4
-#: Bytes of facts of tiles, and of a piece that memory hands out at once.
-_FACTS, _PIECE = 320, 16
-#: Threads of a block, and of a multiprocessor that has few registers for each: a pixel's channels take more.
-_THREADS, _RESIDENT, _RESIDENT_OF_PIXELS = 128, 640, 512
+#: Bytes that memory hands out at once.
+_PIECE = 16
 
 
 class Layout(NamedTuple):
@@ -32,11 +31,8 @@ class Layout(NamedTuple):
     head: int
 
     @staticmethod
-    def of(case: Case) -> Layout:
-        planes, channels = case.geometry.planes, case.channels
-        values = planes * channels
-        looked_up = 256 * values * case.to_bytes if case.to_bytes > 1 else 0
-        return Layout(planes, channels, _FACTS + 16 * (values + 1) + looked_up)
+    def of(about: About) -> Layout:
+        return Layout(about.planes, about.channels, about.tile_head)
 
 
 class Axis(NamedTuple):
@@ -47,12 +43,6 @@ class Axis(NamedTuple):
     inputs: Callable[[int], int]
 
     @staticmethod
-    def of(table: Table) -> Axis:
-        if isinstance(table, MadeTable):
-            return Axis.of_sizes(table.in_size, table.cropped, table.resized, table.out_size)
-        return Axis(table.out_size, _parts(reach(table, GROUP), INPUTS), lambda count: reach(table, count))
-
-    @staticmethod
     def of_sizes(in_size: int, cropped: int, resized: int, out_size: int) -> Axis:
         """Of windows that are made on the device."""
 
@@ -60,6 +50,19 @@ class Axis(NamedTuple):
             return min(in_size, most_read(cropped, resized, min(count, out_size)))
 
         return Axis(out_size, matrices_of(cropped, resized), inputs)
+
+
+def most_read(cropped: int, resized: int, count: int) -> int:
+    """Inputs that any `count` neighbouring outputs of a triangle's windows read, at most: a window of an output at c
+    lies in [c - s - 0.5, c + s + 0.5), where s is its support."""
+    ratio = cropped / resized
+    return math.ceil((count - 1) * ratio + 2 * max(ratio, 1.0) + 1e-4)
+
+
+def matrices_of(cropped: int, resized: int) -> int:
+    """Of a group, also where there are fewer outputs: of those that have few, precision is 16 bits at most, as their
+    greatest weight is more than 1/4."""
+    return -(-most_read(cropped, resized, GROUP) // INPUTS)
 
 
 class TileCut(NamedTuple):
@@ -77,7 +80,7 @@ class TileCut(NamedTuple):
 
 
 def cut(layout: Layout, x: Axis, y: Axis) -> TileCut | None:
-    """None where groups read too much. The launcher does the same (`sized_rows.h`)."""
+    """None where groups read too much. The launcher does the same (`device_tiles.h`)."""
     matrices = max(x.matrices, y.matrices)
     if matrices > MOST_MATRICES:
         return None
@@ -132,49 +135,10 @@ def dealt(images: Sequence[Listed], blocks: int) -> list[tuple[int, int]]:
     return result
 
 
-def cut_of(case: Case) -> TileCut | None:
-    assert case.x is not None, "what is summed along x has a table"
-    assert case.y is not None, "and so has what is summed along y"
-    return cut(Layout.of(case), Axis.of(case.x), Axis.of(case.y))
-
-
-def fits(case: Case) -> bool:
-    """Of a case that walks over bytes, by tables along x and y."""
-    geometry = case.geometry
-    if case.bordered or geometry.x.tensors or len(geometry.outer) != 1 or geometry.outer[0].map is not None:
-        return False
-    if geometry.planes * case.channels > MOST_CHANNELS or geometry.x.out_stride != 1 or geometry.z.out_size != 1:
-        return False
-    tables = [one for one in (case.x, case.y) if one is not None]
-    return len(tables) == 2 and all(map(can_be_matrices, tables)) and cut_of(case) is not None
-
-
-def way(cases: Sequence[Case]) -> Way:
-    planes, channels = cases[0].geometry.planes, cases[0].channels
-    resident = (_RESIDENT if channels == 1 else _RESIDENT_OF_PIXELS) // _THREADS
-    constants = (planes, channels, all(map(_in_fours, cases)), _THREADS)
-    return Way("byte_tiles", TEMPLATE, constants, _THREADS, resident, sums=False, tiled=True)
-
-
 def most_blocks(way: Way, call_bytes: int, processors: int, shared_bytes: int) -> int:
     """That a device has room for, of so many processors with so much shared memory each."""
     of_block = ROOM + call_bytes + 1024  # which the device takes
     return processors * max(1, min(way.resident, shared_bytes // of_block))
-
-
-def _in_fours(case: Case) -> bool:
-    """Whether four neighbouring outputs can be stored at once."""
-    geometry = case.geometry
-    others = [one for one in (geometry.y, *geometry.outer, geometry.pixel) if one.out_size > 1]
-    aligned = case.target_alignment % (4 * case.to_bytes) == 0 and all(one.out_stride % 4 == 0 for one in others)
-    return aligned and geometry.x.out_size % 4 == 0 and case.to_bytes <= 4
-
-
-def tables_of(case: Case, x: Table, y: Table) -> tuple[Table, Table]:
-    """Along x and y, of windows."""
-    found = cut_of(case)
-    assert found is not None, "what was chosen by"
-    return as_matrices(x, found.matrices, along_x=True), as_matrices(y, found.matrices, along_x=False)
 
 
 def _parts(whole: int, part: int) -> int:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from polyphase.cuda import emit
-from polyphase.cuda.calls import ALIGNMENT, CallShape, Fields
-from polyphase.cuda.cases import Way
-from polyphase.cuda.cuts import Cut
+from polyphase.cuda.calls import ALIGNMENT, CallShape
 from polyphase.cuda.maps import Upload
+from polyphase.cuda.ways import Cut, Way
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.plans import WarpPlan, plan_warp
 from polyphase.kernels.records import NO_FILL, Borders, CallRecord, fill_of, rule_number
@@ -120,12 +119,14 @@ class PreparedWarp:
     def shape(self) -> CallShape:
         return emit.call_shape(self.plan, self.way)
 
-    def fields(self, upload: Upload, make: object = None) -> tuple[Fields, list[object]]:
-        """There are no tables but that of a fill."""
-        if not self.fill.data:
-            return self.given, []
-        (fill_at,), memory = upload(self.fill.data)
-        return {**self.given, "fill": [fill_at], "fill_step": [int(self.fill.stride > 0)]}, [memory]
+    def packed(self, upload: Upload) -> tuple[bytes, list[object]]:
+        """The call, and what keeps what it reads. There are no tables but that of a fill."""
+        fields, kept = self.given, list[object]()
+        if self.fill.data:
+            (fill_at,), memory = upload(self.fill.data)
+            fields = {**fields, "fill": [fill_at], "fill_step": [int(self.fill.stride > 0)]}
+            kept.append(memory)
+        return self.shape.packed(fields), kept
 
 
 def choose(case: Case) -> Way:

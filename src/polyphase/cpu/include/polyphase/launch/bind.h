@@ -9,8 +9,7 @@
 #include "polyphase/core/buffer.h"
 #include "polyphase/core/cache.h"
 #include "polyphase/core/standard.h"
-#include "polyphase/launch/geometry.h"
-#include "polyphase/launch/request.h"
+#include "polyphase/launch/dimensions.h"
 #include "polyphase/launch/table_cache.h"
 #include "polyphase/launch/threads.h"
 #include "polyphase/warp/abi.h"
@@ -20,22 +19,6 @@ namespace polyphase {
 // Fewer elements than this are not worth waking a thread for.
 constexpr int64_t kElementsPerThread = 32768;
 constexpr int64_t kWarpedElementsPerThread = 16384;
-
-// What Python should never hand over.
-struct BadCall {
-  const char* message;
-};
-
-// More weighted axes, or dimensions that cannot be joined, than a kernel walks along.
-struct TooManyDimensions {};
-
-// What follows a Request.
-struct Tail {
-  const Step* steps;
-  const uint8_t* borders;
-  const uint8_t* numbers;
-  const int64_t* tensor_strides;  // of tensor t along dimension d: at t * kMaxDimensions + d
-};
 
 // A call that lacks only its addresses, and what it points at.
 struct Bound {
@@ -81,28 +64,14 @@ class MapsBinder {
 
  private:
   void read_dimensions() {
-    if (request_.rank >= Dimensions::kMost) throw TooManyDimensions();
-    const int64_t first_mapped = request_.rank - request_.map_count;
-    int64_t first_step = 0;
+    polyphase::read_dimensions(request_, tail_, dimensions_);
     for (int64_t i = 0; i < request_.rank; ++i) {
-      const int64_t last_step = i < first_mapped ? 0 : request_.last_step[i - first_mapped];
-      Dimension d = Dimension::plain();
-      d.in_size = request_.in_size[i];
-      d.out_size = request_.out_size[i];
-      d.in_stride = request_.in_stride[i];
-      d.out_stride = request_.out_stride[i];
-      d.steps = tail_.steps + first_step;
-      d.step_count = changes_nothing(d, last_step - first_step) ? 0 : last_step - first_step;
-      d.weighted = may_be_weighted(d);
-      d.first = comes_first(d);
-      d.channels = call_.vector_count > 0 && i == request_.channel_dimension;
-      if (i >= request_.rank - 2) d.blocks = blocks(i - request_.rank + 2, d.out_size);
-      for (int64_t t = 0; t < call_.tensor_count; ++t) {
-        d.tensor_strides[t] = tail_.tensor_strides[t * kMaxDimensions + i];
+      Dimension& d = dimensions_[i];
+      if (changes_nothing(d, d.step_count)) {
+        d.step_count = 0;
+        d.weighted = d.first = false;
       }
-      if (!d.mapped() && d.in_size != d.out_size) throw BadCall{"an axis without a map changes its size"};
-      dimensions_.push_back(d);
-      first_step = last_step;
+      if (i >= request_.rank - 2) d.blocks = blocks(i - request_.rank + 2, d.out_size);
     }
   }
 
@@ -125,21 +94,6 @@ class MapsBinder {
       if (step.kind > Step::kNearest || step.a != d.in_size || !whole) return false;
     }
     return true;
-  }
-
-  bool may_be_weighted(const Dimension& d) const {
-    for (int64_t s = 0; s < d.step_count; ++s) {
-      if (d.steps[s].kind <= Step::kArea) return true;
-      if (request_.transposed && d.steps[s].kind != Step::kFlip) return true;
-    }
-    return false;
-  }
-
-  static bool comes_first(const Dimension& d) {
-    for (int64_t s = 0; s < d.step_count; ++s) {
-      if (d.steps[s].kind == Step::kResize && (d.steps[s].d & Step::kFirst) != 0) return true;
-    }
-    return false;
   }
 
   // Rows that lie wherever they do are what y goes along, or nothing reads them.
@@ -371,12 +325,7 @@ inline int64_t written_bytes(const Request& request) {
 
 inline void bind(const uint8_t* data, int64_t size, Bound& bound) {
   Request request;
-  if (size < static_cast<int64_t>(sizeof(request))) throw BadCall{"a request that is cut off"};
-  std::memcpy(&request, data, sizeof(request));
-  if (request.rank > kMaxDimensions || request.map_count > request.rank || request.vector_count > kMaxOperands ||
-      request.tensor_count > kMaxOperands) {
-    throw BadCall{"more dimensions, maps or operands than a request has room for"};
-  }
+  const Tail tail = read_request(data, size, request);
   bound.kernel = reinterpret_cast<const Kernel*>(request.kernel);
   bound.written_bytes = written_bytes(request);
   KernelCall& call = bound.call.any;
@@ -385,15 +334,6 @@ inline void bind(const uint8_t* data, int64_t size, Bound& bound) {
   call.tensor_count = request.tensor_count;
   for (int64_t v = 0; v < call.vector_count; ++v) call.vectors[v].element_bytes = request.vector_bytes[v];
   for (int64_t t = 0; t < call.tensor_count; ++t) call.tensors[t].element_bytes = request.tensor_bytes[t];
-  const int64_t steps = request.map_count > 0 ? request.last_step[request.map_count - 1] : 0;
-  const uint8_t* steps_at = data + sizeof(request);
-  const uint8_t* borders_at = steps_at + steps * static_cast<int64_t>(sizeof(Step));
-  const uint8_t* numbers_at = borders_at + request.border_size;
-  const uint8_t* strides_at = numbers_at + request.number_count * static_cast<int64_t>(sizeof(double));
-  const int64_t strides = request.tensor_count * kMaxDimensions * static_cast<int64_t>(sizeof(int64_t));
-  if (data + size != strides_at + strides) throw BadCall{"a request of another size than it says"};
-  const Tail tail = {reinterpret_cast<const Step*>(steps_at), borders_at, numbers_at,
-                     reinterpret_cast<const int64_t*>(strides_at)};
   if (request.kind == Request::kMaps) {
     MapsBinder(request, tail, bound).bind();
   } else {

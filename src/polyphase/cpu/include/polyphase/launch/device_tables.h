@@ -1,5 +1,5 @@
-// The tables of CUDA's kernels, as `cuda/tables.py` describes them: windows of taps, or lists of them, made as tables of the
-// CPU are, by the rules of CUDA's eager.
+// The tables of CUDA's kernels: windows of taps, or lists of them, as `Axis` of call.h describes them, made as tables of the CPU
+// are, by the rules of CUDA's eager.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace polyphase::device_tables {
 
-// As `packed_tables.py` has them.
+// As `cuda/maps.py` has them.
 enum class Arithmetic : int64_t { kBytes, kFloat32, kFloat64 };
 enum class WeightType : int64_t { kInt32, kFloat32, kFloat64 };
 
-// Windows may be so many times as wide as the taps in them: `SPARSE` of tables.py.
+// Windows may be so many times as wide as the taps in them; beyond that, taps are listed.
 constexpr int64_t kSparse = 4;
 
 using Firsts = Buffer<int32_t>;
@@ -51,7 +51,7 @@ inline Sampler sampler_of(Arithmetic arithmetic) {
 // Of values that only move. What has a border begins where its neighbour does.
 inline void fill_moves(const TapTable& taps, HostTable& table) {
   table.taps = 1;
-  table.first.resize(table.out_size);
+  table.first.resize_unset(table.out_size);
   int32_t latest = taps.index.size() > 0 ? taps.index[0] : 0;
   for (int64_t i = 0; i < table.out_size; ++i) {
     if (taps.begin[i] < taps.begin[i + 1]) latest = taps.index[taps.begin[i]];
@@ -76,7 +76,7 @@ inline void fill_firsts(const Firsts& low, const Firsts& high, int64_t width, in
   const auto descend = [&] {
     for (int64_t i = 0; i < count; ++i) first[i] = i == 0 ? low[i] : min(low[i], first[i - 1]);
   };
-  first.resize(count);
+  first.resize_unset(count);
   ascend();
   if (!fits()) descend();
   if (!fits()) first.assign(low.data(), count);
@@ -87,8 +87,8 @@ inline void fill_firsts(const Firsts& low, const Firsts& high, int64_t width, in
 // most, 0 for none at all.
 inline int64_t find_reads(const TapTable& taps, Firsts& low, Firsts& high) {
   const int64_t outputs = taps.out_size();
-  low.resize(outputs);
-  high.resize(outputs);
+  low.resize_unset(outputs);
+  high.resize_unset(outputs);
   int64_t most = 0, known = -1;
   for (int64_t i = 0; i < outputs; ++i) {
     const int32_t begin = taps.begin[i], end = taps.begin[i + 1];
@@ -154,7 +154,8 @@ inline void fill_windows_or_lists(const TapTable& taps, WeightType type, HostTab
 
 // `border` is empty where no output has one.
 inline void make_table(const AxisRequest& request, Arithmetic arithmetic, WeightType type, HostTable& table) {
-  TapTable taps;
+  Kept<TapTable> kept;
+  TapTable& taps = *kept;
   make_taps(request, sampler_of(arithmetic), &taps);
   table.in_size = taps.in_size;
   table.out_size = taps.out_size();
@@ -256,7 +257,8 @@ inline void reverse(const Windows& from, Firsts& first, Bytes& weight) {
   }
 }
 
-// `InStep` of tables.py, but for the windows.
+// Of windows of neighbouring columns that lie alike in all groups: kFirsts and kEdge of ring.h, the inputs of a group, and what
+// all groups' inner ones begin at a multiple of. Windows lie so at the edges too, beyond which no input has a weight.
 struct InStep {
   int64_t firsts, edge, inputs, multiple;
 };

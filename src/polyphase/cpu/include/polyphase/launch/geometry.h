@@ -87,9 +87,9 @@ inline bool are_flips(const Dimension& outer, const Dimension& inner) {
   return is_flip(outer) && is_flip(inner) && outer.in_size * inner.in_size <= kLongestFlip;
 }
 
-inline bool can_join(const Dimension& outer, const Dimension& inner, int64_t tensors) {
+inline bool can_join(const Dimension& outer, const Dimension& inner, int64_t tensors, bool joins_flips) {
   if (outer.channels || inner.channels) return false;
-  if ((outer.is_axis() || inner.is_axis()) && !are_flips(outer, inner)) return false;
+  if ((outer.is_axis() || inner.is_axis()) && !(joins_flips && are_flips(outer, inner))) return false;
   for (int64_t t = 0; t < tensors; ++t) {
     if (outer.tensor_strides[t] != inner.tensor_strides[t] * inner.out_size) return false;
   }
@@ -97,7 +97,7 @@ inline bool can_join(const Dimension& outer, const Dimension& inner, int64_t ten
 }
 
 // In the order of the target's memory, neighbours that are walked along as one joined, sizes of 1 left out.
-inline Dimensions tidy(Dimensions dimensions, int64_t tensors) {
+inline Dimensions tidy(Dimensions dimensions, int64_t tensors, bool joins_flips = true) {
   for (int64_t i = 1; i < dimensions.size(); ++i) {  // a few, and mostly sorted
     for (int64_t j = i; j > 0 && dimensions[j - 1].out_stride < dimensions[j].out_stride; --j) {
       swap(dimensions[j - 1], dimensions[j]);
@@ -107,7 +107,7 @@ inline Dimensions tidy(Dimensions dimensions, int64_t tensors) {
   for (int64_t i = 0; i < dimensions.size(); ++i) {
     const Dimension& d = dimensions[i];
     if (!d.is_axis() && !d.channels && !d.by_rows() && d.in_size == 1) continue;
-    if (tidied.size() > 0 && can_join(tidied.back(), d, tensors)) {
+    if (tidied.size() > 0 && can_join(tidied.back(), d, tensors, joins_flips)) {
       const Dimension outer = tidied.back();
       tidied.back() = d;
       tidied.back().in_size *= outer.in_size;

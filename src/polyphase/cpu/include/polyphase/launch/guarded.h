@@ -3,13 +3,10 @@
 
 #include <new>
 
+#include "polyphase/launch/dimensions.h"
 #include "polyphase/launch/python_objects.h"
 
 namespace polyphase {
-
-struct BadCall {
-  const char* message;
-};
 
 // Runs `body`, C++ errors turned into Python's.
 template <class Function>
@@ -19,6 +16,8 @@ PyObject* guarded(Function body) {
   } catch (const PythonError&) {
   } catch (const std::bad_alloc&) {
     PyErr_SetString(PyExc_MemoryError, "not enough memory for a call");
+  } catch (const TooManyDimensions&) {
+    PyErr_SetString(PyExc_NotImplementedError, "too many dimensions for one kernel");
   } catch (const BadCall& bad) {
     PyErr_SetString(PyExc_ValueError, bad.message);
   }

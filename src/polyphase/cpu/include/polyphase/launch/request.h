@@ -9,6 +9,11 @@ namespace polyphase {
 
 constexpr int kMaxDimensions = 16;
 
+// What Python should never hand over.
+struct BadCall {
+  const char* message;
+};
+
 // Every field is eight bytes, or an array of such. Sizes and strides are in elements, one for each dimension. Behind the
 // record follow the steps of all maps, the values of constant borders, the numbers of a formula (doubles), and the strides
 // of tensor operands, kMaxDimensions of each.

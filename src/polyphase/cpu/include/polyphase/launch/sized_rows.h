@@ -7,18 +7,11 @@
 #include "polyphase/core/buffer.h"
 #include "polyphase/core/hash.h"
 #include "polyphase/core/standard.h"
+#include "polyphase/launch/device_tiles.h"
 #include "polyphase/launch/tensors.h"
 #include "polyphase/launch/ways.h"
 
 namespace polyphase {
-
-// What makes a table of taps on the device: `TapRecipe` and `TableForm` of `cuda/tap_maker.h`.
-enum TableForm { kWindows, kInFours, kMatricesAlongX, kMatricesAlongY };
-struct TapRecipe {
-  int64_t whole, crop_first, direction, cropped, resized, cubic, begin, step, out_size, taps, quantised, form;
-  int64_t first, weight;  // addresses
-};
-static_assert(sizeof(TapRecipe) == 112);
 
 // `Axis` of `cuda/call.h`.
 struct RowAxis {
@@ -46,26 +39,6 @@ struct RowPattern {
   // those that take tiles, along: at most.
   int64_t out_step, alignment;
   int64_t along, down, planes;
-};
-
-// How an image is cut into tiles: of `TileCut` of cuda/tiles.py what a row has. tiles: 0 where it is not.
-struct TileCut {
-  int64_t tiles, along, tile, strip, span, staged_rows;
-
-  // Of a whole tile: `Listed.costs` of cuda/tiles.py.
-  int64_t cost() const { return tile * strip * (staged_rows / strip); }
-
-  // function(cost, count, first) of tiles in a row that cost the same, by the number of the first, of an image of so many groups.
-  template <class Function>
-  void each_run(int64_t columns, int64_t units, const Function& function) const {
-    const int64_t whole = columns / tile, rest = columns - whole * tile, of_group = staged_rows / strip;
-    int64_t number = 0;
-    for (int64_t unit = 0; unit < units; unit += strip, number += along) {
-      const int64_t of_column = min(strip, units - unit) * of_group;
-      if (whole > 0) function(tile * of_column, whole, number);
-      if (rest > 0) function(rest * of_column, int64_t{1}, number + whole);
-    }
-  }
 };
 
 // An image, and how it is resized.
@@ -114,7 +87,7 @@ class SizedRows {
   const RowPattern& pattern() const { return pattern_; }
   int64_t row_bytes() const { return row_.size(); }
   // Of outputs, down y and along x.
-  int64_t groups(int axis) const { return parts(out_size_[axis], kGroup); }
+  int64_t groups(int axis) const { return device::parts(out_size_[axis], device::kGroup); }
 
   // False for an image whose row is another pattern's.
   bool follow(SizedImage* image) const {
@@ -129,7 +102,7 @@ class SizedRows {
     for (int axis = 0; axis < 2; ++axis) {
       TapRecipe& table = image->tables[axis];
       if (followed.size(axis) != out_size_[axis] || !path_of(followed, axis, size[axis], &table)) return false;
-      taps[axis] = most_taps(table);
+      taps[axis] = device::most_taps(table);
     }
     image->shared_bytes = pattern_.shared_bytes;
     image->cut = {};
@@ -140,13 +113,6 @@ class SizedRows {
     return pattern_.words == 0 || stage(image);
   }
 
-  static int64_t table_bytes(const TapRecipe& table) {
-    if (table.form == kMatricesAlongX || table.form == kMatricesAlongY) {
-      return before_weights(table) + parts(table.out_size, kGroup) * table.taps * kMatrixBytes;
-    }
-    return before_weights(table) + round_up(table.out_size * table.taps * (table.form == kInFours ? 2 : 4));
-  }
-
   // The row of an image that was followed, but for the addresses of tensors; its tables are made from an address on.
   void make(SizedImage* image, int64_t at, uint8_t* row) const {
     std::memcpy(row, row_.data(), row_.size());
@@ -154,9 +120,8 @@ class SizedRows {
     std::memcpy(axes, row + pattern_.x_at, sizeof(axes));
     for (int axis = 0; axis < 2; ++axis) {
       TapRecipe& table = image->tables[axis];
-      table.first = at + kBeforeTable;
-      table.weight = at + before_weights(table);
-      at += table_bytes(table);
+      device::place(table, at);
+      at += device::table_bytes(table);
       RowAxis& of_row = axes[1 - axis];  // x is first
       const int64_t in_stride = image->stride[1 + axis];
       const int64_t precision = pattern_.tile_planes != 0 ? 16 : -1;  // else the table has it
@@ -170,19 +135,6 @@ class SizedRows {
   }
 
  private:
-  static constexpr int64_t kBeforeTable = 16;  // `BEFORE_TABLE` of cuda/tables.py
-
-  // Of cuda/tables.py, matrices.py and tiles.py.
-  static constexpr int64_t kGroup = 16, kMatrixBytes = 1024, kInputs = 32, kMostMatrices = 2, kPiece = 16;
-  struct Shape {
-    int64_t columns, units;
-  };
-  static constexpr Shape kShapes[] = {{4, 2}, {4, 1}, {2, 1}, {1, 1}};
-
-  static int64_t parts(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
-  static int64_t round_up(int64_t bytes) { return parts(bytes, 16) * 16; }
-  static int64_t before_weights(const TapRecipe& table) { return kBeforeTable + round_up(4 * table.out_size); }
-
   bool follow(Followed& followed) const {
     for (const SizeStep& step : steps_) {
       if (!followed.take(step)) return false;
@@ -207,17 +159,10 @@ class SizedRows {
     return table->resized != 0;
   }
 
-  // As of cuda/tables.py.
-  static int64_t most_taps(const TapRecipe& table) {
-    const double ratio = static_cast<double>(table.cropped) / static_cast<double>(table.resized);
-    return static_cast<int64_t>((table.cubic != 0 ? 4 : 2) * max(ratio, 1.0) + 1e-4) + 1;
-  }
-
-  // What a block reads along x, as `_cut_byte_ring` of cuda/cuts.py has it.
+  // What a block reads along x, as `Cutter::byte_ring` of device_cuts.h has it.
   bool stage(SizedImage* image) const {
     TapRecipe& table = image->tables[1];
-    const auto between = static_cast<double>((min(pattern_.tile, table.out_size) - 1) * table.cropped);
-    const int64_t last = static_cast<int64_t>(__builtin_ceil(between / static_cast<double>(table.resized))) + 1;
+    const int64_t last = device::most_begins(table, pattern_.tile);
     table.taps = 4 * pattern_.words;
     table.form = kInFours;
     image->span = (last + 3) / 4 * 4 + 4 * pattern_.words;
@@ -225,37 +170,17 @@ class SizedRows {
     return image->shared_bytes <= pattern_.most_shared;
   }
 
-  // As `cut` of cuda/tiles.py.
   bool cut(SizedImage* image) const {
     TapRecipe &y = image->tables[0], &x = image->tables[1];
-    const int64_t matrices = parts(max(most_read(x, kGroup), most_read(y, kGroup)), kInputs);
-    if (matrices > kMostMatrices) return false;
+    const int64_t matrices = max(device::matrices_of(x), device::matrices_of(y));
     y.taps = x.taps = matrices;
     y.form = kMatricesAlongY;
     x.form = kMatricesAlongX;
     const int64_t channels = pattern_.in_pixels != 0 ? pattern_.channels : 1;
-    for (const Shape& shape : kShapes) {
-      const int64_t rows = inputs_of(y, kGroup * shape.units);
-      const int64_t span = (parts(kPiece - 1 + inputs_of(x, kGroup * shape.columns) * channels + 4, kPiece) | 1) * kPiece;
-      const int64_t weights = (shape.columns + shape.units) * matrices * kMatrixBytes;
-      const int64_t staged = (pattern_.tile_planes * rows + 15) * span + kInputs * channels * matrices;
-      const int64_t shared = pattern_.shared_bytes + weights + round_up(staged);
-      if (shared > pattern_.most_shared) continue;
-      const int64_t along = parts(x.out_size, kGroup * shape.columns);
-      image->cut = {along * parts(y.out_size, kGroup * shape.units), along, shape.columns, shape.units, span, rows};
-      image->shared_bytes = shared;
-      return true;
-    }
-    return false;
-  }
-
-  // As of cuda/matrices.py: what any `count` neighbouring outputs read, at most.
-  static int64_t most_read(const TapRecipe& table, int64_t count) {
-    const double ratio = static_cast<double>(table.cropped) / static_cast<double>(table.resized);
-    return static_cast<int64_t>(__builtin_ceil(static_cast<double>(count - 1) * ratio + 2 * max(ratio, 1.0) + 1e-4));
-  }
-  static int64_t inputs_of(const TapRecipe& table, int64_t count) {
-    return min(table.whole, most_read(table, min(count, table.out_size)));
+    const device::TileLayout layout = {pattern_.tile_planes, channels, pattern_.shared_bytes, pattern_.most_shared};
+    return device::cut_into_tiles(
+        layout, matrices, x.out_size, y.out_size, [&](int64_t count) { return device::most_inputs(x, count); },
+        [&](int64_t count) { return device::most_inputs(y, count); }, image->cut, image->shared_bytes);
   }
 
   const RowPattern pattern_;

@@ -50,7 +50,7 @@ struct SizedTable {
       std::memcpy(rows.data() + number * bytes, row, bytes);
     } else {
       fresh.push_back(number);
-      for (const TapRecipe& table : image.tables) table_bytes += SizedRows::table_bytes(table);
+      for (const TapRecipe& table : image.tables) table_bytes += device::table_bytes(table);
     }
     image.target = target;
     images.push_back(image);
@@ -62,7 +62,7 @@ struct SizedTable {
     for (const int64_t number : fresh) {
       of.make(&images[number], at, rows.data() + number * of.row_bytes());
       for (const TapRecipe& table : images[number].tables) {
-        at += SizedRows::table_bytes(table);
+        at += device::table_bytes(table);
         recipes.push_back(table);
       }
     }
