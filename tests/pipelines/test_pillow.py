@@ -265,6 +265,43 @@ def test_rows_are_read_wherever_they_lie(
         assert made() == at_equal_distances(monkeypatch, made), size
 
 
+#: What makes pictures of pictures, in steps of v2.
+MADE: dict[str, Callable[[Any], list[Any]]] = {
+    "resized": lambda t: [t.Resize((30, 41))],
+    "cut": lambda t: [t.RandomResizedCrop(40), t.RandomHorizontalFlip()],
+    "with a border": lambda t: [
+        t.Resize(33, t.InterpolationMode.BICUBIC),
+        t.Pad((1, 2, 3, 4), fill=9),
+        t.CenterCrop(32),
+    ],
+    "by ours": lambda t: [ours.Resize((50, 60)), ours.RandomCrop(20), ours.RandomVerticalFlip()],
+    "larger than a block": lambda t: [t.Resize((150, 90))],
+}
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("name", MADE)
+def test_pictures_of_new_sizes_are_made_as_the_first_is(v2: Any, name: str, mode: str, small_blocks: None) -> None:
+    from polyphase.pipelines.sketches import Sketch
+    from polyphase.pipelines.walks import image_of
+
+    steps = MADE[name](v2)
+    fused = polyphase.fuse(steps)
+    for seed, size in enumerate([(60, 80), (61, 83), (80, 60), (200, 31), (60, 80)]):
+        image = picture(*size, mode, seed)
+        torch.manual_seed(seed)
+        found = fused(image)
+        torch.manual_seed(seed)
+        assert bytes_of(found) == bytes_of(polyphase.fuse(steps)(image)), size
+        torch.manual_seed(seed)
+        together = fused.batch([image, image])
+        assert together.shape == (2, *v2.functional.pil_to_tensor(found).shape)
+        assert torch.equal(together[0], v2.functional.pil_to_tensor(found))
+        last = image_of(image)
+    assert last is not None
+    assert isinstance(fused._sketches.of(last), Sketch), "and by less than a walk"
+
+
 def test_a_picture_beyond_a_block_is_not_copied(v2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from polyphase.pipelines import pillow
 

@@ -23,7 +23,7 @@ from polyphase.kernels.layout import BY_ROWS, dense_strides
 from polyphase.pipelines import strides
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
 from polyphase.pipelines.patched import Patched
-from polyphase.pipelines.pillow import Edits, in_one_block, new_picture, of_pil
+from polyphase.pipelines.pillow import Edits, in_one_block, of_pil, written_picture
 from polyphase.pipelines.sources import Source, in_order, of_tensor
 from polyphase.pipelines.stages import CROP, FLIP, Positions, Ready, Stage, run, run_into
 from polyphase.sampling.axis_maps import AxisMap
@@ -312,16 +312,14 @@ class Picture:
 
     def _as_pil(self) -> Any:
         """A new Pillow image, whose pixels are written where they lie."""
-        image, memory, lies = new_picture(self.channels, self.height, self.width)
-        if memory is None:
-            return _copied_to_pil(self.run())
-        run_into(self.stages(), self._source, memory, lies)
-        return image
+        write = functools.partial(run_into, self.stages(), self._source)
+        return written_picture(self.shape, write, self.run)
 
     def is_for_others(self) -> bool:
         """Whether its programs are those of the next image of this kind: they depend on nothing else."""
         is_view = self._only_crops() and (self._moves() if self._stages else not self._is_copied)
-        return not (self.has_run or self.plain or self.kind == PIL or is_view)
+        is_pillows = self.kind == PIL and self._edits is not None
+        return not (self.has_run or self.plain or is_pillows or is_view)
 
     def ready(self) -> Ready | None:
         """Its programs, bound; None where one is not a kernel's. Of what is for others."""
@@ -444,10 +442,3 @@ def _sums_bytes(mode: str) -> bool:
 
 def as_kind(tensor: Tensor, kind: str) -> Any:
     return sys.modules["torchvision.tv_tensors"].Image(tensor) if kind == IMAGE else tensor
-
-
-def _copied_to_pil(image: Tensor) -> Any:
-    pixels = image.permute(1, 2, 0).contiguous().cpu()
-    mode, size = "RGB" if image.shape[0] == 3 else "L", (image.shape[2], image.shape[1])
-    data = bytes(pixels.numpy()) if "numpy" in sys.modules else bytes(pixels.reshape(-1).tolist())
-    return sys.modules["PIL.Image"].frombytes(mode, size, data)

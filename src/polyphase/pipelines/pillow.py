@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyphase.kernels import devices
 from polyphase.kernels.binding import NOT_BUILT
-from polyphase.kernels.facts import Facts
+from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.layout import BY_ROWS
 from polyphase.pipelines.sources import CPU, Memory, Source
 
@@ -51,14 +51,28 @@ def in_one_block(source: Source) -> Source:
     return replace(source, facts=known, memory=BlockMemory(source.memory.image))
 
 
-def new_picture(channels: int, height: int, width: int) -> tuple[Any, Memory | None, Facts]:
-    """A picture whose pixels are to be written, its memory if that is one block, and how it lies there. A fourth byte
-    is 0, as Pillow's own resizes leave it."""
+def written_picture(shape: Sizes, write: Callable[[Memory, Facts], None], run: Callable[[], Tensor]) -> Any:
+    """A picture of (channels, height, width) that `write` puts where it is told, or else that `run` makes. A fourth
+    byte is 0, as Pillow's own resizes leave it."""
+    pillow, (channels, height, width) = sys.modules["PIL.Image"], shape
     mode = next(mode for mode, count in PIL_CHANNELS.items() if count == channels)
-    image, step = sys.modules["PIL.Image"].new(mode, (width, height), None), _PIXEL_BYTES[mode]
+    image = pillow.new(mode, (width, height), None)
     address, owner = _block(image)
-    known = Facts(torch.uint8, (channels, height, width), (1, width * step, step), CPU)
-    return image, Memory(address, (image, owner)) if address else None, known
+    if address == 0:
+        return pillow.frombytes(mode, (width, height), _bytes_of(run().permute(1, 2, 0).contiguous()))
+    write(Memory(address, (image, owner)), lies_as(shape))
+    return image
+
+
+def lies_as(shape: Sizes) -> Facts:
+    """How a picture of (channels, height, width) lies in one block."""
+    channels, _, width = shape
+    step = 4 if channels == 3 else 1
+    return Facts(torch.uint8, shape, (1, width * step, step), CPU)
+
+
+def _bytes_of(pixels: Tensor) -> bytes:
+    return bytes(pixels.numpy()) if "numpy" in sys.modules else bytes(pixels.reshape(-1).tolist())
 
 
 class RowMemory:
@@ -139,8 +153,8 @@ def _block(image: Any) -> tuple[int, object]:
         return _block_by_arrow(image)
     held, (width, height) = image.getim(), image.size
     line = width * _PIXEL_BYTES[image.mode]
-    rows = (ctypes.c_uint64 * height).from_address(_word_at(_struct_of(held) + place))
-    is_one = list(rows) == list(range(rows[0], rows[0] + height * line, line))
+    rows = _words_at(_word_at(_struct_of(held) + place), height)
+    is_one = rows == list(range(rows[0], rows[0] + height * line, line))
     return (rows[0], held) if is_one else (0, None)
 
 
@@ -189,14 +203,13 @@ def _fields_with_rows(image: Any) -> set[int]:
     if first == 0 or owner is None:
         return set()
     wanted = [first + y * width * _PIXEL_BYTES[image.mode] for y in range(height)]
-    fields = (ctypes.c_uint64 * _FIELDS).from_address(_struct_of(held))
+    fields = _words_at(_struct_of(held), _FIELDS)
     readable = _readable_memory()
     found = set()
     for number, value in enumerate(fields):
         end = value + height * 8
         if value % 8 == 0 and any(low <= value and end <= high for low, high in readable):
-            rows = (ctypes.c_uint64 * height).from_address(value)
-            found |= {8 * number} if list(rows) == wanted else set()
+            found |= {8 * number} if _words_at(value, height) == wanted else set()
     return found
 
 
@@ -210,6 +223,10 @@ def _readable_memory() -> list[tuple[int, int]]:
 
 def _struct_of(capsule: object) -> int:
     return _pointer(capsule, _CAPSULE)  # type: ignore[no-any-return]
+
+
+def _words_at(address: int, count: int) -> list[int]:
+    return memoryview((ctypes.c_uint64 * count).from_address(address)).cast("B").cast("Q").tolist()
 
 
 def _word_at(address: int) -> int:

@@ -28,7 +28,7 @@ from polyphase.pipelines.batches import (
     most_alike,
     run_into,
 )
-from polyphase.pipelines.picture import TENSOR, Picture, as_kind
+from polyphase.pipelines.picture import PIL, TENSOR, Picture, as_kind
 from polyphase.pipelines.pillow import is_pil
 from polyphase.pipelines.reading import (
     Step,
@@ -154,9 +154,9 @@ class Pipeline:
         if not self._is_fixed:
             return None
         if isinstance(found, Sketch):
-            return self._keep(image, _Known(found.kind, found.ready().run))
+            return None if found.kind == PIL else self._keep(image, _Known(found.kind, found.ready().run))
         picture = found.leaves[0]
-        if not found.is_whole or not picture.is_for_others():
+        if not found.is_whole or not picture.is_for_others() or picture.kind == PIL:
             return None
         return self._keep(image, _Known(picture.kind, picture=picture))
 

@@ -16,9 +16,10 @@ from polyphase.kernels.layout import BY_ROWS
 from polyphase.pipelines import ways
 from polyphase.pipelines.drawing import Ahead, Chain
 from polyphase.pipelines.outlines import NotFollowedError, Outline
-from polyphase.pipelines.picture import ARRAY, Picture, as_kind
+from polyphase.pipelines.picture import ARRAY, PIL, Picture, as_kind
+from polyphase.pipelines.pillow import lies_as, written_picture
 from polyphase.pipelines.reading import OWN, V2, Step, drawn
-from polyphase.pipelines.sources import Source
+from polyphase.pipelines.sources import Addressed, Source
 from polyphase.pipelines.stages import Ready
 from polyphase.pipelines.vocabulary import NO_PARAMS, Compose, Container, Normalize, Params, ToDtype
 from polyphase.pipelines.walks import Image, Walk, image_of, only_picture, stand_in
@@ -77,7 +78,13 @@ class Sketch:
         return call.fresh(memory, *inputs)
 
     def value(self) -> Any:
+        if self.kind == PIL:
+            return written_picture(self.shape, self._write, self.run)
         return as_kind(self.run(), self.kind)
+
+    def _write(self, memory: Addressed, lies: Facts) -> None:
+        call, source, inputs = self.bound(self.source, lies)
+        call.into(memory, source, *inputs)
 
     def ready(self) -> Ready:
         call, _, inputs = self.bound(self.source)
@@ -90,6 +97,8 @@ def _out(outline: Outline, likeness: Likeness, source: Source) -> Facts:
     if outline.patches is not None:
         patches, values = outline.patches.out_shape
         return Facts(likeness.dtype, (patches, values), (values, 1), device)
+    if likeness.kind == PIL:
+        return lies_as(shape)
     strides = (1, width * channels, channels) if likeness.in_pixels else (height * width, width, 1)
     return Facts(likeness.dtype, shape, strides, device)
 
@@ -115,7 +124,7 @@ class _Kind:
         if len(self.patterns) >= _MOST_PATTERNS:
             self.patterns, self.sized = {}, None
         self.patterns[name] = likeness
-        if likeness is not None and by_size is not None:
+        if likeness is not None and by_size is not None and likeness.kind != PIL:
             calls = None if self.sized is None else self.sized.calls
             calls = likeness.pattern.teach(calls, by_size, likeness.vectors)
             self.sized = None if calls is None else Sized(calls, likeness.kind, likeness.dtype)
@@ -272,7 +281,8 @@ def kind_of(image: Image) -> object:
     dtype, shape, strides, device = source.facts
     if plain or len(shape) != 3 or shape[1] < 2 or shape[2] < 2 or source.flipped != (False, False):
         return None
-    order = _ROWS if kind == ARRAY else _order(shape, strides)  # arrays are put in order first
+    # Arrays are put in order first.
+    order = _ROWS if kind == ARRAY else _PIXELS_APART if kind == PIL else _order(shape, strides)
     return None if order is None else (kind, dtype, shape[0], order, device, torch.get_default_dtype())
 
 
@@ -312,7 +322,7 @@ def _likeness(walk: Walk) -> Likeness | None:
     if not walk.is_whole or not isinstance(picture, Picture) or not picture.is_for_others():
         return None
     stage, *others = picture.stages()
-    order = picture.patches is not None or _order(stage.out.shape, stage.out.strides)
+    order = picture.patches is not None or picture.kind == PIL or _order(stage.out.shape, stage.out.strides)
     if others or order is None:
         return None
     out, patchwork = (stage.out, None) if stage.patches is None else stage.patches.lie(stage.out)
