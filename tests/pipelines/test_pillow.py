@@ -314,6 +314,20 @@ def test_a_picture_beyond_a_block_is_not_copied(v2: Any, monkeypatch: pytest.Mon
     assert (v2.functional.pil_to_tensor(v2.Compose(steps)(image)).int() - found).abs().max() <= 1
 
 
+@pytest.mark.parametrize("version", ["torchvision.transforms", "torchvision.transforms.v2"])
+def test_true_is_any_byte(version: str) -> None:
+    """Pillow's pictures of mode 1 become tensors of bools whose bytes are 255."""
+    t = torchvision(version)
+    to_dtype = t.ToDtype if hasattr(t, "ToDtype") else t.ConvertImageDtype
+    image = picture(mode="L").convert("1")
+    for dtype in (torch.float32, torch.float16, *([torch.uint8, torch.int32] if hasattr(t, "ToDtype") else [])):
+        for moves in ([], [t.Pad(1)], [t.RandomHorizontalFlip(1.0), t.CenterCrop(70)]):
+            own = t.Compose([t.PILToTensor(), *moves, to_dtype(dtype), *moves])
+            expected = own(image)
+            assert expected.max() == 1
+            assert torch.equal(polyphase.fuse(own)(image), expected)
+
+
 def test_a_new_picture_has_pillows_fourth_byte(v2: Any) -> None:
     steps = [v2.Resize((30, 41)), v2.RandomHorizontalFlip(1.0)]
     found, expected = (

@@ -34,7 +34,7 @@ CPP_TYPES: dict[torch.dtype, str] = {
     torch.uint16: "uint16_t",
     torch.int32: "int32_t",
     torch.int64: "int64_t",
-    torch.bool: "bool",
+    torch.bool: "boolean",
     torch.float16: "half",
     torch.bfloat16: "bfloat16",
     torch.float32: "float",
@@ -137,6 +137,8 @@ def _quotient(left: Fragment, right: Expression, divisor: Fragment | Scalar) -> 
 
 
 def _variable(name: str, dtype: torch.dtype) -> str:
+    if dtype == torch.bool:
+        return f"bool({name})"
     return f"float({name})" if dtype in ROUNDED else name
 
 
@@ -147,7 +149,7 @@ def _converted(of: Fragment, dtype: torch.dtype) -> str:
         return f"rounded<{CPP_TYPES[dtype]}>({_converted(of, torch.float32)})"
     if of.dtype in ROUNDED and dtype == torch.float32:
         return of.text
-    return f"cast<{CPP_TYPES[dtype]}>({of.text})"
+    return f"cast<{'bool' if dtype == torch.bool else CPP_TYPES[dtype]}>({of.text})"
 
 
 def _unary(op: str, of: Fragment, dtype: torch.dtype) -> str:

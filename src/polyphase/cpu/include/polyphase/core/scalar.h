@@ -51,6 +51,16 @@ inline uint32_t bfloat16_bits(float low, float high) {
 }
 #endif
 
+// A bool in memory: any byte but 0 is true, as to torch. Pillow's are 255.
+struct boolean {
+  uint8_t byte;
+
+  boolean() = default;
+  boolean(bool x) : byte(x) {}
+
+  operator bool() const { return byte != 0; }
+};
+
 struct half {
   uint16_t bits;
 
