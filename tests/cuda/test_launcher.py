@@ -33,10 +33,10 @@ def image(address: int) -> Any:
 
 
 def call(stream: int, empty: Callable[..., Any], kept: list[str]) -> Callable[..., Any]:
-    bound = launcher.bind(LaunchPlan(0, 7, (1, 1, 1), 64, 0, 0, 0, 24, 32), bytes(64))
+    bound = launcher.bind(LaunchPlan(0, 7, (1, 1, 1), 64, 0, 0, 0, 24, 32), bytes(64), ["a table"])
     otherwise: Any = lambda image: ("otherwise", image)  # noqa: E731 a function, for what is not aligned
     parts = (bound.part, empty, ((2, 3), "float32"), lambda device: stream, 0)
-    return launcher.fresh(FreshCall(*parts, lambda: kept.append("kept"), otherwise))
+    return launcher.fresh(FreshCall(*parts, lambda tables: kept.append(f"{len(tables)} kept"), otherwise))
 
 
 def test_a_call_from_an_image_to_a_new_tensor(stand_in: Driver) -> None:
@@ -55,7 +55,7 @@ def test_a_call_from_an_image_to_a_new_tensor(stand_in: Driver) -> None:
     assert not kept
     stand_in.captures = 1
     call(STREAM, empty, kept)(image(4096))
-    assert kept == ["kept"]
+    assert kept == ["1 kept"]
     odd = image(4097)
     assert call(STREAM, empty, kept)(odd) == ("otherwise", odd)
     assert len(stand_in.launches) == 3

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from polyphase import torch_private
-from polyphase.cuda import driver, emit, launch, loading, maps, ways
+from polyphase.cuda import driver, emit, launch, loading, maps, programs, ways
 from polyphase.cuda.ways import Way
 from polyphase.errors import BuildFailedError
 from polyphase.kernels.binding import BoundCall
@@ -117,10 +117,11 @@ def name_of(number: int) -> loading.Name:
 
 
 @pytest.fixture
-def no_kernels() -> Iterator[None]:
-    loading.forget()
+def no_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(driver, "waits", lambda device, function: False)
+    launch._forget_kernels()
     yield
-    loading.forget()
+    launch._forget_kernels()
 
 
 @pytest.mark.usefixtures("no_kernels")
@@ -140,13 +141,13 @@ def test_a_kernel_is_brought_once(monkeypatch: pytest.MonkeyPatch) -> None:
         loading.ask_for(one)
     assert began.wait(60)
     assert loading.is_asked_for(one)
-    assert (one.is_loaded, one.ready.value) == (False, 0)
+    assert (one.is_loaded, one.state.ready) == (False, 0)
     found: list[int] = []
     waiting = threading.Thread(target=lambda: found.append(loading.function_of(name_of(1))))
     waiting.start()
     may_end.set()
     waiting.join()
-    assert (found, brought, one.is_loaded, one.ready.value) == ([7], [1], True, 1)
+    assert (found, brought, one.is_loaded, one.state.ready) == ([7], [1], True, 1)
     assert loading.function_of(name_of(1)) == 7
     assert brought == [1]
 
@@ -223,7 +224,8 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_kernels: None) ->
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(launch, "architecture", lambda device=None: host.ARCHITECTURE)
-    monkeypatch.setattr(launch, "uploaded", lambda device, *parts: host._on_host(*parts))
+    for one in (launch, programs):
+        monkeypatch.setattr(one, "uploaded", lambda device, *parts: host._on_host(*parts))
     monkeypatch.setattr(launch, "keep_forever", lambda kept: None)
     monkeypatch.setitem(torch_private.__dict__, "current_raw_stream", lambda device: 77)
     monkeypatch.setitem(torch_private.__dict__, "empty_strided_cuda", lambda *given: host.empty(*given))

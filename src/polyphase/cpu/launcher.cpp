@@ -1,7 +1,7 @@
 // From Python to a kernel, in two steps: `bind` takes a request and gives what is bound, `launch` takes that and tensors,
 // lets the GIL go and runs. `fresh` and `any_size` make functions of both, which make their output themselves.
 #include "polyphase/launch/again.h"
-#include "polyphase/launch/any_size.h"
+#include "polyphase/launch/any_sizes.h"
 #include "polyphase/launch/dispatched.h"
 #include "polyphase/launch/drawing.h"
 #include "polyphase/launch/gradients.h"
@@ -9,7 +9,6 @@
 #include "polyphase/launch/pictures.h"
 #include "polyphase/launch/running.h"
 #include "polyphase/launch/sized_calls.h"
-#include "polyphase/launch/sizes.h"
 
 namespace polyphase {
 namespace {
@@ -87,75 +86,27 @@ PyObject* python_gradients(PyObject*, PyObject* const* args, ptrdiff_t count) {
 
 // ---- whole calls for any size
 
-// Of one request and its rules.
-class AnySizes {
- public:
-  AnySizes(const Data& request, const AnySize& rules) : rules_(rules) { request_.assign(request.data, request.size); }
-
-  // What is bound, and the place of its output, as a tuple that the caller owns; null where Python has to do it.
-  PyObject* get(const Extent* tensors, int64_t count, PyObject* dtype, PyObject* strides_like) {
-    const Key key(tensors, count);
-    const uint64_t hash = key.hash();
-    PyObject* kept = sizes_.find(key, hash);
-    if (kept != nullptr) return kept;
-    kept = bound_to(tensors, count, dtype, strides_like);
-    if (kept != nullptr) sizes_.keep(key, hash, kept);
-    return kept;
-  }
-
- private:
-  PyObject* bound_to(const Extent* tensors, int64_t count, PyObject* dtype, PyObject* strides_like) {
-    Buffer<uint8_t> copy(request_.size());  // others may come here too, while Python is asked for something
-    std::memcpy(copy.data(), request_.data(), request_.size());
-    Request& request = *reinterpret_cast<Request*>(copy.data());
-    Refit refit(rules_, reinterpret_cast<const Step*>(copy.data() + sizeof(request)), request);
-    if (!refit.to(tensors[0], count > 1 ? &tensors[1] : nullptr)) return nullptr;
-    const Reference shape(numbers(request.out_size, request.rank));
-    const Reference strides(numbers(refit.follows_image() ? request.in_stride : request.out_stride, request.rank));
-    if (refit.follows_image()) {
-      PyObject* const args[] = {shape.get(), strides.get()};
-      const Reference found(PyObject_VectorcallDict(strides_like, args, 2, nullptr));
-      if (found.get() == nullptr) throw PythonError();
-      for (int64_t d = 0; d < request.rank; ++d) request.out_stride[d] = integer(PyTuple_GetItem(found.get(), d));
-    }
-    const Reference place(
-        tuple_of({owned(shape.get()), numbers(request.out_stride, request.rank), owned(dtype)}));
-    return tuple_of({new_bound(copy.data(), copy.size()), owned(place.get())});
-  }
-
-  Buffer<uint8_t> request_;
-  const AnySize rules_;
-  Sizes<PyObject> sizes_;
+struct BindHere {
+  PyObject* operator()(const uint8_t* request, int64_t size, int64_t) const { return new_bound(request, size); }
 };
+using Here = AnySizes<BindHere>;
 
-void release_sizes(PyObject* capsule) { delete static_cast<AnySizes*>(PyCapsule_GetPointer(capsule, nullptr)); }
+void release_sizes(PyObject* capsule) { delete static_cast<Here*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
 enum { kSizes, kNew, kDtype, kStridesLike, kOtherwise, kAnySizeParts };
 
-// `AnySizes::get` for tensors.
-PyObject* bound_to_sizes(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
-  auto* sizes = static_cast<AnySizes*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
+PyObject* bound_here(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  auto* sizes = static_cast<Here*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
   if (sizes == nullptr) throw PythonError();
-  if (count < 1 || count > 2) throw BadCall{"an image, and coordinates at most"};
-  Extent tensors[2];
-  for (ptrdiff_t t = 0; t < count; ++t) {
-    if (tensors[t].read(args[t])) continue;
-    if (PyErr_Occurred() != nullptr) throw PythonError();
-    throw TooManyDimensions();
-  }
-  try {
-    return sizes->get(tensors, count, PyTuple_GetItem(parts, kDtype), PyTuple_GetItem(parts, kStridesLike));
-  } catch (const TooManyDimensions&) {
-    return nullptr;
-  }
+  return bound_to_sizes(*sizes, args, count, 0, PyTuple_GetItem(parts, kDtype), PyTuple_GetItem(parts, kStridesLike));
 }
 
 PyObject* python_call_any_size(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    const Reference kept(bound_to_sizes(parts, args, count));
+    const Reference kept(bound_here(parts, args, count));
     if (kept.get() == nullptr) return PyObject_VectorcallDict(PyTuple_GetItem(parts, kOtherwise), args, count, nullptr);
-    PyObject* const place = PyTuple_GetItem(kept.get(), kPlaceOfOutput);
-    return run_into_new(bound_of(kept.get()), PyTuple_GetItem(parts, kNew), place, args, count);
+    const Bound& bound = bound_in(PyTuple_GetItem(kept.get(), kBoundCall));
+    return run_into_new(bound, PyTuple_GetItem(parts, kNew), PyTuple_GetItem(kept.get(), kPlaceOfOutput), args, count);
   });
 }
 
@@ -165,13 +116,9 @@ PyObject* python_any_size(PyObject*, PyObject* const* args, ptrdiff_t count) {
   static PyMethodDef call = {"call", python_call_any_size, METH_FASTCALL, "Of tensors of any size: a new one."};
   return guarded([&] {
     if (count != kAnySizeParts + 1) throw BadCall{"any_size takes a request, its rules, and how a tensor is made"};
-    const Data request = bytes(args[0]), rules = bytes(args[1]);
-    if (rules.size != sizeof(AnySize) || request.size < static_cast<ptrdiff_t>(sizeof(Request))) {
-      throw BadCall{"a request or rules of another size than the launcher's"};
-    }
-    AnySize copy;
-    std::memcpy(&copy, rules.data, sizeof(copy));
-    PyObject* const sizes = PyCapsule_New(new AnySizes(request, copy), nullptr, release_sizes);
+    const Data request = bytes(args[0]);
+    auto* const made = new Here(request, rules_for(request, bytes(args[1])), {});
+    PyObject* const sizes = PyCapsule_New(made, nullptr, release_sizes);
     return made_of(&call, {sizes, owned(args[2]), owned(args[3]), owned(args[4]), owned(args[5])});
   });
 }
@@ -183,7 +130,7 @@ PyObject* python_bound_of(PyObject*, PyObject* const* args, ptrdiff_t count) {
       if (PyErr_Occurred() != nullptr) throw PythonError();
       throw BadCall{"bound_of takes what any_size made"};
     }
-    PyObject* const found = bound_to_sizes(PyCFunction_GetSelf(args[0]), args + 1, count - 1);
+    PyObject* const found = bound_here(PyCFunction_GetSelf(args[0]), args + 1, count - 1);
     return found == nullptr ? none() : found;
   });
 }

@@ -6,41 +6,33 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from polyphase import settings, torch_private
-from polyphase.cuda import build, driver, emit, launcher, loading, maps, warps
+from polyphase.cuda import build, driver, emit, launcher, loading, maps, programs, warps
 from polyphase.cuda.calls import ALIGNMENT
 from polyphase.cuda.gradients import WarpGradients
-from polyphase.cuda.launcher import FreshCall, LaunchPlan
+from polyphase.cuda.launcher import AnySizeCall, Bound, FreshCall, LaunchPlan
 from polyphase.cuda.maps import PreparedMaps
 from polyphase.cuda.memory import DeviceMemory, uploaded
 from polyphase.cuda.warps import PreparedWarp
 from polyphase.cuda.ways import Way
 from polyphase.errors import NoKernelError
-from polyphase.kernels import store
+from polyphase.kernels import dispatched, records, store
 from polyphase.kernels.binding import NOT_BUILT, BoundCall, BoundGradients, Gradients
 from polyphase.kernels.devices import Described
 from polyphase.kernels.facts import Sizes
-from polyphase.kernels.layout import dense_strides
+from polyphase.kernels.layout import dense_strides, strides_like
 from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.sampling.warps import Warp
 
 #: What chooses the way of a call; None for what the wing chooses.
 Choose: TypeAlias = "Callable[..., Way] | None"
-
-
-class Launch(NamedTuple):
-    """run: with a stream and addresses; whether a graph is being captured. It will read the tables whenever it is
-    replayed, so they are then to be kept. part: `launcher.Bound`'s."""
-
-    run: launcher.Run
-    keep: Callable[[], None]
-    part: object
 
 
 def architecture(device: int | None = None) -> str:
@@ -64,9 +56,9 @@ def bind(record: CallRecord) -> BoundCall:
     def into(out: Tensor, *inputs: Tensor) -> None:
         given = (*inputs[:sampled], *operands.dense(inputs[sampled:])) if operands.copied else inputs
         target, source = out.data_ptr(), inputs[0].data_ptr()
-        run, keep, _ = aligned.made() if not (target | source) % ALIGNMENT else unaligned.made()
+        run, part = aligned.made() if not (target | source) % ALIGNMENT else unaligned.made()
         if run(current_raw_stream(device), target, source, *[one.data_ptr() for one in given[1:]]):
-            keep()
+            keep_forever(launcher.tables(part))
 
     def fresh(*inputs: Tensor) -> Tensor:
         out = empty_strided_cuda(shape, strides, dtype)
@@ -88,24 +80,21 @@ def bind(record: CallRecord) -> BoundCall:
             made = fresh if isinstance(sampler, Warp) and sampler.fill else fresh_of_warp
         else:
             parts = (launch.part, empty_strided_cuda, (shape, strides, dtype), current_raw_stream, device)
-            made = launcher.fresh(FreshCall(*parts, launch.keep, fresh))
+            made = launcher.fresh(FreshCall(*parts, keep_forever, fresh))
         direct = None if made is fresh else launch.part
 
-    def made_there(*inputs: Tensor) -> Tensor:
-        with torch.cuda.device(device):
-            return made(*inputs)
-
-    return BoundCall(record.out, made if torch.cuda.device_count() == 1 else made_there, into, direct=direct)
+    made = made if torch.cuda.device_count() == 1 else OnDevice(device, made)
+    return BoundCall(record.out, made, into, direct=direct)
 
 
 class _Lazy:
     """Made when first asked for, once."""
 
-    def __init__(self, make: Callable[[], Launch]) -> None:
+    def __init__(self, make: Callable[[], Bound]) -> None:
         self._make, self._lock = make, threading.Lock()
-        self._made: Launch | None = None
+        self._made: Bound | None = None
 
-    def made(self) -> Launch:
+    def made(self) -> Bound:
         if self._made is None:
             with self._lock:
                 if self._made is None:
@@ -123,80 +112,61 @@ def prepared(
     return warps.prepared(record, aligned, architecture, choose or warps.choose)
 
 
-def _launch_of(record: CallRecord, aligned: bool, choose: Choose = None) -> Launch:
+def _launch_of(record: CallRecord, aligned: bool, choose: Choose = None) -> Bound:
     device = record.image.device.index
     if record.coordinates is not None or choose is not None:
         return launch_of(device, prepared(record, aligned, architecture(device), choose))
-    arranged = maps.Arranged(record, aligned, aligned, architecture(device))
-    own = arranged.own_way()
-    server = _server(arranged, own, device)
-    if server is None:
-        return launch_of(device, arranged.by(own))
-    kernel = loading.kernel(loading.Name(arranged.plan, arranged.of_call(own), device))
-    better = _Better(record, aligned, kernel)
-    return launch_of(device, arranged.by(server, instead=own), better)
+    part, request = _program_and_request(record)
+    try:
+        return launcher.bind_request(part, request, aligned)
+    except NotImplementedError as error:
+        raise NoKernelError(str(error)) from None
 
 
-def _server(arranged: maps.Arranged, own: Way, device: int) -> Way | None:
-    """The way that does a call instead of its own, whose kernel is not there; None where that is there, or is to be
-    waited for: of the first call of a program, or where nothing else serves."""
-
-    def kernel_of(way: Way) -> loading.Kernel:
-        return loading.kernel(loading.Name(arranged.plan, arranged.of_call(way), device))
-
-    if kernel_of(own).is_loaded:
-        return None
-    found = [(way, kernel_of(way)) for way in arranged.servers(own)]
-    if not found:
-        return None
-    last, serves_most = found[-1]
-    is_first = not loading.is_asked_for(serves_most)
-    for _, kernel in found[-1:] if is_first else found:
-        loading.ask_for(kernel)
-    loaded = (way for way, kernel in found if kernel.is_loaded)
-    return next(loaded, None if is_first else last)
+def _program_and_request(record: CallRecord) -> tuple[object, bytes]:
+    device = record.image.device.index
+    own = architecture(device)
+    return programs.part_of(record.program, device, own), maps.request_of(record, own)
 
 
-class _Better:
-    """Has a kernel of its own for a launch by a server, which a size that comes again is worth. kept: what its tables
-    are kept by."""
-
-    def __init__(self, record: CallRecord, aligned: bool, kernel: loading.Kernel) -> None:
-        self.record, self.aligned, self.kernel = record, aligned, kernel
-        self.kept: list[object] = []
-
-    def __call__(self, waits: bool) -> launcher.Answer:
-        """The second launch of a size has its kernel built; one that was made often, or is captured, waits for that."""
-        kernel, (plan, way, device) = self.kernel, self.kernel.name
-        if kernel.error is not None:
-            return (0,)  # what serves goes on serving
-        if not waits and not kernel.is_loaded:
-            loading.ask_for(kernel)
-            return (LAUNCHES_WITHOUT_OWN,)
-        try:
-            loading.function_of(kernel.name)
-            with torch.cuda.device(device):
-                call = maps.Arranged(self.record, self.aligned, self.aligned, plan.architecture).by(way)
-                launch_plan, data, kept = _planned(device, call)
-        except NOT_BUILT:
-            return (0,)
-        self.kept += kept
-        return launch_plan.packed(), data
-
-
-#: Launches of one size until it waits for its own kernel.
-LAUNCHES_WITHOUT_OWN = 6
-
-
-def launch_of(device: int, call: PreparedMaps | PreparedWarp, better: _Better | None = None) -> Launch:
+def launch_of(device: int, call: PreparedMaps | PreparedWarp) -> Bound:
     with torch.cuda.device(device):
-        plan, data, kept = _planned(device, call)
-    if better is None:
-        run, part = launcher.bind(plan, data)
-    else:
-        better.kept = kept
-        run, part = launcher.bind(plan, data, better, better.kernel.ready)
-    return Launch(run, functools.partial(keep_forever, kept), part)
+        return launcher.bind(*_planned(device, call))
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    """A call on a device, whichever is the current one."""
+
+    device: int
+    call: Callable[..., Tensor]
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        with torch.cuda.device(self.device):
+            return self.call(*inputs)
+
+
+def bind_any_size(
+    record: CallRecord, rules: records.AnySize, otherwise: Callable[..., Tensor]
+) -> Callable[..., Tensor]:
+    """Of axis maps."""
+    if record.coordinates is not None:
+        raise NoKernelError("a warp, which is bound to its size")
+    part, request = _program_and_request(record)
+    device, dtype = record.image.device.index, record.out.dtype
+    made_by = (torch_private.empty_strided_cuda, dtype, strides_like, torch_private.current_raw_stream, device)
+    call = launcher.any_size(request, rules.packed(), AnySizeCall(part, NOT_BUILT, *made_by, keep_forever, otherwise))
+    return call if torch.cuda.device_count() == 1 else OnDevice(device, call)
+
+
+def bound_of(call: Callable[..., Tensor], *tensors: Tensor) -> dispatched.DirectCall | None:
+    """Of what `bind_any_size` made: what it calls for an image of this size."""
+    (image,) = tensors
+    found = launcher.bound_of(call.call if isinstance(call, OnDevice) else call, image)
+    if found is None:
+        return None
+    bound, (shape, strides, _) = found
+    return dispatched.DirectCall(bound, shape, strides, 1)
 
 
 def _planned(device: int, call: PreparedMaps | PreparedWarp) -> tuple[LaunchPlan, bytes, list[object]]:
@@ -238,17 +208,23 @@ def described(record: CallRecord) -> Described:
 @contextmanager
 def built_from(source: Path) -> Iterator[None]:
     text = source.read_text(encoding="utf-8")
-    loading.forget()
+    _forget_kernels()
     loading.build_from(text)
     try:
         yield
     finally:
         loading.build_from(None)
-        loading.forget()
+        _forget_kernels()
+
+
+def _forget_kernels() -> None:
+    loading.forget()
+    programs.forget()
 
 
 def forget() -> None:
     """Tables on a device go with the calls that read them."""
+    programs.forget()
 
 
 def stats() -> dict[str, int]:
@@ -271,7 +247,7 @@ def stats() -> dict[str, int]:
 def bind_gradients(record: GradientRecord) -> BoundGradients:
     device = record.image.device.index
     kinds = WarpGradients(record, architecture(device))
-    launches: dict[int, Launch] = {}
+    launches: dict[int, Bound] = {}
 
     def execute(call: PreparedWarp, tensors: list[Tensor | None]) -> None:
         launch = launches.get(id(call))

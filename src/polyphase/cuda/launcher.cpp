@@ -4,8 +4,9 @@
 
 #include "polyphase/core/abi.h"
 #include "polyphase/launch/again.h"
+#include "polyphase/launch/any_sizes.h"
+#include "polyphase/launch/device_calls.h"
 #include "polyphase/launch/device_functions.h"
-#include "polyphase/launch/device_launches.h"
 #include "polyphase/launch/dispatched.h"
 #include "polyphase/launch/python_objects.h"
 #include "polyphase/launch/sized_table.h"
@@ -15,27 +16,58 @@ namespace {
 
 int64_t made_tables = 0;
 
-void release(PyObject* capsule) { delete static_cast<Bound*>(PyCapsule_GetPointer(capsule, nullptr)); }
-
-// A plan, a call, and where it may become better what makes it so, and the address of what is not 0 as soon as it can.
+// A plan, a call, and a tuple of what it reads.
 PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  if (count != 2 && count != 4) {
-    PyErr_SetString(PyExc_ValueError, "a plan and a call, and what makes it better with where it says that it can");
-    return nullptr;
-  }
-  const int64_t ready = count == 4 ? PyLong_AsLongLong(args[3]) : 0;
-  if (PyErr_Occurred() != nullptr) return nullptr;
-  auto* bound = new (std::nothrow) Bound;
-  if (bound == nullptr) return no_memory();
-  if (!read_launch(args[0], args[1], bound->first)) {
-    delete bound;
-    return nullptr;
-  }
-  if (count == 4) {
-    bound->better = owned(args[2]);
-    bound->ready = reinterpret_cast<const int64_t*>(ready);
-  }
-  return PyCapsule_New(bound, nullptr, release);
+  return guarded([&] {
+    if (count != 3) throw BadCall{"a plan, a call and what it reads"};
+    auto* const bound = new Bound;
+    const Reference capsule(PyCapsule_New(bound, nullptr, release));
+    if (!read_launch(args[0], args[1], bound->first)) throw PythonError();
+    for (int64_t i = 0; i < PyTuple_Size(args[2]); ++i) bound->kept.push_back(owned(PyTuple_GetItem(args[2], i)));
+    return owned(capsule.get());
+  });
+}
+
+// ---- calls of axis maps
+
+void release_calls(PyObject* capsule) { delete static_cast<DeviceCalls*>(PyCapsule_GetPointer(capsule, nullptr)); }
+
+// `device::Program`, a context, and what is asked for kernels and memory.
+PyObject* python_program(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != 2 + DeviceCalls::kFunctions) throw BadCall{"a program, a context, and three functions"};
+    const auto program = read_as<device::Program>(args[0], "a program of another size than the launcher's");
+    return PyCapsule_New(new DeviceCalls(program, integer(args[1]), args + 2), nullptr, release_calls);
+  });
+}
+
+// A program, a request, and whether source and target are aligned.
+PyObject* python_bind_request(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != 3) throw BadCall{"a program, a request, and whether it is aligned"};
+    const Data request = bytes(args[1]);
+    return new_bound(args[0], request.data, request.size, integer(args[2]) != 0);
+  });
+}
+
+PyObject* tables_of(const Bound& bound) {
+  PyObject* const tuple = PyTuple_New(bound.kept.size());
+  for (int64_t i = 0; i < bound.kept.size(); ++i) PyTuple_SetItem(tuple, i, owned(bound.kept[i]));
+  return tuple;
+}
+
+Bound& bound_in(PyObject* capsule) {
+  auto* const bound = static_cast<Bound*>(PyCapsule_GetPointer(capsule, nullptr));
+  if (bound == nullptr) throw PythonError();
+  return *bound;
+}
+
+// What a bound call reads.
+PyObject* python_tables(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != 1) throw BadCall{"what is bound"};
+    return tables_of(bound_in(args[0]));
+  });
 }
 
 // Where the addresses of target, source, vectors and tensors are to be, in their order.
@@ -52,7 +84,7 @@ bool run_directly(const void* what, int32_t device, void* const* addresses, int6
   const Launch& known = bound.launch();
   const Plan& plan = known.plan;
   void* stream = nullptr;
-  if (bound.may_become_better()) return false;  // which Python sees to
+  if (bound.may_become_better()) return false;  // which takes Python
   if (count != 2 + plan.vectors + plan.tensors || reinterpret_cast<uintptr_t>(addresses[1]) % 16 != 0) return false;
   if (torch_functions().stream == nullptr || torch_functions().stream(device, &stream) != 0) return false;
   int capturing = 0;
@@ -65,71 +97,157 @@ bool run_directly(const void* what, int32_t device, void* const* addresses, int6
 
 // bound, stream, target, source, vectors, tensors
 PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  auto* bound = count < 4 ? nullptr : static_cast<Bound*>(PyCapsule_GetPointer(args[0], nullptr));
-  if (bound == nullptr || count != 4 + bound->first.plan.vectors + bound->first.plan.tensors) {
-    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "as many tensors as a call was bound to");
-    return nullptr;
-  }
-  const int64_t stream = PyLong_AsLongLong(args[1]);
-  if (PyErr_Occurred() != nullptr || !become_better(*bound, stream)) return nullptr;
-  const Launch& known = bound->launch();
-  const Plan& plan = known.plan;
-  alignas(16) uint8_t call[kMostBytes];
-  std::memcpy(call, known.call, known.size);
-  for (ptrdiff_t i = 2; i < count; ++i) *place_of(plan, call, i - 2) = PyLong_AsLongLong(args[i]);
-  if (PyErr_Occurred() != nullptr) return nullptr;
-  const int captured = run(plan, call, known.size, reinterpret_cast<void*>(stream));
-  return captured < 0 ? nullptr : PyLong_FromLongLong(captured);
+  return guarded([&] {
+    Bound* const bound = count < 4 ? nullptr : &bound_in(args[0]);
+    if (bound == nullptr || count != 4 + bound->first.plan.vectors + bound->first.plan.tensors) {
+      throw BadCall{"as many tensors as a call was bound to"};
+    }
+    const int64_t stream = integer(args[1]);
+    become_better(*bound, stream);
+    const Launch& known = bound->launch();
+    const Plan& plan = known.plan;
+    alignas(16) uint8_t call[kMostBytes];
+    std::memcpy(call, known.call, known.size);
+    for (ptrdiff_t i = 2; i < count; ++i) *place_of(plan, call, i - 2) = integer(args[i]);
+    const int captured = run(plan, call, known.size, reinterpret_cast<void*>(stream));
+    if (captured < 0) throw PythonError();
+    return PyLong_FromLongLong(captured);
+  });
 }
 
-// What `fresh` takes.
-enum { kBound, kEmpty, kShape, kStreamOf, kDevice, kKeep, kOtherwise, kParts };
+// ---- whole calls: an image -> a new tensor, without operands
 
-// Launches into a new tensor; true, or false with an error set.
-bool launch_into(PyObject* parts, Bound& bound, PyObject* out, int64_t source) {
-  PyObject* const device = PyTuple_GetItem(parts, kDevice);
-  PyObject* const number = PyObject_VectorcallDict(PyTuple_GetItem(parts, kStreamOf), &device, 1, nullptr);
-  if (number == nullptr) return false;
-  const int64_t stream = PyLong_AsLongLong(number);
-  Py_DecRef(number);
-  if (PyErr_Occurred() != nullptr || !become_better(bound, stream)) return false;
+// The stream to launch on.
+int64_t stream_of(PyObject* function, PyObject* device) {
+  const Reference number(PyObject_VectorcallDict(function, &device, 1, nullptr));
+  if (number.get() == nullptr) throw PythonError();
+  return integer(number.get());
+}
+
+// Whether a graph is being captured, which will read the tables.
+bool launch_into(Bound& bound, PyObject* out, int64_t source, int64_t stream) {
+  become_better(bound, stream);
   const Launch& known = bound.launch();
   alignas(16) uint8_t call[kMostBytes];
   std::memcpy(call, known.call, known.size);
   const int64_t addresses[] = {address_of(out), source};
   std::memcpy(call, addresses, sizeof(addresses));
-  if (PyErr_Occurred() != nullptr) return false;
+  if (PyErr_Occurred() != nullptr) throw PythonError();
   const int captured = run(known.plan, call, known.size, reinterpret_cast<void*>(stream));
-  if (captured <= 0) return captured == 0;
-  PyObject* const kept = PyObject_CallNoArgs(PyTuple_GetItem(parts, kKeep));
-  if (kept != nullptr) Py_DecRef(kept);
-  return kept != nullptr;
+  if (captured < 0) throw PythonError();
+  return captured != 0;
 }
 
-// A whole call: image -> a new tensor. Without operands; an image that begins anywhere goes otherwise.
-PyObject* python_call(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
-  if (count != 1) {
-    PyErr_SetString(PyExc_ValueError, "an image, and nothing else");
-    return nullptr;
+PyObject* launched_into_new(Bound& bound, PyObject* empty, PyObject* place, int64_t source, int64_t stream, PyObject* keep) {
+  Reference out(PyObject_CallObject(empty, place));
+  if (out.get() == nullptr) throw PythonError();
+  if (launch_into(bound, out.get(), source, stream)) {
+    const Reference tables(tables_of(bound));
+    PyObject* const argument = tables.get();
+    const Reference kept(PyObject_VectorcallDict(keep, &argument, 1, nullptr));
+    if (kept.get() == nullptr) throw PythonError();
   }
-  auto* bound = static_cast<Bound*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kBound), nullptr));
-  const int64_t source = bound == nullptr ? -1 : address_of(args[0]);
-  if (source == -1) return nullptr;
-  if (source % 16 != 0) return PyObject_VectorcallDict(PyTuple_GetItem(parts, kOtherwise), args, 1, nullptr);
-  PyObject* const out = PyObject_CallObject(PyTuple_GetItem(parts, kEmpty), PyTuple_GetItem(parts, kShape));
-  if (out == nullptr || launch_into(parts, *bound, out, source)) return out;
-  Py_DecRef(out);
-  return nullptr;
+  return out.release();
+}
+
+int64_t source_of(PyObject* image) {
+  const int64_t source = address_of(image);
+  if (source == -1) throw PythonError();
+  return source;
+}
+
+// What `fresh` takes. keep(tables) is called where a graph is captured; otherwise(image) does what is not aligned.
+enum { kBound, kEmpty, kShape, kStreamOf, kDevice, kKeep, kOtherwise, kParts };
+
+PyObject* python_call(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != 1) throw BadCall{"an image, and nothing else"};
+    const auto part = [parts](int place) { return PyTuple_GetItem(parts, place); };
+    const int64_t source = source_of(args[0]);
+    if (source % 16 != 0) return PyObject_VectorcallDict(part(kOtherwise), args, 1, nullptr);
+    const int64_t stream = stream_of(part(kStreamOf), part(kDevice));
+    return launched_into_new(bound_in(part(kBound)), part(kEmpty), part(kShape), source, stream, part(kKeep));
+  });
 }
 
 PyMethodDef whole_call = {"call", python_call, METH_FASTCALL, "Of an image: a new tensor."};
 
 PyObject* python_fresh(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  if (count != 1 || PyTuple_Size(args[0]) != kParts) {
-    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "the parts of a call, as a tuple");
-    return nullptr;
+  return guarded([&] {
+    if (count != 1 || PyTuple_Size(args[0]) != kParts) throw BadCall{"the parts of a call, as a tuple"};
+    return PyCFunction_NewEx(&whole_call, args[0], nullptr);
+  });
+}
+
+// ---- and of any size
+
+// refused: the exceptions that say that no kernel can be had, which is Python's to tell.
+struct BindThere {
+  PyObject *calls, *refused;
+
+  PyObject* operator()(const uint8_t* request, int64_t size, int64_t aligned) const {
+    try {
+      return new_bound(calls, request, size, aligned != 0);
+    } catch (const PythonError&) {
+      if (PyErr_ExceptionMatches(refused) == 0) throw;
+      PyErr_Clear();
+      return nullptr;
+    }
   }
-  return PyCFunction_NewEx(&whole_call, args[0], nullptr);
+};
+using There = AnySizes<BindThere>;
+
+void release_sizes(PyObject* capsule) { delete static_cast<There*>(PyCapsule_GetPointer(capsule, nullptr)); }
+
+// What `any_size` takes: `launcher.AnySizeCall`, the first two of which become the first here.
+enum { kSizes, kCalls, kRefused, kMake, kDtype, kStridesLike, kStreamNow, kOfDevice, kKeepTables, kElse, kAnySizeParts };
+
+PyObject* bound_there(PyObject* parts, PyObject* image, int64_t aligned) {
+  auto* const sizes = static_cast<There*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
+  if (sizes == nullptr) throw PythonError();
+  return bound_to_sizes(*sizes, &image, 1, aligned, PyTuple_GetItem(parts, kDtype), PyTuple_GetItem(parts, kStridesLike));
+}
+
+PyObject* python_call_any_size(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != 1) throw BadCall{"an image, and nothing else"};
+    const auto part = [parts](int place) { return PyTuple_GetItem(parts, place); };
+    const int64_t source = source_of(args[0]);
+    const Reference kept(bound_there(parts, args[0], source % 16 == 0));
+    if (kept.get() == nullptr) return PyObject_VectorcallDict(part(kElse), args, 1, nullptr);
+    const int64_t stream = stream_of(part(kStreamNow), part(kOfDevice));
+    Bound& bound = bound_in(PyTuple_GetItem(kept.get(), kBoundCall));
+    PyObject* const place = PyTuple_GetItem(kept.get(), kPlaceOfOutput);
+    return launched_into_new(bound, part(kMake), place, source, stream, part(kKeepTables));
+  });
+}
+
+// A request, its rules, and the parts.
+PyObject* python_any_size(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  static PyMethodDef call = {"call", python_call_any_size, METH_FASTCALL, "Of an image of any size: a new tensor."};
+  return guarded([&] {
+    if (count != 3 || PyTuple_Size(args[2]) != kAnySizeParts - 1) throw BadCall{"a request, its rules, and parts"};
+    const Data request = bytes(args[0]);
+    const AnySize rules = rules_for(request, bytes(args[1]));
+    auto* const made = new There(request, rules, {PyTuple_GetItem(args[2], 0), PyTuple_GetItem(args[2], 1)});
+    const Reference parts(PyTuple_New(kAnySizeParts));
+    PyTuple_SetItem(parts.get(), kSizes, PyCapsule_New(made, nullptr, release_sizes));
+    for (int i = 1; i < kAnySizeParts; ++i) PyTuple_SetItem(parts.get(), i, owned(PyTuple_GetItem(args[2], i - 1)));
+    return PyCFunction_NewEx(&call, parts.get(), nullptr);
+  });
+}
+
+// What any_size made, an image -> what is bound to its size, and the place of its output; None where Python binds it.
+PyObject* python_bound_of(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != 2 || PyCFunction_GetFunction(args[0]) != python_call_any_size) {
+      if (PyErr_Occurred() != nullptr) throw PythonError();
+      throw BadCall{"bound_of takes what any_size made, and an image"};
+    }
+    const int64_t source = source_of(args[1]);
+    PyObject* const found = bound_there(PyCFunction_GetSelf(args[0]), args[1], source % 16 == 0);
+    return found == nullptr ? none() : found;
+  });
 }
 
 // ---- batches of images of any size, by one launch
@@ -263,12 +381,17 @@ PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
 
 PyObject* python_counts(PyObject*, PyObject* const*, ptrdiff_t) {
   const int64_t counts[] = {__atomic_load_n(&launched, __ATOMIC_RELAXED), __atomic_load_n(&makers_launched, __ATOMIC_RELAXED),
-                            made_tables};
+                            made_tables + DeviceCalls::tables_made()};
   return guarded([&] { return numbers(counts, 3); });
 }
 
 PyMethodDef functions[] = {
     {"bind", python_bind, METH_FASTCALL, "A call with all it needs but addresses."},
+    {"program", python_program, METH_FASTCALL, "A program on a device, to bind requests to."},
+    {"bind_request", python_bind_request, METH_FASTCALL, "A call of such a program, with all it needs but addresses."},
+    {"tables", python_tables, METH_FASTCALL, "What a bound call reads."},
+    {"any_size", python_any_size, METH_FASTCALL, "A program's calls, as a function of an image of any size."},
+    {"bound_of", python_bound_of, METH_FASTCALL, "What such a function binds to an image, or None."},
     {"launch", python_launch, METH_FASTCALL, "Launches what was bound; whether a graph is being captured."},
     {"fresh", python_fresh, METH_FASTCALL, "What was bound, as a function of an image."},
     {"sized", python_sized, METH_FASTCALL, "What launches images of any size, whose steps follow from it; or None."},

@@ -6,11 +6,12 @@ import ctypes
 import functools
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from polyphase.cpu import build, isa  # the launcher is a library for the CPU
@@ -59,32 +60,74 @@ class Bound(NamedTuple):
     part: object
 
 
-#: After how many launches to ask again, 0 for never; or a plan and a call, as bytes, for all launches from now on.
-Answer: TypeAlias = "tuple[int] | tuple[bytes, bytes]"
-#: Given whether it is to wait.
-Better: TypeAlias = "Callable[[bool], Answer]"
-
-
-def bind(plan: LaunchPlan, call: bytes, better: Better | None = None, is_ready: ctypes.c_int64 | None = None) -> Bound:
-    """`call`: what the kernel is given, addresses of tensors aside. `better`: has another kernel for later launches. It
-    is asked when there was one launch, when `is_ready` is not 0, and where a graph is captured."""
+def bind(plan: LaunchPlan, call: bytes, tables: Sequence[object] = ()) -> Bound:
+    """`call`: what the kernel is given, addresses of tensors aside. `tables`: what keeps those that it reads."""
     functions = _functions()
-    more = () if better is None or is_ready is None else (better, ctypes.addressof(is_ready))
-    part = functions.bind(plan.packed(), call, *more)
+    part = functions.bind(plan.packed(), call, tuple(tables))
     return Bound(functools.partial(functions.launch, part), part)
+
+
+class Answers(Protocol):
+    """What is asked for by the launcher: `programs.OnDevice`."""
+
+    def choose(self, own: bytes, servers: Sequence[bytes]) -> object: ...
+    def ask(self, own: bytes, waits: bool) -> object: ...
+    def upload(self, data: bytes) -> object: ...
+
+
+def program(facts: bytes, device: int, answers: Answers) -> object:
+    """What the launcher knows a program on a device by. `facts`: `Program` of device_cases.h."""
+    context = driver.context_address(device)
+    return _functions().program(facts, context, answers.choose, answers.ask, answers.upload)
+
+
+def bind_request(program: object, request: bytes, aligned: bool) -> Bound:
+    functions = _functions()
+    part = functions.bind_request(program, request, aligned)
+    return Bound(functools.partial(functions.launch, part), part)
+
+
+def tables(part: object) -> tuple[object, ...]:
+    """What keeps the tables of a bound call."""
+    return _functions().tables(part)
+
+
+class AnySizeCall(NamedTuple):
+    """As `FreshCall`, of a program. refused: the exceptions that say that no kernel can be had, where `otherwise` is
+    called too. strides_like: of an output in the order of others."""
+
+    program: object
+    refused: tuple[type[Exception], ...]
+    empty: Callable[..., Tensor]
+    dtype: torch.dtype
+    strides_like: Callable[..., tuple[int, ...]]
+    stream_of: Callable[[int], int]
+    device: int
+    keep: Callable[[tuple[object, ...]], None]
+    otherwise: Callable[..., Tensor]
+
+
+def any_size(request: bytes, rules: bytes, call: AnySizeCall) -> Callable[..., Tensor]:
+    """A function of an image of any size. `rules`: `records.AnySize`."""
+    return _functions().any_size(request, rules, call)
+
+
+def bound_of(call: Callable[..., Tensor], image: Tensor) -> tuple[object, tuple[Any, ...]] | None:
+    """Of what `any_size` made: what it calls for an image of this size, and the place of the output."""
+    return _functions().bound_of(call, image)
 
 
 class FreshCall(NamedTuple):
     """All that a call without operands takes from an image to a new tensor, as launcher.cpp has it: empty(*shape) makes
-    that, stream_of(device) says where to launch, keep() is called where a graph is captured, and otherwise(image) does
-    what is not aligned."""
+    that, stream_of(device) says where to launch, keep(tables) is called where a graph is captured, and otherwise(image)
+    does what is not aligned."""
 
     part: object
     empty: Callable[..., Tensor]
     shape: tuple[object, ...]
     stream_of: Callable[[int], int]
     device: int
-    keep: Callable[[], None]
+    keep: Callable[[tuple[object, ...]], None]
     otherwise: Callable[..., Tensor]
 
 
@@ -139,7 +182,12 @@ def counted() -> Counted:
 
 
 class _Functions(NamedTuple):
-    bind: Callable[..., object]
+    bind: Callable[[bytes, bytes, tuple[object, ...]], object]
+    program: Callable[..., object]
+    bind_request: Callable[[object, bytes, bool], object]
+    tables: Callable[[object], tuple[object, ...]]
+    any_size: Callable[[bytes, bytes, AnySizeCall], Callable[..., Tensor]]
+    bound_of: Callable[..., tuple[object, tuple[Any, ...]] | None]
     launch: Run
     fresh: Callable[[FreshCall], Callable[..., Tensor]]
     sized: Callable[[bytes, bytes, bytes, SizedParts], LaunchSized | None]

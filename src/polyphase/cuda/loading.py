@@ -28,15 +28,25 @@ class Name(NamedTuple):
     device: int
 
 
+class State(ctypes.Structure):
+    """`KernelState` of device_calls.h. ready: 1 as soon as the function is there, or the kernel's error says why it
+    will not be. waits: whether the kernel itself waits for those before it."""
+
+    _fields_ = (("ready", ctypes.c_int64), ("function", ctypes.c_int64), ("waits", ctypes.c_int64))
+
+
 class Kernel:
-    """A kernel on its way into memory. ready: 1 as soon as `function` is there, or `error` says why it will not be;
-    C++ reads it. begun: some thread builds it, or did."""
+    """A kernel on its way into memory. state: C++ reads it, at `address`. begun: some thread builds it, or did."""
 
     def __init__(self, name: Name) -> None:
-        self.name, self.begun = name, False
-        self.function, self.error = 0, None  # type: int, Exception | None
-        self.ready = ctypes.c_int64(0)
+        self.name, self.begun, self.error = name, False, None  # type: Name, bool, Exception | None
+        self.state = State()
+        self.address = ctypes.addressof(self.state)
         self.done = threading.Event()
+
+    @property
+    def function(self) -> int:
+        return int(self.state.function)
 
     @property
     def is_loaded(self) -> bool:
@@ -112,13 +122,15 @@ def _begin(one: Kernel) -> bool:
 
 def _bring(one: Kernel) -> None:
     try:
-        one.function = _loaded(*one.name)
+        function = _loaded(*one.name)
+        one.state.waits = driver.waits(one.name.device, function)
+        one.state.function = function
     except Exception as error:  # whoever waits for it is told
         one.error = error
         with _lock:
             if _kernels.get(one.name) is one:
                 del _kernels[one.name]
-    one.ready.value = 1
+    one.state.ready = 1
     one.done.set()
 
 

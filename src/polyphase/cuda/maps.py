@@ -65,7 +65,9 @@ class Kind(NamedTuple):
 _kinds: dict[tuple[object, ...], Kind] = {}
 
 
-def _kind_of(program: Program, axes: Axes, architecture: str) -> Kind:
+def kind_of(program: Program, architecture: str) -> Kind:
+    axes = program.sampler
+    assert isinstance(axes, Axes), "warps have calls of their own"
     name = (architecture, program.order, *records.kind_of(program, axes))
     kind = _kinds.get(name)
     if kind is None:
@@ -98,6 +100,17 @@ def _arithmetic(sampled: torch.dtype) -> tuple[int, int]:
     return 1, 1
 
 
+def facts_of(kind: Kind) -> bytes:
+    """`Program` of device_cases.h."""
+    return kind.facts + struct.pack("=3q", ways.FEW_OUTPUTS, ways.MANY_THREADS, ways.FEW_TO_WALK)
+
+
+def request_of(record: CallRecord, architecture: str) -> bytes:
+    axes = record.program.sampler
+    assert isinstance(axes, Axes), "warps have calls of their own"
+    return records.pack(record, kind_of(record.program, architecture).part.of(axes))
+
+
 class Arranged:
     """A call before its way is chosen. makes_tables: those that can be made on the device are."""
 
@@ -110,14 +123,10 @@ class Arranged:
         *,
         makes_tables: bool = False,
     ) -> None:
-        axes = record.program.sampler
-        assert isinstance(axes, Axes), "warps have calls of their own"
-        kind = _kind_of(record.program, axes, architecture)
-        request = records.pack(record, kind.part.of(axes))
-        facts = kind.facts + struct.pack("=3q", ways.FEW_OUTPUTS, ways.MANY_THREADS, ways.FEW_TO_WALK)
+        kind, terms = kind_of(record.program, architecture), (source_aligned, target_aligned, makes_tables)
         self.plan, self._functions = kind.plan, launcher.device_functions()
         try:
-            arranged = self._functions.arrange(request, facts, source_aligned, target_aligned, makes_tables)
+            arranged = self._functions.arrange(request_of(record, architecture), facts_of(kind), *terms)
         except NotImplementedError as error:
             raise NoKernelError(str(error)) from None
         self._call, self.outer = arranged

@@ -106,7 +106,8 @@ def for_any_size(
     program: Program, inputs: Sequence[Facts], otherwise: Callable[..., Tensor]
 ) -> Callable[..., Tensor] | None:
     """A program for inputs of any sizes and strides, of which only ranks, dtypes and the device are as these'. What no
-    kernel takes, mistakes among it, is `otherwise`'s. None where a device binds one size at a time."""
+    kernel takes, mistakes among it, is `otherwise`'s. None where it is bound to one
+    size at a time."""
     wing, axes = devices.wing_of(inputs[0].device), program.sampler
     depends = axes.transposed if isinstance(axes, Axes) else axes.source == "formula"
     if wing.bind_any_size is None or depends:

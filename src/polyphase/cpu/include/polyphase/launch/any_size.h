@@ -4,8 +4,7 @@
 
 #include <cstring>
 
-#include "polyphase/launch/bind.h"
-#include "polyphase/launch/request.h"
+#include "polyphase/launch/dimensions.h"
 #include "polyphase/launch/tensors.h"
 
 namespace polyphase {

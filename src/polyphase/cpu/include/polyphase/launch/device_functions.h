@@ -36,15 +36,6 @@ inline device::Way way_in(PyObject* object) {
   return way;
 }
 
-// Of an arranged call.
-struct WaysOf {
-  explicit WaysOf(const device::Arranged& call) : one(call.one()), ways(one, call.reads_tensors()) {}
-  WaysOf(const WaysOf&) = delete;
-
-  const device::Case one;
-  const device::Ways ways;
-};
-
 // A request, `device::Program`, whether source and target are aligned, and whether tables are made on the device -> an arranged
 // call, and the axes that it merely walks along.
 inline PyObject* python_arrange(PyObject*, PyObject* const* args, ptrdiff_t count) {
@@ -63,7 +54,7 @@ inline PyObject* python_about(PyObject*, PyObject* const* args, ptrdiff_t count)
   return guarded([&] {
     if (count != 1) throw BadCall{"about takes an arranged call"};
     const device::Arranged& call = arranged(args[0]);
-    const WaysOf of(call);
+    const device::WaysOf of(call);
     const auto taps = [](const device::AxisTable& table) {
       return tuple_of({PyBool_FromLong(table.made()), PyBool_FromLong(table.made() && table.recipe().cubic != 0),
                        PyLong_FromLongLong(table.taps()), PyLong_FromLongLong(table.in_size())});
@@ -78,7 +69,7 @@ inline PyObject* python_about(PyObject*, PyObject* const* args, ptrdiff_t count)
 inline PyObject* python_own_way(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
     if (count != 1) throw BadCall{"own takes an arranged call"};
-    const WaysOf of(arranged(args[0]));
+    const device::WaysOf of(arranged(args[0]));
     const device::Way way = of.ways.own();
     return as_bytes(&way, 1);
   });
@@ -103,13 +94,13 @@ inline PyObject* python_way_of_all(PyObject*, PyObject* const* args, ptrdiff_t c
     if (calls < 1) throw BadCall{"of_all takes arranged calls, and whether tiles are left out"};
     Buffer<const device::Ways*> ways;
     struct Owner {
-      Buffer<WaysOf*> all;
+      Buffer<device::WaysOf*> all;
       ~Owner() {
-        for (WaysOf* one : all) delete one;
+        for (device::WaysOf* one : all) delete one;
       }
     } owner;
     for (int64_t i = 0; i < calls; ++i) {
-      owner.all.push_back(new WaysOf(arranged(PyTuple_GetItem(args[0], i))));
+      owner.all.push_back(new device::WaysOf(arranged(PyTuple_GetItem(args[0], i))));
       ways.push_back(&owner.all.back()->ways);
     }
     const device::BatchWays of(ways);
@@ -122,7 +113,7 @@ inline PyObject* python_way_of_all(PyObject*, PyObject* const* args, ptrdiff_t c
 inline PyObject* python_way_by(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
     if (count < 2) throw BadCall{"way_by takes an arranged call, a kernel and numbers"};
-    const WaysOf of(arranged(args[0]));
+    const device::WaysOf of(arranged(args[0]));
     const auto kernel = static_cast<device::Kernel>(integer(args[1]));
     int64_t given[3] = {};
     for (ptrdiff_t i = 2; i < min<ptrdiff_t>(count, 5); ++i) given[i - 2] = integer(args[i]);

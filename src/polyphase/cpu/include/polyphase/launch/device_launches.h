@@ -1,10 +1,8 @@
-// Launches of CUDA kernels by the driver's functions: what is launched, and what is launched instead once there is something
-// better.
+// Launches of CUDA kernels by the driver's functions.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
-#include <new>
 
 #include "polyphase/launch/python_api.h"
 #include "polyphase/launch/python_objects.h"
@@ -59,27 +57,6 @@ struct Launch {
   uint8_t call[kMostBytes];
 };
 
-// A call that was bound. better: null, or what has another launch for it; left: launches until it is asked again, which it is
-// sooner where *ready is not 0 or a graph is captured. All but `later` and `better` are looked at only where the GIL is held.
-struct Bound {
-  Launch first;
-  Launch* later = nullptr;  // once it is there, it is the one
-  PyObject* better = nullptr;
-  bool was_asked = false;
-  const int64_t* ready = nullptr;
-  int64_t left = 1;
-
-  const Launch& launch() const {
-    const Launch* const found = __atomic_load_n(&later, __ATOMIC_ACQUIRE);
-    return found == nullptr ? first : *found;
-  }
-  bool may_become_better() const { return __atomic_load_n(&better, __ATOMIC_RELAXED) != nullptr; }
-  ~Bound() {
-    delete later;
-    if (better != nullptr) Py_DecRef(better);
-  }
-};
-
 // From a plan and a call as bytes; false with an error set.
 inline bool read_launch(PyObject* of_plan, PyObject* of_call, Launch& launch) {
   char *plan, *call;
@@ -95,11 +72,6 @@ inline bool read_launch(PyObject* of_plan, PyObject* of_call, Launch& launch) {
   std::memcpy(launch.call, call, call_size);
   launch.size = call_size;
   return true;
-}
-
-inline PyObject* no_memory() {
-  PyErr_SetString(PyExc_MemoryError, "not enough memory for a call");
-  return nullptr;
 }
 
 inline Status launch_on(void* stream, const Plan& plan, void** extra) {
@@ -144,34 +116,6 @@ inline int run(const Plan& plan, void* call, size_t size, void* stream) {
 inline bool is_captured(int64_t stream) {
   int capturing = 0;
   return stream != 0 && (is_capturing(reinterpret_cast<void*>(stream), &capturing) != 0 || capturing != 0);
-}
-
-// Asks for another launch, if it is time to; false with an error set. Whoever launches meanwhile does so as before.
-inline bool become_better(Bound& bound, int64_t stream) {
-  if (bound.better == nullptr) return true;
-  const bool captures = is_captured(stream);
-  if (--bound.left >= 0 && *bound.ready == 0 && !captures) return true;
-  const Reference better(bound.better), waits(PyBool_FromLong(captures || bound.was_asked));
-  __atomic_store_n(&bound.better, nullptr, __ATOMIC_RELAXED);
-  bound.was_asked = true;
-  PyObject* const argument = waits.get();
-  PyObject* const answer = PyObject_VectorcallDict(better.get(), &argument, 1, nullptr);
-  if (answer == nullptr) return false;
-  const Reference told(answer);
-  if (PyTuple_Size(answer) == 1) {
-    bound.left = PyLong_AsLongLong(PyTuple_GetItem(answer, 0));
-    if (bound.left > 0) __atomic_store_n(&bound.better, owned(better.get()), __ATOMIC_RELAXED);
-    return PyErr_Occurred() == nullptr;
-  }
-  auto* const later = new (std::nothrow) Launch;
-  if (later == nullptr) return no_memory() != nullptr;
-  if (PyTuple_Size(answer) != 2 || !read_launch(PyTuple_GetItem(answer, 0), PyTuple_GetItem(answer, 1), *later)) {
-    delete later;
-    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "when to be asked again, or a plan and a call");
-    return false;
-  }
-  __atomic_store_n(&bound.later, later, __ATOMIC_RELEASE);
-  return true;
 }
 
 }  // namespace polyphase

@@ -124,6 +124,11 @@ class Arranged {
             terms_.source_aligned ? kAlignment : program_.in_bytes, terms_.target_aligned ? kAlignment : program_.out_bytes};
   }
   bool reads_tensors() const { return request_.tensor_count > 0; }
+  // With the axes that the call has.
+  Way of_call(Way way) const {
+    way.outer = outer_count();
+    return way;
+  }
   const Request& request() const { return request_; }
   const Tail& tail() const { return tail_; }
   const Program& program() const { return program_; }
@@ -190,6 +195,15 @@ class Arranged {
   bool bordered_ = false;
 };
 
+// Of an arranged call.
+struct WaysOf {
+  explicit WaysOf(const Arranged& call) : one(call.one()), ways(one, call.reads_tensors()) {}
+  WaysOf(const WaysOf&) = delete;
+
+  const Case one;
+  const Ways ways;
+};
+
 // ---- and by a way
 
 // `Axis` of call.h.
@@ -241,6 +255,9 @@ class Prepared {
   const Buffer<Part>& parts() const { return parts_; }
   const Buffer<Making>& makings() const { return makings_; }
   int64_t table_count() const { return table_count_; }
+  // Where the call has addresses of operands, in bytes.
+  int64_t vectors_at() const { return vectors_at_; }
+  int64_t tensors_at() const { return vectors_at_ + 8 * max<int64_t>(call_.request().vector_count, 1); }
 
  private:
   static void set(const AxisTable*& used, AxisTable& own, AxisTable&& table) {
@@ -379,6 +396,7 @@ class Prepared {
     put(request.border_stride);
     put(request.first_stored);
     const int64_t tensors = request.tensor_count;
+    vectors_at_ = 8 * fields_.size();
     for (int64_t i = 0; i < max<int64_t>(request.vector_count, 1) + max<int64_t>(tensors, 1); ++i) put(0);
     for (int64_t t = 0; t < max<int64_t>(tensors, 1); ++t) put_tensor(t, t < tensors);
   }
@@ -400,7 +418,7 @@ class Prepared {
   const AxisTable *x_, *y_;
   Firsts row_offsets_;
   bool has_row_offsets_ = false;
-  int64_t row_origin_ = 0, target_origin_ = 0, tensor_origins_[kMaxOperands] = {}, table_count_ = 0;
+  int64_t row_origin_ = 0, target_origin_ = 0, tensor_origins_[kMaxOperands] = {}, table_count_ = 0, vectors_at_ = 0;
   Buffer<int64_t> fields_;
   Buffer<Part> parts_;
   Buffer<Making> makings_;

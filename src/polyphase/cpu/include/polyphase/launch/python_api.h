@@ -62,6 +62,7 @@ int PyBytes_AsStringAndSize(PyObject*, char**, ptrdiff_t*);
 PyObject* PyErr_Occurred();
 void PyErr_SetString(PyObject*, const char*);
 void PyErr_Clear();
+int PyErr_ExceptionMatches(PyObject*);
 void PyErr_Fetch(PyObject**, PyObject**, PyObject**);
 int PyGILState_Ensure();
 void PyGILState_Release(int);

@@ -3,15 +3,15 @@
 
 #include <cstring>
 
-#include "polyphase/launch/running.h"
-#include "polyphase/launch/table_cache.h"
+#include "polyphase/core/buffer.h"
+#include "polyphase/core/hash.h"
 #include "polyphase/launch/tensors.h"
 
 namespace polyphase {
 
 // Sizes and strides of tensors, to be found by.
 struct Key {
-  static constexpr int64_t kMost = 2 * (1 + 2 * kMaxDimensions);
+  static constexpr int64_t kMost = 2 * (1 + 2 * kMaxDimensions) + 1;
   int64_t length = 0;
   int64_t numbers[kMost];
 
@@ -24,6 +24,9 @@ struct Key {
       }
     }
   }
+
+  // Something else.
+  void add(int64_t number) { numbers[length++] = number; }
 
   bool operator==(const Key& other) const {
     return length == other.length && std::memcmp(numbers, other.numbers, length * sizeof(int64_t)) == 0;
@@ -110,10 +113,5 @@ class Sizes {
   Buffer<Call> calls_;
   int64_t latest_ = 0, oldest_ = 0;
 };
-
-// What is bound and the place of its output, as a tuple.
-enum { kBoundCall, kPlaceOfOutput };
-
-inline const Bound& bound_of(PyObject* kept) { return bound_in(PyTuple_GetItem(kept, kBoundCall)); }
 
 }  // namespace polyphase

@@ -1,0 +1,192 @@
+"""Calls for images of any size: the launcher binds them, and asks Python for what it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from polyphase import arguments
+from polyphase.cuda import launch, launcher, loading, programs
+from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelsWarning
+from polyphase.kernels import binding, plain_torch
+from polyphase.kernels.facts import facts
+from polyphase.sampling.programs import Program, maps_program
+from tests.cuda import host, test_servers
+from tests.cuda.test_kernels_on_host import AA, image, resized
+from tests.cuda.test_servers import Device
+
+device, no_kernels = test_servers.device, test_servers.no_kernels  # fixtures
+SIZES = ((40, 68), (33, 50), (61, 40), (40, 68), (25, 90))
+
+
+class Asked:
+    """How often Python was: for kernels, and for memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kernels, self.uploads, self.kept = 0, 0, list[object]()
+        choose, upload = programs.OnDevice.choose, programs.OnDevice.upload
+
+        def chooses(own: Any, *given: Any) -> Any:
+            self.kernels += 1
+            return choose(own, *given)
+
+        def uploads(own: Any, data: bytes) -> Any:
+            self.uploads += 1
+            return upload(own, data)
+
+        monkeypatch.setattr(programs.OnDevice, "choose", chooses)
+        monkeypatch.setattr(programs.OnDevice, "upload", uploads)
+        monkeypatch.setattr(launch, "keep_forever", self.kept.extend)
+
+
+@pytest.fixture
+def asked(device: Device, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    return Asked(monkeypatch)
+
+
+def otherwise(given: Tensor) -> Tensor:
+    return torch.full((1,), -1.0)
+
+
+def call_for(program: Program, x: Tensor) -> Callable[..., Tensor]:
+    made = binding.for_any_size(program, [host.on_cuda(facts(x))], otherwise)
+    assert made is not None
+    return made
+
+
+def pictures(dtype: torch.dtype, *, last: bool = False) -> list[Tensor]:
+    return [image(dtype, 1, 3, *size, last=last) for size in SIZES]
+
+
+def expected(program: Program, x: Tensor) -> Tensor:
+    arranged = test_servers.arranged(program, x)
+    own = arranged.own_way()
+    return test_servers.by(program, x, own, own)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["planes", "pixels"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8], ids=str)
+def test_images_of_any_size(dtype: torch.dtype, last: bool, asked: Asked) -> None:
+    given = pictures(dtype, last=last)
+    program = resized(given[0], (20, 30), **AA)
+    call = call_for(program, given[0])
+    for one in given:
+        result = call(one)
+        right = expected(program, one)
+        assert torch.equal(result, right)
+        assert result.stride() == right.stride()
+    assert asked.uploads == len(set(SIZES)), "a size that was seen is found"
+    before = asked.kernels
+    for one in given:
+        assert torch.equal(call(one), expected(program, one))
+    assert asked.uploads <= 2 * len(set(SIZES)), "once more at most, for a kernel of its own"
+    assert asked.kernels == before
+
+
+def test_python_is_not_asked_for_kernels_that_are_there(device: Device, asked: Asked) -> None:
+    """Where one serves; own kernels are asked for when a size comes again."""
+    x = image(torch.float32, 1, 3, 40, 68)
+    test_servers.served(x, device)
+    device.may_build.clear()
+    program = resized(x, (20, 30), **AA)
+    call = call_for(program, x)
+    call(x)
+    before = asked.kernels
+    for rows in range(21, 60):
+        one = image(torch.float32, 1, 3, rows, 50)
+        assert torch.equal(call(one), expected(program, one))
+    assert asked.kernels - before <= 6, "servers are few"
+
+
+def test_an_image_that_begins_anywhere(asked: Asked) -> None:
+    """It is bound beside one of its size that is aligned."""
+    whole = image(torch.float32, 1, 3, 40, 72)
+    program = resized(whole[..., 4:], (20, 30), **AA)
+    call = call_for(program, whole[..., 4:])
+    for first in (4, 3, 4, 3):
+        one = whole[..., first : first + 68]
+        assert torch.equal(call(one), expected(program, one) if first == 4 else host.run(program, one, aligned=False))
+    assert asked.uploads == 2
+
+
+def test_flips_lie_as_their_images(asked: Asked) -> None:
+    given = [one.transpose(1, 2) for one in pictures(torch.int16)]
+    program = maps_program(torch.int16, arguments.flip_maps(4, (-1,)))
+    call = call_for(program, given[0])
+    for one in given:
+        result = call(one)
+        assert torch.equal(result, one.flip(-1))
+        assert result.stride() == torch.empty_like(one).stride()
+
+
+def test_what_a_graph_reads_is_kept(device: Device, asked: Asked) -> None:
+    x = image(torch.float32, 1, 3, 40, 68)
+    program = resized(x, (20, 30), **AA)
+    call = call_for(program, x)
+    call(x)
+    assert not asked.kept
+    device.driver.captures = 1
+    assert torch.equal(call(x), expected(program, x))
+    assert len(asked.kept) >= 1
+
+
+def test_what_cannot_be_built_is_done_otherwise(device: Device, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*given: object) -> int:
+        raise BuildFailedError("no")
+
+    def is_wrong(*given: object) -> int:
+        raise RuntimeError("a mistake of ours")
+
+    x = image(torch.float32, 1, 3, 40, 68)
+    program = resized(x, (20, 30), **AA)
+    monkeypatch.setattr(loading, "_loaded", fails)
+    call = call_for(program, x)
+    for _ in range(2):
+        assert call(x).tolist() == [-1.0]
+    monkeypatch.setattr(loading, "_loaded", is_wrong)
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        call(x)
+    monkeypatch.setattr(loading, "_loaded", device.bring)
+    assert torch.equal(call(x), expected(program, x))
+
+
+def test_sizes_that_are_not_for_kernels(asked: Asked) -> None:
+    x = image(torch.float32, 1, 3, 40, 68)
+    call = call_for(resized(x, (20, 30), **AA), x)
+    for wrong in (x[:, :, :0], x[0], x.expand(2, 1, 1, 3, 40, 68)):
+        assert call(wrong).tolist() == [-1.0]
+    with pytest.raises(ValueError, match="nothing else"):
+        call(x, x)
+
+
+def test_what_is_bound_to_a_size(asked: Asked) -> None:
+    x = image(torch.float32, 1, 3, 40, 68)
+    program = resized(x, (20, 30), **AA)
+    found = launch.bound_of(call_for(program, x), x)
+    assert found is not None
+    assert (found.shape, found.reads) == ((1, 3, 20, 30), 1)
+    other = launch.bound_of(launch.OnDevice(0, call_for(program, x)), x[:, :, :0])
+    assert other is None
+    with pytest.raises(ValueError, match="any_size"):
+        launcher.bound_of(torch.clone, x)
+
+
+def test_without_a_launcher_calls_are_plain(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one warning, until there is one."""
+
+    def is_missing() -> None:
+        raise CompilerMissingError("no compiler here")
+
+    x = image(torch.uint8, 1, 3, 40, 68)
+    program, known = resized(x, (20, 30), **AA), (host.on_cuda(facts(x)),)
+    monkeypatch.setattr(launcher, "_functions", is_missing)
+    monkeypatch.setattr(binding, "_warned", set())
+    programs.forget()
+    with pytest.warns(NoKernelsWarning, match="no compiler here"):
+        call = binding.bind(program, known)
+    assert torch.equal(call.fresh(x), plain_torch.run(program, x))
+    assert binding.for_any_size(program, known, otherwise) is None
