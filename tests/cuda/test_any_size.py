@@ -10,11 +10,14 @@ import torch
 from torch import Tensor
 
 from polyphase import arguments
-from polyphase.cuda import launch, launcher, loading, programs
+from polyphase.cuda import batches, launch, launcher, loading, programs
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelsWarning
 from polyphase.kernels import binding, plain_torch
 from polyphase.kernels.facts import facts
+from polyphase.kernels.recipes import Recipe
+from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Program, maps_program
+from polyphase.sampling.steps import Resize, Slice
 from tests.cuda import host, test_servers
 from tests.cuda.test_kernels_on_host import AA, image, resized
 from tests.cuda.test_servers import Device
@@ -173,6 +176,30 @@ def test_what_is_bound_to_a_size(asked: Asked) -> None:
     assert other is None
     with pytest.raises(ValueError, match="any_size"):
         launcher.bound_of(torch.clone, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8], ids=str)
+def test_programs_that_differ_in_numbers(
+    dtype: torch.dtype, asked: Asked, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pipelines bind one image after another: by requests, without a program."""
+    given = [one[0] for one in pictures(dtype)]
+    to = AxisMap((Slice(1, 20), Resize(16, "bilinear", antialias=True)))
+    like = batches.bind_like(host.record_for(maps_program(dtype, (to, to)), [given[0]]))
+    monkeypatch.setattr(batches, "bind_record", None)  # which is for what is bound otherwise
+    for start, one in enumerate(given):
+        recipes = Recipe(), Recipe()
+        for recipe in recipes:
+            recipe.slice(start, 19)
+            recipe.resize(16 + start, "bilinear", antialias=True)
+        maps = tuple(AxisMap(recipe.steps()) for recipe in recipes)
+        program = maps_program(dtype, maps)
+        record = host.record_for(program, [one])
+        call = like(record.image, record.out, None, recipes, False)
+        assert torch.equal(call.fresh(one), expected(program, one))
+        out = host.empty(*record.out[1:3], dtype)
+        call.into(out, one)
+        assert torch.equal(out, expected(program, one))
 
 
 def test_without_a_launcher_calls_are_plain(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from polyphase.cuda.maps import Upload
 from polyphase.cuda.memory import DeviceMemory, TorchMemory, uploaded
 from polyphase.cuda.tiles import Listed, dealt, most_blocks
 from polyphase.errors import NoKernelError
-from polyphase.kernels.binding import BoundCall, bind_record
+from polyphase.kernels.binding import NOT_BUILT, BoundCall, bind_record
 from polyphase.kernels.devices import BatchedCall, BindLike, BySize
 from polyphase.kernels.facts import Facts
 from polyphase.kernels.operands import Operands
@@ -71,8 +71,10 @@ def _bound(item: Item | SizedItem, place: Facts) -> BoundCall:
 
 
 def bind_like(record: CallRecord) -> BindLike:
-    """To be launched with others, most calls differ from another in a few numbers; a new one of those is bound."""
+    """To be launched with others, most calls differ from another in a few numbers; a new one of those is bound. Alone,
+    they are bound by requests that differ so."""
     likes: dict[Facts, tuple[object, ...]] = {}
+    alone = functools.cache(functools.partial(launch.bind_like, record))
 
     def bound(
         image: Facts, out: Facts, patchwork: Patchwork | None, steps: tuple[Recipe, Recipe], batched: bool
@@ -83,6 +85,9 @@ def bind_like(record: CallRecord) -> BindLike:
                 item = None if rows is None or columns is None else of_size(like, image, (rows, columns))
                 if item is not None:
                     return _bound(item, out)
+        else:
+            with contextlib.suppress(NoKernelError, *NOT_BUILT):  # which is said where the record is bound
+                return alone()(image, out, steps)
         maps = Axes(tuple(AxisMap(one.steps()) for one in steps))
         own = record._replace(program=replace(record.program, sampler=maps), image=image, out=out)
         call = bind_record(own, batched)

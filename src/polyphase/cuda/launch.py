@@ -26,9 +26,11 @@ from polyphase.errors import NoKernelError
 from polyphase.kernels import dispatched, records, store
 from polyphase.kernels.binding import NOT_BUILT, BoundCall, BoundGradients, Gradients
 from polyphase.kernels.devices import Described
-from polyphase.kernels.facts import Sizes
+from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.layout import dense_strides, strides_like
+from polyphase.kernels.recipes import Recipe
 from polyphase.kernels.records import CallRecord, GradientRecord
+from polyphase.sampling.programs import Axes
 from polyphase.sampling.warps import Warp
 
 #: What chooses the way of a call; None for what the wing chooses.
@@ -45,9 +47,29 @@ def architecture(device: int | None = None) -> str:
 def bind(record: CallRecord) -> BoundCall:
     if 0 in record.image.shape:
         raise NoKernelError("an image without pixels, of which only borders are seen; kernels read where borders are")
+    return _bound_call(record, record.out, functools.partial(_launch_of, record))
+
+
+def bind_like(record: CallRecord) -> Callable[[Facts, Facts, tuple[Recipe, Recipe]], BoundCall]:
+    """Programs that differ in the numbers of their steps alone: an image, an output, and the recipes of rows and
+    columns."""
+    part, request = _program_and_request(record)
+    axes = record.program.sampler
+    assert isinstance(axes, Axes), "warps have no steps"
+    pattern = records.Pattern(request, len(record.image.shape), sum(len(one.steps) for one in axes.maps))
+
+    def bound(image: Facts, out: Facts, steps: tuple[Recipe, Recipe]) -> BoundCall:
+        request = pattern.filled(image, out, None, steps[0] + steps[1])
+        return _bound_call(record, out, functools.partial(_bound_to, part, request))
+
+    return bound
+
+
+def _bound_call(record: CallRecord, out: Facts, make: Callable[[bool], Bound]) -> BoundCall:
+    """A call like a record's, to an output. `make`: what launches it, where tensors are aligned or not."""
     device = record.image.device.index
-    aligned, unaligned = (_Lazy(functools.partial(_launch_of, record, whether)) for whether in (True, False))
-    dtype, shape, strides, _ = record.out
+    aligned, unaligned = (_Lazy(functools.partial(make, whether)) for whether in (True, False))
+    dtype, shape, strides, _ = out
     operands, launch = record.operands, aligned.made()  # what cannot be built says so now
     sampler = record.program.sampler
     sampled = 1 if record.coordinates is None else 2  # inputs before the operands
@@ -84,7 +106,7 @@ def bind(record: CallRecord) -> BoundCall:
         direct = None if made is fresh else launch.part
 
     made = made if torch.cuda.device_count() == 1 else OnDevice(device, made)
-    return BoundCall(record.out, made, into, direct=direct)
+    return BoundCall(out, made, into, direct=direct)
 
 
 class _Lazy:
@@ -116,7 +138,10 @@ def _launch_of(record: CallRecord, aligned: bool, choose: Choose = None) -> Boun
     device = record.image.device.index
     if record.coordinates is not None or choose is not None:
         return launch_of(device, prepared(record, aligned, architecture(device), choose))
-    part, request = _program_and_request(record)
+    return _bound_to(*_program_and_request(record), aligned)
+
+
+def _bound_to(part: object, request: bytes, aligned: bool) -> Bound:
     try:
         return launcher.bind_request(part, request, aligned)
     except NotImplementedError as error:
