@@ -97,6 +97,7 @@ def test_so_are_our_own_and_pictures_within_samples(v2: Any, moves: Any) -> None
         lambda t: [t.RandomChoice([t.CenterCrop(30), t.RandomVerticalFlip()])],
         lambda t: [t.RandomOrder([t.CenterCrop(30), t.RandomHorizontalFlip()])],
         lambda t: [t.RandomApply([t.CenterCrop(30), t.Pad(3)])],
+        lambda t: [t.GaussianBlur(3, (0.5, 2.0)), t.CenterCrop(30)],
     ],
 )
 @pytest.mark.parametrize("version", ["torchvision.transforms", "torchvision.transforms.v2"])

@@ -122,7 +122,8 @@ def is_random(step: Step | Container) -> bool:
 
 def is_left_to_pillow(transform: Any, step: Step | Container) -> bool:
     """Whether torchvision's own transforms do to a Pillow image all that this does, and as quickly as kernels would:
-    pixels are only moved, or warped otherwise than bilinearly. `step`: what the transform was read into."""
+    pixels are only moved, warped otherwise than bilinearly, or changed by transforms that are not known. `step`: what
+    the transform was read into."""
     if isinstance(step, Container):
         lists = type(transform) in (list, tuple) or type(transform) is torch.nn.Sequential
         inner = transform if lists else transform.transforms
@@ -131,7 +132,7 @@ def is_left_to_pillow(transform: Any, step: Step | Container) -> bool:
     mode = getattr(step.ours, "interpolation", None)
     kinds = (*_LEFT_TO_PILLOW, *((sizes.Resize, sizes.RandomResizedCrop) if mode in NEAREST else ()))
     kinds += (warps.Warped,) if mode != "bilinear" else ()
-    return step.version != OWN and isinstance(step.ours, kinds)
+    return step.version != OWN and (step.ours is None or isinstance(step.ours, kinds))
 
 
 def takes_images_alone(transform: Any) -> bool:
