@@ -55,7 +55,7 @@ def on_plain_torch() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         no_kernels = replace(devices.wing_of(torch.device("cpu")), bind=missing, bind_gradients=missing)
         patch.setattr(devices, "wing_of", lambda device: no_kernels)
-        patch.setattr(binding, "_warn_once", lambda error: None)
+        patch.setattr(binding, "warn_once", lambda error: None)
         programs.prepared.cache_clear()
         yield
     programs.prepared.cache_clear()

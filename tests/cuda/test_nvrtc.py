@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from polyphase import arguments
-from polyphase.cuda import build, driver, emit, items, launch, warps, ways
+from polyphase.cuda import attention, build, driver, emit, items, launch, warps, ways
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.ways import Way
 from polyphase.errors import BuildFailedError, NvrtcMissingError
@@ -205,6 +205,25 @@ def test_batches_compile(architecture: str, monkeypatch: pytest.MonkeyPatch) -> 
         assert driver.compile_source(source, build.headers(), options)[:4] == b"\x7fELF"
 
 
+def attention_sources() -> list[str]:
+    """Of the usual dtypes, by as many channels as a thread can read; and the others."""
+    kernels = [
+        attention.Kernel(dtype, adding, together)
+        for dtype, together in ((torch.float32, 4), (torch.float16, 8), (torch.float64, 1), (torch.bfloat16, 2))
+        for adding in (None, attention.FLOATS, attention.INTEGERS, attention.NOTHING)
+    ]
+    return [attention.source(one) for one in kernels]
+
+
+@pytest.mark.parametrize(
+    "architecture", [pytest.param(one, marks=() if one == "sm_75" else pytest.mark.full) for one in ARCHITECTURES]
+)
+def test_attention_compiles(architecture: str) -> None:
+    for source in attention_sources():
+        options = (f"--gpu-architecture={architecture}", *build.OPTIONS)
+        assert driver.compile_source(source, build.headers(), options)[:4] == b"\x7fELF"
+
+
 #: Of PTX: what touches memory that other kernels may.
 ACCESS = re.compile(r"^\s*(@\S+ )?(ld|st|red|atom|cp)\.(?!param|shared|const)", re.MULTILINE)
 
@@ -215,6 +234,7 @@ ACCESS = re.compile(r"^\s*(@\S+ )?(ld|st|red|atom|cp)\.(?!param|shared|const)", 
         *[pytest.param(one, marks=() if one == "direct" else pytest.mark.full) for one in CASES],
         *[pytest.param(one, marks=() if one == WARPS[-1] else pytest.mark.full, id=" ".join(one)) for one in WARPS],
         pytest.param("batches", marks=pytest.mark.full),
+        "attention",
     ],
 )
 def test_kernels_wait_before_they_touch_memory(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,6 +242,8 @@ def test_kernels_wait_before_they_touch_memory(case: Any, monkeypatch: pytest.Mo
     monkeypatch.setenv("POLYPHASE_CUDA_ARCH", "sm_90")
     if case == "batches":
         sources = batch_sources()
+    elif case == "attention":
+        sources = attention_sources()[:3]
     elif case in WARPS:
         sources = warp_sources(case[0], case[1], "sm_90")
     else:

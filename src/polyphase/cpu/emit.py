@@ -45,6 +45,15 @@ using namespace polyphase;
 extern "C" __attribute__((visibility("default"))) const auto {symbol} = sampler<{rows}>();
 """
 
+_ATTENTION = """\
+#include "polyphase/warp/attention.h"
+
+extern "C" __attribute__((visibility("default"))) void {symbol}(
+    const polyphase::AttentionCall& call, int64_t threads, polyphase::Parallel parallel) {{
+  polyphase::{run}::run(call, threads, parallel);
+}}
+"""
+
 #: By the bytes of an element that is only moved.
 _MOVED = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t", 16: "Bytes16"}
 
@@ -91,6 +100,12 @@ def kernel_source(plan: MapsPlan | WarpPlan) -> str:
     includes = "\n".join(f'#include "polyphase/{one}"' for one in headers)
     functions = load.definition + store.definition + _formula(plan)
     return _KERNEL.format(includes=includes, functions=functions, run=run, symbol=KERNEL_SYMBOL)
+
+
+def attention_source(dtype: torch.dtype, gradients: bool) -> str:
+    """What runs attention at sampled places in a dtype."""
+    kernel = "AttentionGradients" if gradients else "Attention"
+    return _ATTENTION.format(run=f"{kernel}<{CPP_TYPES[dtype]}>", symbol=KERNEL_SYMBOL)
 
 
 def sampler_source(plan: MapsPlan) -> str:

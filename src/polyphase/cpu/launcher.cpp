@@ -2,6 +2,7 @@
 // lets the GIL go and runs. `fresh` and `any_size` make functions of both, which make their output themselves.
 #include "polyphase/launch/again.h"
 #include "polyphase/launch/any_sizes.h"
+#include "polyphase/launch/attention.h"
 #include "polyphase/launch/dispatched.h"
 #include "polyphase/launch/drawing.h"
 #include "polyphase/launch/gradients.h"
@@ -264,6 +265,16 @@ PyObject* python_warp_picture(PyObject*, PyObject* const* args, ptrdiff_t count)
   });
 }
 
+// the address of what runs it, a call as bytes
+PyObject* python_attend(PyObject*, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != 2) throw BadCall{"attend takes what runs, and a call"};
+    const Data call = bytes(args[1]);
+    attend(reinterpret_cast<RunAttention>(integer(args[0])), call.data, call.size);
+    return none();
+  });
+}
+
 PyObject* python_counts(PyObject*, PyObject* const*, ptrdiff_t) {
   const TableCache& cache = TableCache::instance();
   const int64_t values[] = {__atomic_load_n(&launched, __ATOMIC_RELAXED), cache.made(), cache.cached()};
@@ -290,6 +301,7 @@ PyMethodDef functions[] = {
     {"sized", python_sized, METH_FASTCALL, "Calls for images of any size, whose steps follow from it: (call, many, learn)"},
     {"drawer", python_drawer, METH_FASTCALL, "What draws from a generator by a table, as torch does."},
     {"warp_picture", python_warp_picture, METH_FASTCALL, "Warps a picture of Pillow's."},
+    {"attend", python_attend, METH_FASTCALL, "Runs attention at sampled places."},
     {"dispatch_by", python_dispatch_by, METH_FASTCALL, "How kernels in the dispatcher know torch."},
     {"operator", python_operator, METH_FASTCALL, "A kernel for the dispatcher, as a number."},
     {"put", python_put, METH_FASTCALL, "Puts it into the dispatcher."},

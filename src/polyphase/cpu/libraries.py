@@ -31,6 +31,9 @@ from polyphase.sampling.pointwise import VALUE
 LAUNCHER = Path(__file__).parent / "launcher.cpp"
 MOST_TRIES = 3
 
+#: Of kernels whose loops the compiler vectorises, comparisons among them.
+_OF_LOOPS = ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
+
 _lock = threading.RLock()
 
 
@@ -66,6 +69,7 @@ class Launcher(NamedTuple):
     sized: Callable[..., tuple[Callable[..., Tensor | None], Callable[..., Tensor | None], Callable[..., int]]]
     drawer: Callable[[bytes, int, bool], Callable[..., tuple[list[tuple[float, ...]], bytes]]]
     warp_picture: Callable[[bytes, object, object], None]
+    attend: Callable[[int, bytes], None]
     dispatch_by: Callable[[bytes], None]
     operator: Callable[..., int]
     put: Callable[[int], None]
@@ -155,13 +159,28 @@ def _sampler(dtype: torch.dtype, weighted: bool, architecture: str) -> int:
 @contextmanager
 def kernel_of_all_plans(source: str) -> Iterator[None]:
     """Has every plan use the kernel of a source meanwhile, built as those of plans with arithmetic are."""
-    options = ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
-    kernel = _address(_loaded([build.Request(source, isa.chosen(), options=options)])[0], emit.KERNEL_SYMBOL)
+    kernel = _address(_loaded([build.Request(source, isa.chosen(), options=_OF_LOOPS)])[0], emit.KERNEL_SYMBOL)
     _kernel_of_all.append(kernel)
     try:
         yield
     finally:
         _kernel_of_all.remove(kernel)
+
+
+@functools.cache
+def attention(dtype: torch.dtype, gradients: bool, architecture: str) -> int:
+    """The address of what runs attention at sampled places, or makes its gradients."""
+    *_, kernel, _ = _loaded([attention_request(dtype, gradients, architecture), launcher_request(architecture)])
+    address = _address(kernel, emit.KERNEL_SYMBOL)
+    _kernels.add(address)
+    return address
+
+
+def attention_request(dtype: torch.dtype, gradients: bool, architecture: str) -> build.Request:
+    purpose = (
+        f"{'gradients of ' if gradients else ''}attention at sampled places in {str(dtype).removeprefix('torch.')}"
+    )
+    return build.Request(emit.attention_source(dtype, gradients), architecture, options=_OF_LOOPS, purpose=purpose)
 
 
 def stats() -> dict[str, int]:
@@ -189,7 +208,7 @@ def _kernel_request(plan: MapsPlan | WarpPlan) -> build.Request:
     where they need not trap. -O2 takes longer to build and gains nothing."""
     options: tuple[str, ...] = ()
     if isinstance(plan, WarpPlan):
-        options = ("-ftree-vectorize", "-fno-trapping-math", "-fno-math-errno")
+        options = _OF_LOOPS
     elif plan.source not in (None, plan.work) or not plan.prologue == plan.epilogue == VALUE:
         options = ("-ftree-vectorize",)
     return build.Request(emit.kernel_source(plan), plan.architecture, options=options, purpose=purpose(plan))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyphase.cpu import isa, launch, libraries, slower
+from polyphase.cpu import attention, isa, launch, libraries, slower
 from polyphase.kernels.devices import MovingCosts, Wing
 from polyphase.kernels.records import MOST_OPERANDS
 
@@ -17,6 +17,8 @@ WING = Wing(
     architecture=isa.chosen,
     bind=launch.bind,
     bind_gradients=launch.bind_gradients,
+    attend=attention.attend,
+    attend_gradients=attention.gradients,
     bind_any_size=launch.bind_any_size,
     bound_of=launch.bound_of,
     bind_like=launch.bind_like,

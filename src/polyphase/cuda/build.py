@@ -15,7 +15,10 @@ from polyphase.version import __version__
 
 INCLUDE = Path(__file__).parent / "include"
 #: Headers that the CPU's kernels have too.
-SHARED = ("core/scalar.h", "core/standard.h", "taps/filters.h", "warp/rules.h", "warp/formula.h")
+SHARED = (
+    *("core/scalar.h", "core/standard.h", "taps/filters.h", "warp/rules.h", "warp/formula.h"),
+    *("warp/attention_call.h", "warp/corners.h"),
+)
 #: Sums are fused where they say so: else what is computed would depend on the compiler.
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false")
 

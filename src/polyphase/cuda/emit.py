@@ -134,6 +134,25 @@ def tap_maker_source() -> str:
     )
 
 
+def attention_source(dtype: torch.dtype, work: torch.dtype, together: int, threads: int, adding: int | None) -> str:
+    """The kernel of attention at sampled places, or of its gradients, to which `adding` belongs."""
+    constants = f"{CPP_TYPES[dtype]}, {CPP_TYPES[work]}, {together}, {threads}"
+    run = f"AttentionForward<{constants}>" if adding is None else f"AttentionBackward<{constants}, {adding}>"
+    return _KERNEL.format(
+        definitions="",
+        includes=_includes("attention"),
+        functions="",
+        run=run,
+        threads=threads,
+        blocks=1,
+        symbol=KERNEL_SYMBOL,
+        parameters="AttentionLaunch",
+        runs="Run::run",
+        lets_next_begin="true",
+        assertions="",
+    )
+
+
 def _includes(*headers: str) -> str:
     return "".join(f'#include "polyphase/cuda/{one}.h"\n' for one in headers)
 

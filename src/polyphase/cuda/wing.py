@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from polyphase.cuda import batches, items, launch, launcher
+from polyphase.cuda import attention, batches, items, launch, launcher
 from polyphase.kernels import tables
 from polyphase.kernels.devices import RULES, MovingCosts, Wing
 from polyphase.kernels.records import MOST_OPERANDS
@@ -27,6 +27,8 @@ WING = Wing(
     architecture=launch.architecture,
     bind=launch.bind,
     bind_gradients=launch.bind_gradients,
+    attend=attention.attend,
+    attend_gradients=attention.gradients,
     bind_any_size=launch.bind_any_size,
     bound_of=launch.bound_of,
     again=launcher.again,

@@ -92,7 +92,7 @@ def bind_record(record: CallRecord, batched: bool = False) -> BoundCall:
     except NoKernelError:
         return _bound_to_plain_torch(record)
     except NOT_BUILT as error:
-        _warn_once(error)
+        warn_once(error)
         kernel, twin = _tried_again(attempt), _bound_to_plain_torch(record)
         return BoundCall(
             record.written,
@@ -213,7 +213,7 @@ def bound_gradients(
     except NoKernelError:
         return plain
     except NOT_BUILT as error:
-        _warn_once(error)
+        warn_once(error)
         kernel = _tried_again(attempt)
         return lambda *tensors: (kernel() or plain)(*tensors)
 
@@ -367,7 +367,7 @@ def _tried_again(attempt: Callable[[], Result]) -> Callable[[], Result | None]:
                 made.append(attempt())
                 return made[0]
             except NOT_BUILT as error:
-                _warn_once(error)
+                warn_once(error)
             next_try = time.monotonic() + RETRY_SECONDS
         return None
 
@@ -381,7 +381,7 @@ def _empty(out: Facts) -> Tensor:
 _warned: set[str] = set()
 
 
-def _warn_once(error: Exception) -> None:
+def warn_once(error: Exception) -> None:
     text = f"Polyphase runs on plain PyTorch operations, correct but slow: {error}"
     if text not in _warned:
         _warned.add(text)

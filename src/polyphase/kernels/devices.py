@@ -29,6 +29,7 @@ from polyphase.kernels.slower import Slower
 from polyphase.sampling.windows import DeviceRules
 
 if TYPE_CHECKING:
+    from polyphase.kernels.attention import Gradients as AttentionGradients
     from polyphase.kernels.binding import BoundCall, BoundGradients
     from polyphase.kernels.dispatched import DirectCall, Kernels
     from polyphase.kernels.facts import Facts
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from polyphase.kernels.recipes import Recipe
     from polyphase.kernels.records import AnySize, CallRecord, GradientRecord
     from polyphase.kernels.tables import TapBytes
+    from polyphase.sampling.attention import Attention
     from polyphase.sampling.axis_maps import AxisPath
 
 #: Image, output (within a block, where it is cut), how it is cut, the recipes of rows and columns, and whether it is to
@@ -118,6 +120,8 @@ class Wing:
     before and after. longest_runs: likewise, where whole runs of pixels are only moved: torch needs no tables for them.
     most_warped: over how many elements the planes of a warped image may extend. survives_fork: whether a child of a
     process that used the device can use it. built_from: what is bound meanwhile runs the kernel of a source file.
+    attend: attention at sampled places: output, value, places, weights. attend_gradients: the output's gradient, value,
+    places, weights; and whether the value's gradient is asked for.
     bind_any_size: a record, for all other sizes too; the last argument is called for those that are not for kernels.
     bound_of: of what that made and tensors, what it calls for their sizes.
     bind_like: of a record of maps, what binds programs that differ in the numbers of their steps alone. sized: what
@@ -146,6 +150,8 @@ class Wing:
     architecture: Callable[[], str]
     bind: Callable[[CallRecord], BoundCall]
     bind_gradients: Callable[[GradientRecord], BoundGradients]
+    attend: Callable[[Tensor, Tensor, Tensor, Tensor, Attention], None]
+    attend_gradients: Callable[[Tensor, Tensor, Tensor, Tensor, Attention, bool], AttentionGradients]
     bind_any_size: Callable[[CallRecord, AnySize, Callable[..., Any]], Callable[..., Any]] | None
     again: Callable[[], Callable[..., Callable[..., Any]] | None]
     dispatched_kernels: Callable[[], Kernels | None]

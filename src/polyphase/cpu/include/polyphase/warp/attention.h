@@ -1,0 +1,249 @@
+// Attention at sampled places, and its gradients. Where a point lies is found once for all channels; each of its four pixels is
+// then a few vectors of channels. No sample is ever in memory.
+#pragma once
+
+#include "polyphase/core/abi.h"
+#include "polyphase/core/buffer.h"
+#include "polyphase/core/unroll.h"
+#include "polyphase/simd/vector.h"
+#include "polyphase/warp/attention_call.h"
+#include "polyphase/warp/attention_points.h"
+#include "polyphase/warp/channels.h"
+
+namespace polyphase {
+
+// Work is divided by image and head, whose pixels then stay in a near cache; `block` queries at a time.
+template <class P>
+struct AttentionPart {
+  const P* value;
+  const P* places;
+  const P* weights;
+  int64_t image, head, first, end;  // queries
+
+  AttentionPart(const AttentionCall& call, int64_t number, int64_t block) {
+    const int64_t blocks = (call.queries + block - 1) / block;
+    head = number / blocks % call.heads;
+    image = number / blocks / call.heads;
+    first = number % blocks * block;
+    end = min(first + block, call.queries);
+    value = static_cast<const P*>(call.value) + image * call.value_strides.batch + head * call.value_strides.head;
+    places = static_cast<const P*>(call.places);
+    weights = static_cast<const P*>(call.weights);
+  }
+
+  // Of all points, where those of a query begin.
+  int64_t point_of(const AttentionCall& call, int64_t query) const {
+    return ((image * call.queries + query) * call.heads + head) * call.points;
+  }
+  template <class Pointer>
+  Pointer output(const AttentionCall& call, int64_t query) const {
+    const OutputStrides& s = call.output_strides;
+    return static_cast<Pointer>(call.output) + image * s.batch + query * s.query + head * s.head;
+  }
+};
+
+// Channels of a pixel: whole vectors, or, of 0 vectors, the first `rest` elements of one.
+template <class P, int kVectors>
+struct ChannelBlock {
+  using Lanes = Vec<P>;
+  static constexpr int kCount = kVectors > 0 ? kVectors : 1;
+  int rest = 0;
+
+  template <int v>
+  POLYPHASE_BLOCK Lanes load(const P* at) const {
+    if constexpr (kVectors > 0) return Lanes::load(at + v * Lanes::kLanes);
+    return Lanes::load_first(at, rest);
+  }
+  template <int v>
+  POLYPHASE_BLOCK void store(Lanes value, P* at) const {
+    if constexpr (kVectors > 0) return value.store(at + v * Lanes::kLanes);
+    value.store_first(at, rest);
+  }
+};
+
+// Calls function(block, channel) for all channels, by blocks that a processor has registers for.
+template <class P, class Function>
+inline void each_block(int64_t channels, const Function& function) {
+  constexpr int64_t kLanes = Vec<P>::kLanes;
+  int64_t c = 0;
+  for (; c + 4 * kLanes <= channels; c += 4 * kLanes) function(ChannelBlock<P, 4>(), c);
+  if (c + 2 * kLanes <= channels) {
+    function(ChannelBlock<P, 2>(), c);
+    c += 2 * kLanes;
+  }
+  if (c + kLanes <= channels) {
+    function(ChannelBlock<P, 1>(), c);
+    c += kLanes;
+  }
+  if (c < channels) function(ChannelBlock<P, 0>{static_cast<int>(channels - c)}, c);
+}
+
+template <class P>
+class Attention {
+ public:
+  static void run(const AttentionCall& call, int64_t threads, Parallel parallel) {
+    const int64_t blocks = (call.queries + kBlock - 1) / kBlock;
+    parallel(call.batch * call.heads * blocks, threads, some, const_cast<AttentionCall*>(&call));
+  }
+
+ private:
+  static constexpr int64_t kBlock = 64;
+  using Points = AttentionPoints<P>;
+  using Lanes = Vec<P>;
+
+  explicit Attention(const AttentionCall& call) : call_(call), levels_(call), zeros_(call.channels) {}
+
+  static void some(void* context, int64_t begin, int64_t end) {
+    Attention self(*static_cast<const AttentionCall*>(context));
+    for (int64_t i = begin; i < end; ++i) self.part(AttentionPart<P>(self.call_, i, kBlock));
+  }
+
+  void part(const AttentionPart<P>& part) {
+    for (int64_t q = part.first; q < part.end; ++q) {
+      P* const output = part.template output<P*>(call_, q);
+      const int64_t first = part.point_of(call_, q);
+      if (call_.points == 0) std::memset(output, 0, call_.channels * sizeof(P));
+      for (int64_t p = 0; p < call_.points; p += kPoints) {
+        points_.find(part.places + (first + p) * 2, min<int64_t>(kPoints, call_.points - p), levels_.of(p));
+        points_.leave_out_weightless();
+        add(part, part.weights + first + p, p == 0, output);
+      }
+    }
+  }
+
+  POLYPHASE_ROW_LOOP void add(const AttentionPart<P>& part, const P* weights, bool is_first, P* output) const {
+    each_block<P>(call_.channels, [&](auto block, int64_t c) __attribute__((always_inline)) {
+      using Block = decltype(block);
+      Lanes total[Block::kCount];
+      repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) {
+        total[v] = is_first ? Lanes::zero() : block.template load<v>(output + c);
+      });
+      for (int i = 0; i < points_.count; ++i) {
+        Lanes sampled[Block::kCount];
+        repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) { sampled[v] = Lanes::zero(); });
+        for (int k = 0; k < kCorners; ++k) {
+          const P* const pixel = pixel_of(part, k, i) + c;
+          const Lanes weight = Lanes::broadcast(points_.weight[k][i]);
+          repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) {
+            sampled[v] = multiply_add(block.template load<v>(pixel), weight, sampled[v]);
+          });
+        }
+        const Lanes weight = Lanes::broadcast(weights[i]);
+        repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) {
+          total[v] = multiply_add(sampled[v], weight, total[v]);
+        });
+      }
+      repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) { block.template store<v>(total[v], output + c); });
+    });
+  }
+
+  // What lies outside is zeros that are read elsewhere.
+  POLYPHASE_BLOCK const P* pixel_of(const AttentionPart<P>& part, int corner, int i) const {
+    const int64_t pixel = points_.pixel[corner][i];
+    return pixel < 0 ? zeros_.data() : part.value + pixel * call_.value_strides.pixel;
+  }
+
+  const AttentionCall& call_;
+  const PointLevels<P> levels_;
+  const Buffer<P> zeros_;
+  Points points_;
+};
+
+// Every image and head has one thread, which alone adds to its pixels: the same bits for any number of threads.
+template <class P>
+class AttentionGradients {
+ public:
+  static void run(const AttentionCall& call, int64_t threads, Parallel parallel) {
+    parallel(call.batch * call.heads, threads, some, const_cast<AttentionCall*>(&call));
+  }
+
+ private:
+  using Points = AttentionPoints<P>;
+  using Lanes = Vec<P>;
+
+  explicit AttentionGradients(const AttentionCall& call)
+      : call_(call), levels_(call), zeros_(call.channels), unread_(call.channels) {}
+
+  static void some(void* context, int64_t begin, int64_t end) {
+    AttentionGradients self(*static_cast<const AttentionCall*>(context));
+    for (int64_t i = begin; i < end; ++i) self.part(AttentionPart<P>(self.call_, i, max<int64_t>(1, self.call_.queries)));
+  }
+
+  void part(const AttentionPart<P>& part) {
+    const ValueStrides s = call_.gradient_strides();
+    P* const added_to = static_cast<P*>(call_.value_gradient);
+    added_to_ = added_to == nullptr ? nullptr : added_to + part.image * s.batch + part.head * s.head;
+    for (int64_t q = part.first; q < part.end; ++q) {
+      const int64_t first = part.point_of(call_, q);
+      for (int64_t p = 0; p < call_.points; p += kPoints) {
+        const int64_t at = first + p;
+        points_.find(part.places + at * 2, min<int64_t>(kPoints, call_.points - p), levels_.of(p));
+        multiply(part, part.weights + at, part.template output<const P*>(call_, q));
+        store(levels_.of(p), part.weights + at, at);
+      }
+    }
+  }
+
+  // products_: for each point and pixel, the gradient times the pixel, to be summed; and the pixel's gradient.
+  POLYPHASE_ROW_LOOP void multiply(const AttentionPart<P>& part, const P* weights, const P* gradient) {
+    each_block<P>(call_.channels, [&](auto block, int64_t c) __attribute__((always_inline)) {
+      using Block = decltype(block);
+      Lanes given[Block::kCount];
+      repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) { given[v] = block.template load<v>(gradient + c); });
+      for (int i = 0; i < points_.count; ++i) {
+        for (int k = 0; k < kCorners; ++k) {
+          const int64_t pixel = points_.pixel[k][i];
+          const P* const value = (pixel < 0 ? zeros_.data() : part.value + pixel * call_.value_strides.pixel) + c;
+          Lanes sum = c == 0 ? Lanes::zero() : Lanes::load(products_[k][i]);
+          repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) {
+            sum = multiply_add(given[v], block.template load<v>(value), sum);
+          });
+          sum.store(products_[k][i]);
+          if (added_to_ == nullptr) continue;
+          const P weight = points_.weight[k][i], share = weight * weights[i];
+          P* const to = ((pixel < 0) | (weight == 0) ? unread_.data() : added_to_ + pixel * gradient_step()) + c;
+          const Lanes factor = Lanes::broadcast(share);
+          repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) {
+            block.template store<v>(multiply_add(given[v], factor, block.template load<v>(to)), to);
+          });
+        }
+      }
+    });
+  }
+
+  int64_t gradient_step() const { return call_.heads * call_.channels; }
+
+  // The gradients of places and weights, of the points from `at` on. Behind the last one, products are of points before.
+  void store(const LevelTile<P>& levels, const P* weights, int64_t at) {
+    alignas(64) P sampled[kPoints] = {}, slope[2][kPoints] = {};
+    for (int k = 0; k < kCorners; ++k) {
+      alignas(64) P lanes[Lanes::kLanes][kPoints], product[kPoints] = {};
+      turn(products_[k][0], Lanes::kLanes, lanes[0], kPoints, kPoints, Lanes::kLanes);
+      for (int l = 0; l < Lanes::kLanes; ++l) {
+        for (int i = 0; i < kPoints; ++i) product[i] += lanes[l][i];
+      }
+      const int right = k & 1, below = k >> 1;
+      for (int i = 0; i < kPoints; ++i) {
+        sampled[i] += weighed(points_.weight[k][i], product[i]);
+        slope[0][i] += weighed(slope_of(right, below, points_.fraction[1][i]), product[i]);
+        slope[1][i] += weighed(slope_of(below, right, points_.fraction[0][i]), product[i]);
+      }
+    }
+    P* const places = static_cast<P*>(call_.places_gradient) + at * 2;
+    P* const of_weights = static_cast<P*>(call_.weights_gradient) + at;
+    for (int i = 0; i < points_.count; ++i) {
+      for (int a = 0; a < 2; ++a) places[2 * i + a] = weights[i] * (slope[a][i] * levels.half[a][i]);
+      of_weights[i] = sampled[i];
+    }
+  }
+
+  const AttentionCall& call_;
+  const PointLevels<P> levels_;
+  const Buffer<P> zeros_;
+  Buffer<P> unread_;
+  P* added_to_ = nullptr;
+  Points points_;
+  alignas(64) P products_[kCorners][kPoints][Lanes::kLanes] = {};
+};
+
+}  // namespace polyphase
