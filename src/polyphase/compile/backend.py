@@ -12,8 +12,10 @@ from typing import Any
 from torch.fx import Graph, GraphModule
 
 from polyphase.compile import lower, symbolic  # noqa: F401 lower registers how programs are lowered
+from polyphase.compile.attention.replace import with_attention
 from polyphase.compile.fuse import fuse
 from polyphase.compile.grids import without_grids
+from polyphase.compile.reasons import NotFused
 from polyphase.compile.small import simplify_small
 from polyphase.compile.whole import kept_whole
 from polyphase.errors import WrongOptionError
@@ -82,6 +84,8 @@ def polyphase(
         others = inductor_config.post_grad_custom_pre_pass
     fusion = ours["polyphase.fusion"]
     if fusion:
+        for one in with_attention(graph):
+            log.debug("%s", one if isinstance(one, NotFused) else f"attention of {one}")
         for stays in without_grids(graph):
             log.debug("a grid stays in memory: %s", stays)
     with kept_whole():

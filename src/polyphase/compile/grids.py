@@ -125,7 +125,7 @@ def _replaced(module: GraphModule, sampler: Node) -> NotFused | None:
     if not _is_ours(sampling):
         return None
     if _is_affine(sampling, sampler):
-        _put(module, sampler, sampling.grid, _affine_sample(module, sampler, sampling))
+        put(module, sampler, _affine_sample(module, sampler, sampling))
         return None
     try:
         cut = cut_out(sampling.grid, sampler)
@@ -133,7 +133,7 @@ def _replaced(module: GraphModule, sampler: Node) -> NotFused | None:
         if found.is_a_leaf():
             return None
         _check_worth(found, cut, sampling)
-        _put(module, sampler, sampling.grid, _computed(module, sampler, sampling, cut, found))
+        put(module, sampler, _computed(module, sampler, sampling, cut, found))
     except Refused as refused:
         return NotFused(str(sampler), refused.why, refused.at)
     except RecursionError:  # all that is asked of values goes down into their parts
@@ -261,11 +261,14 @@ def _computed(module: GraphModule, sampler: Node, sampling: Sampling, cut: CutOu
             raise
 
 
-def _put(module: GraphModule, sampler: Node, grid: Node, result: Node) -> None:
-    result.meta = dict(sampler.meta)
-    sampler.replace_all_uses_with(result)
-    module.graph.erase_node(sampler)
-    _erase_unread(module, grid)
+def put(module: GraphModule, node: Node, result: Node) -> None:
+    """Instead of a node, and of what only the node has read."""
+    result.meta = dict(node.meta)
+    node.replace_all_uses_with(result)
+    inputs = node.all_input_nodes
+    module.graph.erase_node(node)
+    for one in inputs:
+        _erase_unread(module, one)
 
 
 def _erase_unread(module: GraphModule, node: Node) -> None:

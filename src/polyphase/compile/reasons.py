@@ -33,6 +33,7 @@ class Why(Enum):
     TOO_LONG = "the program is long enough"
     MUTATION_BETWEEN = "something is written in between"
     NOT_A_FORMULA = "its coordinates are not computed, pixel by pixel, by what a formula holds"
+    NOT_ATTENTION = "samples are summed, but not by levels, points and weights as attention at sampled places has them"
     LONG_SIZES = "its symbolic sizes are computed by long formulas, which take torch minutes to compare"
     DIVIDED_BY_ZERO = "its coordinates are divided by 0"
     NOT_SMOOTH = "its coordinates need gradients, and have steps or kinks"

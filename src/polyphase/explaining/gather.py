@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from polyphase.compile import backend as our_backend
+from polyphase.compile.attention.replace import Attended
 from polyphase.compile.fuse import Report
 from polyphase.compile.lower import ProgramKernel
 from polyphase.compile.reasons import NotFused
@@ -43,6 +44,7 @@ class Gathered:
         self._graphs: list[tuple[GraphLowering, Graph]] = []
         self._report: Report | None = None
         self._grids: tuple[str, ...] = ()
+        self._attention: tuple[str, ...] = ()
         self._loops: list[Loop] = []
         self._order: list[OurKernel | InductorKernel | Call] = []
         self._not_fused: dict[tuple[str, str], str] = {}
@@ -57,6 +59,9 @@ class Gathered:
 
     def grids(self, left: Sequence[NotFused]) -> None:
         self._grids = tuple(map(str, left))
+
+    def attention(self, found: Sequence[Attended | NotFused]) -> None:
+        self._attention = tuple(map(str, found))
 
     def loop(self, nodes: list[Any], code: str) -> None:
         self._loops.append(loop_of(nodes, code))
@@ -95,9 +100,11 @@ class Gathered:
             if not any({first, second} <= names for names in together) and "_" not in first + second
         ]
         left = tuple(str(one) for one in report.left)
-        graph = Graph(kind, tuple(self._order), tuple(buffers_of(lowering)), left, tuple(apart), "", self._grids)
+        graph = Graph(
+            kind, tuple(self._order), tuple(buffers_of(lowering)), left, tuple(apart), "", self._grids, self._attention
+        )
         self._graphs.append((lowering, graph))
-        self._grids = ()
+        self._grids, self._attention = (), ()
         self._report, self._loops, self._order, self._not_fused = None, [], [], {}
 
 
@@ -108,6 +115,7 @@ def gathered() -> Iterator[Gathered]:
     with _lock, contextlib.ExitStack() as undo:
         undo.enter_context(inductor_config.patch(fx_graph_cache=False))
         undo.enter_context(functorch_config.patch(enable_autograd_cache=False))
+        _wrap(undo, our_backend, "with_attention", lambda made, *_: found.attention(made))
         _wrap(undo, our_backend, "without_grids", lambda left, *_: found.grids(left))
         _wrap(undo, our_backend, "fuse", lambda report, *_, **__: found.fused(report))
         _wrap(undo, WhyNoFuse, "__call__", lambda _, why, *__: found.refused(why.name1, why.name2, _text(why)))

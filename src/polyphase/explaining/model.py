@@ -79,11 +79,15 @@ class OurKernel:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of code that neither we nor Inductor generated: an operator of ATen, or of a library. `elements`: of the
-    largest tensor that it reads or writes."""
+    """A call of code that neither we nor Inductor generated for the graph: an operator of ATen, of a library, or of
+    ours. `elements`: of the largest tensor that it reads or writes."""
 
     name: str
     elements: int
+
+    @property
+    def is_ours(self) -> bool:
+        return self.name.startswith("polyphase.")
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,8 @@ class Buffer:
 @dataclass(frozen=True)
 class Graph:
     """One compiled graph. `not_taken`: operators that sample but were left to Inductor, with the reason; `grids`: calls
-    that sample at a computed grid which has to be in memory all the same, with the reason."""
+    that sample at a computed grid which has to be in memory all the same, with the reason; `attention`: sums of samples
+    that became one kernel, and those that did not, with the reason."""
 
     kind: str  # "inference", "forward" or "backward"
     kernels: tuple[OurKernel | InductorKernel | Call, ...]
@@ -121,6 +126,7 @@ class Graph:
     not_fused: tuple[Apart, ...]
     code_file: str
     grids: tuple[str, ...] = ()
+    attention: tuple[str, ...] = ()
 
     @property
     def ours(self) -> tuple[OurKernel, ...]:

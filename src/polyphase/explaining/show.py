@@ -31,9 +31,10 @@ def _lines(explanation: Explained) -> Iterator[str]:
 
 def _graph(graph: Graph) -> Iterator[str]:
     ours, theirs = len(graph.ours), len(graph.inductors)
-    calls = len(graph.kernels) - ours - theirs
+    operators = sum(isinstance(one, Call) and one.is_ours for one in graph.kernels)
+    calls = len(graph.kernels) - ours - theirs - operators
     counts = [
-        _count(ours, "kernel of ours", "kernels of ours"),
+        _count(ours + operators, "kernel of ours", "kernels of ours"),
         _count(theirs, "kernel of Inductor's", "of Inductor's"),
         *([_count(calls, "call of ATen's or a library's", "calls of ATen's or a library's")] if calls else []),
     ]
@@ -49,6 +50,8 @@ def _graph(graph: Graph) -> Iterator[str]:
         yield f"  and {len(small)} of {most} elements at most: {', '.join(told)}"
     for why in graph.not_taken:
         yield f"  left to Inductor: {why}"
+    for one in graph.attention:
+        yield f"  attention: {one}"
     for why in graph.grids:
         yield f"  a grid in memory: {why}"
     hidden = {
@@ -92,6 +95,8 @@ def _kernel(kernel: OurKernel | InductorKernel | Call) -> Iterator[str]:
                 yield from _indented(_loop(loop))
             if len(kernel.loops) > len(shown):
                 yield f"  ... and {len(kernel.loops) - len(shown)} more"
+        case Call() if kernel.is_ours:
+            yield f"ours, by its operator: {kernel.name}"
         case Call():
             yield f"call of {kernel.name}: no kernel was generated, the operator runs as in eager"
 

@@ -64,7 +64,7 @@ def cut_out(grid: Node, reader: Node) -> CutOut:
     """What computes `grid`, as it is when `reader` reads it."""
     if any(_length(n) > LONGEST_SIZE for n in example(grid).shape):
         raise Refused(Why.LONG_SIZES)
-    return _Search(grid.graph, reader, example(grid).shape[0]).cut_out(grid)
+    return Search(grid.graph, reader, example(grid).shape[0]).cut_out(grid)
 
 
 def _length(size: Size) -> int:
@@ -75,7 +75,9 @@ def example(node: Node) -> Any:
     return node.meta.get("example_value")
 
 
-class _Search:
+class Search:
+    """Backwards from what a reader reads: what stands before the reader in its graph."""
+
     def __init__(self, graph: Graph, reader: Node, batch: Size) -> None:
         self._order: dict[Node, int] = {}
         self._written: dict[int, list[Node]] = {}  # by storage: who writes to it
@@ -265,21 +267,35 @@ def _call(node: Node, values: dict[Node, Any]) -> Any:
 
 
 def _calls_known_operators(node: Node) -> bool:
-    inputs = [one for one in node.all_input_nodes if isinstance(example(one), Tensor)]
-    tensors = [example(one) for one in inputs]
-    made = example(node) if isinstance(example(node), Tensor) else None
-    modes = [one.fake_mode for one in (*tensors, made) if one is not None]
-    if not modes:
-        return False
-    try:
-        recording = recorded(lambda *given: _call(node, dict(zip(inputs, given, strict=True))), tensors, modes[0])
-    except Exception:  # whatever a call of anybody's raises without data, it is not read
+    recording = calls_of(node)
+    if recording is None:
         return False
     operators = recording.operators()
-    stops_gradients = (
-        made is not None
+    return all(map(is_known, operators)) and not (stops_gradients(node) and operators - set(OF_SHAPES))
+
+
+def calls_of(node: Node) -> Recording | None:
+    """What a node calls, if it can be called without data."""
+    inputs = _tensors_given(node)
+    tensors = [example(one) for one in inputs]
+    modes: list[Any] = [getattr(one, "fake_mode", None) for one in (*tensors, example(node)) if isinstance(one, Tensor)]
+    if not modes or None in modes:
+        return None
+    try:
+        return recorded(lambda *given: _call(node, dict(zip(inputs, given, strict=True))), tensors, modes[0])
+    except Exception:  # whatever a call of anybody's raises without data, it is not read
+        return None
+
+
+def stops_gradients(node: Node) -> bool:
+    made = example(node)
+    return (
+        isinstance(made, Tensor)
         and made.is_floating_point()
         and not made.requires_grad
-        and any(one.requires_grad for one in tensors)
+        and any(example(one).requires_grad for one in _tensors_given(node))
     )
-    return all(map(is_known, operators)) and not (stops_gradients and operators - set(OF_SHAPES))
+
+
+def _tensors_given(node: Node) -> list[Node]:
+    return [one for one in node.all_input_nodes if isinstance(example(one), Tensor)]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
-import sympy
 import torch
 from torch.fx import Graph, Node
 
-from polyphase.compile.coordinates.algebra import Extent, Known, Part, Read, Refused, Value, is_same, known, reads_of
+from polyphase.compile.coordinates.algebra import Known, Part, Read, Refused, Value, is_same, known, reads_of
 from polyphase.compile.coordinates.cutout import example
 from polyphase.compile.coordinates.found import Found, Tensors
+from polyphase.compile.coordinates.graph_calls import GraphCalls
 from polyphase.compile.reasons import Why
 from polyphase.sampling.pointwise import Binary, Select, Unary
 from polyphase.sampling.steps import Size, size_slot
@@ -31,24 +30,22 @@ _BINARY: dict[str, Callable[..., Any]] = {
 }
 
 
-class Emitter:
-    """Adds nodes where the graph's insertion point is, which is before a node."""
+class Emitter(GraphCalls):
+    """Of a grid's leaves."""
 
     def __init__(self, graph: Graph, image: Node, grid: Node, leaves: Sequence[Node], before: Node) -> None:
-        self._graph, self._image, self._leaves = graph, image, leaves
+        super().__init__(graph, before)
+        self._image, self._leaves = image, leaves
         self._dtype, self._device = example(grid).dtype, example(grid).device
         self._places: Sequence[Size] = example(grid).shape[:-1]  # that each digit counts
-        self._numbers: dict[sympy.Expr, Any] = {}
-        self._symbols = _symbols_of(graph, before)
         self._entries_read: dict[Read, Node] = {}
-        self.made: list[Node] = []
 
     def affine(self, found: Found, matrix: list[list[Value]], rules: tuple[Any, ...]) -> Node:
         """`rules`: mode, padding, alignment, fill and its rule, as operators take them."""
         shape = (self.size(self._batch()), len(matrix), len(matrix) + 1)
-        theta = self._call(torch.reshape, self._side_by_side([one for row in matrix for one in row]), shape)
+        theta = self.call(torch.reshape, self._side_by_side([one for row in matrix for one in row]), shape)
         size = [self.size(n) for n in (*example(self._image).shape[:2], *found.size)]
-        return self._call(torch.ops.polyphase.affine_sample.default, self._image, theta, size, *rules)
+        return self.call(torch.ops.polyphase.affine_sample.default, self._image, theta, size, *rules)
 
     def formula(self, found: Found, rules: tuple[Any, ...]) -> Node:
         tensors = Tensors(found)
@@ -62,9 +59,9 @@ class Emitter:
         mode, padding, aligned, fill, fill_rule = rules
         warp = to_text(Warp("formula", mode, padding, aligned, size, tuple(fill or ()), fill_rule, formula))
         fields = [self._field(one, len(found.size)) for one in tensors.fields]
-        filled = [self._number(one) for one in sizes] or None
+        filled = [self.number(one) for one in sizes] or None
         given = (self._image, self._entries(tensors.entries), fields, warp, filled)
-        return self._call(torch.ops.polyphase.formula_warp.default, *given)
+        return self.call(torch.ops.polyphase.formula_warp.default, *given)
 
     # ---- tensors
 
@@ -72,19 +69,19 @@ class Emitter:
         if reads:
             return self._side_by_side(reads)
         shape = (self.size(self._batch()), 0)
-        return self._call(torch.empty, shape, dtype=self._dtype, device=self._device)
+        return self.call(torch.empty, shape, dtype=self._dtype, device=self._device)
 
     def _side_by_side(self, values: Sequence[Value]) -> Node:
         """Makes a tensor of shape (N, count): a view of a leaf, where values lie there as they are to lie."""
         leaf, first = self._run_of(values)
         if leaf is None:
             images: Size = self._batch() if any(map(_is_per_image, values)) else 1
-            made = self._call(torch.stack, [self._per_image(one, images) for one in values], 1)
+            made = self.call(torch.stack, [self._per_image(one, images) for one in values], 1)
         else:
             images, *rest = example(leaf).shape
-            flat = self._call(torch.reshape, leaf, (self.size(images), math.prod(map(int, rest))))
-            made = self._call(torch.narrow, flat, 1, first, len(values))
-        return self._call(torch.broadcast_to, made, (self.size(self._batch()), len(values)))
+            flat = self.call(torch.reshape, leaf, (self.size(images), math.prod(map(int, rest))))
+            made = self.call(torch.narrow, flat, 1, first, len(values))
+        return self.call(torch.broadcast_to, made, (self.size(self._batch()), len(values)))
 
     def _run_of(self, values: Sequence[Value]) -> tuple[Node | None, int]:
         """The leaf that has them one after the other, and where they begin in what it has of an image."""
@@ -98,24 +95,24 @@ class Emitter:
 
     def _per_image(self, value: Value, images: Size) -> Node:
         """Makes a tensor of shape (images,)."""
-        return self._call(torch.broadcast_to, self._computed(value), (self.size(images),))
+        return self.call(torch.broadcast_to, self._computed(value), (self.size(images),))
 
     def _computed(self, value: Value) -> Node:
         match value:
             case Known(number):
-                given = self._number(number)
-                return self._call(torch.scalar_tensor, given, dtype=self._dtype, device=self._device)
+                given = self.number(number)
+                return self.call(torch.scalar_tensor, given, dtype=self._dtype, device=self._device)
             case Read():
                 if value not in self._entries_read:
                     self._entries_read[value] = self._converted(value, self._read(value)[0])
                 return self._entries_read[value]
             case Unary(op, of):
-                return self._call(getattr(torch, op), self._computed(of))
+                return self.call(getattr(torch, op), self._computed(of))
             case Binary(op, left, right):
-                return self._call(_BINARY[op], self._computed(left), self._computed(right))
+                return self.call(_BINARY[op], self._computed(left), self._computed(right))
             case Select(left, right, greater, otherwise):
-                condition = self._call(operator.gt, self._computed(left), self._computed(right))
-                return self._call(torch.where, condition, self._computed(greater), self._computed(otherwise))
+                condition = self.call(operator.gt, self._computed(left), self._computed(right))
+                return self.call(torch.where, condition, self._computed(greater), self._computed(otherwise))
         raise Refused(Why.NOT_A_FORMULA, str(value))
 
     def _field(self, read: Read, axes: int) -> Node:
@@ -123,100 +120,40 @@ class Emitter:
         node, digits = self._read(read)
         ordered = sorted(digits)
         if ordered != digits:
-            node = self._call(torch.permute, node, [digits.index(one) for one in ordered])
+            node = self.call(torch.permute, node, [digits.index(one) for one in ordered])
         missing = [digit for digit in range(axes + 1) if digit not in digits]
         for digit in missing:
-            node = self._call(torch.unsqueeze, node, digit)
-        return self._call(torch.unsqueeze, node, 1)
+            node = self.call(torch.unsqueeze, node, digit)
+        return self.call(torch.unsqueeze, node, 1)
 
     def _read(self, read: Read) -> tuple[Node, list[int]]:
         """The elements that a read is of, and the digits that its dimensions are."""
         node, indices = self._leaves[read.leaf], read.index
         if any(len(index) > 1 for index in indices):
             parts = [part for index in indices for part in index]
-            node = self._call(torch.reshape, node, [self.size(part.extent) for part in parts])
+            node = self.call(torch.reshape, node, [self.size(part.extent) for part in parts])
             indices = tuple((part,) for part in parts)
         digits: list[int] = []
         for dim, index in reversed(list(enumerate(indices))):
             (part,) = index or (Part(1),)
             if part.digit is None:
-                node = self._call(torch.select, node, dim, self.size(part.at))
+                node = self.call(torch.select, node, dim, self.size(part.at))
                 continue
             count = self._places[part.digit]
             if not is_same(part.extent, count):
-                node = self._call(torch.narrow, node, dim, self.size(part.at), self.size(count))
+                node = self.call(torch.narrow, node, dim, self.size(part.at), self.size(count))
             digits.insert(0, part.digit)
         return node, digits
 
     def _converted(self, read: Read, node: Node) -> Node:
         is_so = example(self._leaves[read.leaf]).dtype == self._dtype
-        return node if is_so else self._call(torch.ops.aten.to.dtype, node, self._dtype)
-
-    # ---- numbers
+        return node if is_so else self.call(torch.ops.aten.to.dtype, node, self._dtype)
 
     def _batch(self) -> Size:
         size: Size = example(self._image).shape[0]
         return size
 
-    def size(self, size: Size | Extent) -> Any:
-        return self._number(known(size).number)
-
-    def _number(self, number: sympy.Expr) -> Any:
-        if number not in self._numbers:
-            self._numbers[number] = self._made(number)
-        return self._numbers[number]
-
-    def _made(self, number: sympy.Expr) -> Any:
-        if not number.free_symbols:
-            return int(number) if isinstance(number, sympy.Integer) else float(number)
-        if number in self._symbols:
-            return self._symbols[number](self._call)
-        if isinstance(number, sympy.Add | sympy.Mul):
-            upper, lower = number.as_numer_denom() if isinstance(number, sympy.Mul) else (number, 1)
-            if lower != 1:
-                return self._call(operator.truediv, self._number(upper), self._number(lower))
-            op = operator.add if isinstance(number, sympy.Add) else operator.mul
-            return self._call(op, *(self._number(one) for one in number.as_two_terms()))
-        if isinstance(number, sympy.Pow) and number.exp == -1:
-            return self._call(operator.truediv, 1, self._number(number.base))
-        if type(number).__name__ in _FUNCTIONS:
-            return self._call(_FUNCTIONS[type(number).__name__], *map(self._number, number.args))
-        raise Refused(Why.NOT_A_FORMULA, f"the number {number}")
-
-    def _call(self, function: Any, *args: Any, **kwargs: Any) -> Node:
-        self.made.append(self._graph.call_function(function, args, kwargs))
-        return self.made[-1]
-
-    def undo(self) -> None:
-        """The graph as it was."""
-        for node in reversed(self.made):
-            self._graph.erase_node(node)
-
 
 def _is_per_image(value: Value) -> bool:
     """Whether it may be another for another image of the batch."""
     return any(part.digit is not None for read in reads_of(value) for index in read.index for part in index)
-
-
-#: What torch's symbolic sizes are made by, besides sums and products.
-_FUNCTIONS: dict[str, Callable[..., Any]] = {"FloorDiv": operator.floordiv, "PythonMod": operator.mod}
-
-
-def _symbols_of(graph: Graph, before: Node) -> dict[sympy.Expr, Callable[..., Any]]:
-    """Finds, for each symbolic size, what makes it: a node that is it, or a size of an input."""
-    found: dict[sympy.Expr, Callable[..., Any]] = {}
-    for node in graph.nodes:
-        if node is before:
-            break
-        value = example(node)
-        if isinstance(value, torch.SymInt):
-            found.setdefault(known(value).number, lambda call, node=node: node)
-        elif isinstance(value, torch.Tensor) and node.op == "placeholder":
-            for dim, n in enumerate(value.shape):
-                made = partial(_size, node=node, dim=dim)
-                found.setdefault(known(n).number, made)
-    return found
-
-
-def _size(call: Callable[..., Any], node: Node, dim: int) -> Any:
-    return call(torch.ops.aten.sym_size.int, node, dim)
