@@ -86,7 +86,7 @@ def prepared(
 
 
 def _together(tensors: Tensors) -> int:
-    """As many channels as vectors have that lie at multiples of their size."""
+    """Counts the channels of a vector, all of which lie at multiples of its size."""
     item = tensors.value.itemsize
     strides = [n for one in (tensors.value, tensors.other) for n in one.stride()[:3]]
     both = math.gcd(tensors.value.data_ptr(), tensors.other.data_ptr()) // item
@@ -137,13 +137,13 @@ def rounding_for(tensors: Tensors) -> Rounding:
 
 
 def _largest(tensor: Tensor) -> Tensor:
-    """Of each image and head, among those that are finite."""
+    """Finds the largest of each image and head, among those that are finite."""
     wide = tensor.double().abs()
     return torch.where(wide.isfinite(), wide, 0).amax((1, 3))
 
 
 def finished(found: Gradients, rounding: Rounding | None, dtype: torch.dtype) -> Gradients:
-    """In the value's dtype, sums of integers included."""
+    """Adds sums of integers, and converts to the value's dtype."""
     of_value = found.value
     if of_value is None:
         return found

@@ -25,7 +25,8 @@ class Gradients(NamedTuple):
 
 
 class Tensors(NamedTuple):
-    """As kernels read them: channels side by side, places and weights dense. other: the output, or its gradient."""
+    """Holds tensors as kernels read them: channels side by side, places and weights dense. other: the output, or its
+    gradient."""
 
     other: Tensor
     value: Tensor

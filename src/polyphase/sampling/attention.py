@@ -90,5 +90,5 @@ def _sampled(value: Tensor, places: Tensor, level: Level, align_corners: bool) -
 
 
 def from_lists(sizes: Sequence[Size], points: Sequence[Size], align_corners: bool) -> Attention:
-    """As operators take it: heights and widths in turn."""
+    """Makes what operators take as lists: of heights and widths in turn."""
     return Attention(tuple(zip(sizes[::2], sizes[1::2], strict=True)), tuple(points), align_corners)

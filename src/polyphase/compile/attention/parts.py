@@ -49,7 +49,7 @@ def quotient(size: Extent, divisor: Extent) -> Extent | None:
 
 
 def regrouped(parts: Iterable[Part], shape: Sequence[Size | Extent]) -> tuple[Parts, ...]:
-    """The same places, in the same order, in dimensions of other sizes."""
+    """Puts the same places, in the same order, into dimensions of other sizes."""
     left, dims = list(parts), []
     for n in shape:
         taken: list[Part] = []
@@ -87,7 +87,7 @@ def joined(parts: Iterable[Part]) -> Parts:
 
 
 def along(axis: int, parts: Iterable[Part], size: Size | Extent) -> list[Part]:
-    """Those along an axis, in the order in which its places are one row of them: all places, each once."""
+    """Picks those along an axis, in the order in which they count all of its places, each once."""
     left, found = [part for part in parts if part.axis == axis], list[Part]()
     step: Extent = 1
     while left:
@@ -103,7 +103,7 @@ def along(axis: int, parts: Iterable[Part], size: Size | Extent) -> list[Part]:
 
 
 def _is_known_to_be(size: Size | Extent, extent: Extent) -> bool:
-    """By torch too, which has asked some of it: a split is of all places."""
+    """Asks torch too, which knows some of it: a split is of all places."""
     if is_same(size, extent):
         return True
     if not isinstance(size, torch.SymInt):

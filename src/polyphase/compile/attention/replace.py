@@ -1,5 +1,5 @@
-"""In Dynamo's graph: attention at sampled places becomes `polyphase::attention`, so that no sample is in memory,
-neither forward nor backward. Later it would be too late: autograd has then saved samples.
+"""Puts `polyphase::attention` into Dynamo's graph, in place of attention at sampled places that is written out, so that
+no sample is in memory, neither forward nor backward. Later it would be too late: autograd has then saved samples.
 
 It begins at calls that sample, and ends with views of their sum. Leaves are the value, places and weights, before they
 were viewed, and before a place was scaled and shifted by numbers.
@@ -47,7 +47,7 @@ class Attended:
 
 
 def with_attention(module: GraphModule) -> tuple[Attended | NotFused, ...]:
-    """In the graphs of higher-order operators too. Gives what became attention; and what did not, and why."""
+    """Looks into the graphs of higher-order operators too. Gives what became attention; and what did not, and why."""
     found: list[Attended | NotFused] = []
     for one in module.modules():
         if isinstance(one, GraphModule):
@@ -79,7 +79,7 @@ def _until_attended(results: Iterable[Attended | NotFused | None]) -> Iterator[A
 
 
 def _path(sampler: Node) -> list[Node]:
-    """From a sampler on, what is read by the next one alone."""
+    """Follows a sampler's result, as long as it is read by one node alone."""
     path = [sampler]
     while len(path[-1].users) == 1 and len(path) < LONGEST:
         (node,) = path[-1].users
@@ -90,7 +90,7 @@ def _path(sampler: Node) -> list[Node]:
 
 
 def _ends(path: list[Node]) -> Iterator[Node]:
-    """Of each sum on a path, the last view of it."""
+    """Gives the last view of each sum on a path."""
     for place, node in enumerate(path):
         if node.target in SUMS:
             views_of_it = itertools.takewhile(_is_view, path[place + 1 :])

@@ -80,7 +80,7 @@ Seen: TypeAlias = "Viewed | Samples | Weighted"
 
 
 class Reading:
-    """Of one recording, whose inputs are leaves."""
+    """Reads one recording, whose inputs are leaves."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -297,7 +297,7 @@ Reader: TypeAlias = Callable[[Reading, Call], Seen]
 
 @cache
 def views() -> dict[Any, Reader]:
-    """Of what computes nothing."""
+    """Reads what computes nothing."""
     return {
         **dict.fromkeys((aten.clone.default, aten.alias.default), _same),
         **dict.fromkeys((aten.view.default, aten._unsafe_view.default, aten.reshape.default), _view),

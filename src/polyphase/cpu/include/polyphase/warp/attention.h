@@ -184,31 +184,53 @@ class AttentionGradients {
     }
   }
 
-  // products_: for each point and pixel, the gradient times the pixel, to be summed; and the pixel's gradient.
+  // products_: of each point and pixel, the gradient times the pixel. And the pixel's gradient.
   POLYPHASE_ROW_LOOP void multiply(const AttentionPart<P>& part, const P* weights, const P* gradient) {
     each_block<P>(call_.channels, [&](auto block, int64_t c) __attribute__((always_inline)) {
       using Block = decltype(block);
       Lanes given[Block::kCount];
       repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) { given[v] = block.template load<v>(gradient + c); });
       for (int i = 0; i < points_.count; ++i) {
-        for (int k = 0; k < kCorners; ++k) {
+        Lanes sums[kCorners];
+        repeat<kCorners>([&](auto k) __attribute__((always_inline)) {
           const int64_t pixel = points_.pixel[k][i];
           const P* const value = (pixel < 0 ? zeros_.data() : part.value + pixel * call_.value_strides.pixel) + c;
-          Lanes sum = c == 0 ? Lanes::zero() : Lanes::load(products_[k][i]);
+          sums[k] = Lanes::zero();
           repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) {
-            sum = multiply_add(given[v], block.template load<v>(value), sum);
+            sums[k] = multiply_add(given[v], block.template load<v>(value), sums[k]);
           });
-          sum.store(products_[k][i]);
-          if (added_to_ == nullptr) continue;
-          const P weight = points_.weight[k][i], share = weight * weights[i];
+          if (added_to_ == nullptr) return;
+          const P weight = points_.weight[k][i];
           P* const to = ((pixel < 0) | (weight == 0) ? unread_.data() : added_to_ + pixel * gradient_step()) + c;
-          const Lanes factor = Lanes::broadcast(share);
+          const Lanes factor = Lanes::broadcast(weight * weights[i]);
           repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) {
             block.template store<v>(multiply_add(given[v], factor, block.template load<v>(to)), to);
           });
-        }
+        });
+        add_sums(sums, c == 0, products_[i]);
       }
     });
+  }
+
+  // The sums of the lanes of four vectors, in registers as long as that goes: a read waits for what was just stored at the same
+  // place of another 4096 bytes, and values are read in steps of a thousand.
+  POLYPHASE_BLOCK static void add_sums(Lanes (&vectors)[kCorners], bool is_first, P (&to)[kCorners]) {
+    alignas(64) P lanes[kCorners][Lanes::kLanes];
+    typedef P Four __attribute__((vector_size(4 * sizeof(P))));
+    Four sums = {};
+#if defined(__AVX512F__)
+    if constexpr (sizeof(P) == 4) {
+      transpose_fours(vectors[0], vectors[1], vectors[2], vectors[3]);
+      vectors[0].plus(vectors[1]).plus(vectors[2].plus(vectors[3])).store(lanes[0]);
+      for (int l = 0; l < Lanes::kLanes; l += 4) sums += *reinterpret_cast<const Four*>(&lanes[0][l]);
+    } else
+#endif
+    {
+      for (int k = 0; k < kCorners; ++k) vectors[k].store(lanes[k]);
+      for (int l = 0; l < Lanes::kLanes; ++l) sums += Four{lanes[0][l], lanes[1][l], lanes[2][l], lanes[3][l]};
+    }
+    Four& total = *reinterpret_cast<Four*>(to);
+    total = is_first ? sums : total + sums;
   }
 
   int64_t gradient_step() const { return call_.heads * call_.channels; }
@@ -217,16 +239,11 @@ class AttentionGradients {
   void store(const LevelTile<P>& levels, const P* weights, int64_t at) {
     alignas(64) P sampled[kPoints] = {}, slope[2][kPoints] = {};
     for (int k = 0; k < kCorners; ++k) {
-      alignas(64) P lanes[Lanes::kLanes][kPoints], product[kPoints] = {};
-      turn(products_[k][0], Lanes::kLanes, lanes[0], kPoints, kPoints, Lanes::kLanes);
-      for (int l = 0; l < Lanes::kLanes; ++l) {
-        for (int i = 0; i < kPoints; ++i) product[i] += lanes[l][i];
-      }
       const int right = k & 1, below = k >> 1;
       for (int i = 0; i < kPoints; ++i) {
-        sampled[i] += weighed(points_.weight[k][i], product[i]);
-        slope[0][i] += weighed(slope_of(right, below, points_.fraction[1][i]), product[i]);
-        slope[1][i] += weighed(slope_of(below, right, points_.fraction[0][i]), product[i]);
+        sampled[i] += weighed(points_.weight[k][i], products_[i][k]);
+        slope[0][i] += weighed(slope_of(right, below, points_.fraction[1][i]), products_[i][k]);
+        slope[1][i] += weighed(slope_of(below, right, points_.fraction[0][i]), products_[i][k]);
       }
     }
     P* const places = static_cast<P*>(call_.places_gradient) + at * 2;
@@ -243,7 +260,7 @@ class AttentionGradients {
   Buffer<P> unread_;
   P* added_to_ = nullptr;
   Points points_;
-  alignas(64) P products_[kCorners][kPoints][Lanes::kLanes] = {};
+  alignas(64) P products_[kPoints][kCorners] = {};
 };
 
 }  // namespace polyphase
