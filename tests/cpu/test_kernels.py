@@ -323,6 +323,24 @@ def test_taps_that_lie_apart(
             assert_right(binding.resample(picture, maps), picture, maps)
 
 
+LARGEST = [("bilinear", 100, 11), ("bilinear", 133, 33), ("bicubic", 87, 5), ("bicubic", 141, 33),
+           ("lanczos", 155, 9), ("lanczos", 140, 33)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("filter", "before", "after"), LARGEST)
+def test_largest_weights(instruction_set: str, filter: str, before: int, after: int) -> None:
+    """Weights next to 2^15, which is as large as they become; none is as far below 0."""
+    maps = maps_of((), Resize(after, filter, antialias=True))
+    weights = evaluate(maps[1], before, eager_arithmetic(torch.uint8)).weight
+    assert weights is not None
+    assert weights.max() > 2**15 - 2**7
+    assert weights.min() > -(2**13)
+    for channels, layout in itertools.product((1, 2, 3, 4, 5), ("CF", "CL")):
+        picture = image((1, channels, 5, before), torch.uint8, layout, seed=channels)
+        picture[..., 1:4, :] = torch.tensor([0, 255, 254])[:, None]
+        assert_right(binding.resample(picture, maps), picture, maps)
+
+
 ROWS: tuple[tuple[Step, ...], ...] = (
     (),
     (Flip(),),

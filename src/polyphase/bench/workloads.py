@@ -110,6 +110,7 @@ PORTRAIT = (1, 3, 500, 400)
 FULL_HD = (1, 3, 1080, 1920)
 EIGHT_LARGE = (8, 3, 1234, 1345)
 WIDE = (1, 3, 1600, 2560)
+CAMERA = (1, 3, 3279, 4928)
 PHOTOS_OF_MANY_SIZES = tuple((1, 3, 300 + 37 * i, 480 - 23 * i) for i in range(8))
 
 TABLE: tuple[Workload, ...] = (
@@ -122,6 +123,11 @@ TABLE: tuple[Workload, ...] = (
     Workload("aa", antialiased((224, 224)), ((1, 3, 256, 256), FULL_HD)),
     Workload("aa", antialiased((1280, 2048)), (WIDE,)),
     Workload("aa", antialiased((200, 320)), (WIDE,)),
+    *(
+        Workload("aa", antialiased(size, mode), (CAMERA,), BYTES, devices=("cpu",))
+        for size in ((224, 224), (567, 852))
+        for mode in ("bilinear", "bicubic", "lanczos")
+    ),
     Workload("aa", antialiased((270, 270), "bicubic"), (PHOTO,)),
     Workload("aa", antialiased((224, 224), "bicubic"), (FULL_HD,)),
     Workload("aa", antialiased((1280, 2048), "bicubic"), (WIDE,)),

@@ -1,8 +1,8 @@
 // The horizontal pass over uint8 pixels with many taps (from 1920 to 224 pixels there are 18): an output is a dot product of
 // neighbouring pixels and their weights.
 //
-// Taps are taken in chunks: as many neighbours as fit into a register, for one output of a plane (AVX-512: for two) or for
-// all channels, up to four, of one output. Partial sums stay in lanes; those of four registers are added up together.
+// Taps are taken in chunks: as many neighbours as fit into a register, for one output of a plane or for all channels, up to
+// four, of one output. Partial sums stay in lanes; those of four registers are added up together.
 #pragma once
 
 #include "polyphase/core/abi.h"
@@ -12,11 +12,9 @@
 #include "polyphase/resample/ahead.h"
 #include "polyphase/simd/bytes.h"
 
-#if defined(POLYPHASE_BYTE_VECTORS)
+#if defined(POLYPHASE_BYTE_VECTORS) && !defined(POLYPHASE_BYTE_PRODUCTS)
 
-#if defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
-#include "polyphase/resample/dots_avx512.h"
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
 #include "polyphase/resample/dots_avx2.h"
 #elif defined(POLYPHASE_NEON)
 #include "polyphase/resample/dots_neon.h"
@@ -31,14 +29,6 @@ template <class Dots>
 class DotProducts {
  public:
   static constexpr int kMostChannels = Dots::kPixels > 0 ? 4 : 1;
-
-  // Whether pixels are better off than by four rows at a time (four_rows.h), which read as many bytes at once: where these are
-  // more than half of the first-level cache, and few taps leave less to gain.
-  static bool suit_long_rows(const Taps& taps, int64_t channels) {
-    constexpr int64_t kHalfOfCache = 24 << 10;
-    if (Dots::kPixels == 0 || channels > kMostChannels || 4 * taps.in_size * channels <= kHalfOfCache) return false;
-    return widest_of(taps, 0, taps.out_size - 1) <= 2 * Dots::kPixelTaps;
-  }
 
   void build(const Taps& taps, int64_t channels) {
     channels_ = static_cast<int>(channels);
@@ -55,12 +45,12 @@ class DotProducts {
 
     const int64_t outputs = (out_size_ + kGroup - 1) / kGroup * kGroup;
     starts_.resize(outputs);
-    weights_.resize(outputs * chunks_ * (channels_ == 1 ? Dots::kPlaneChunk / Dots::kPlaneOutputs : Dots::kPixelChunk));
+    weights_.resize(outputs * chunks_ * chunk_bytes());
     for (int64_t x = 0; x < out_size_; ++x) add_output(taps, x, chunk);
     if constexpr (Dots::kPixels > 0) {
       for (int64_t x = 0; channels_ > 1 && x < outputs; x += Dots::kPixels) add_extent(x);
       Dots::fill_shuffle(channels_, tables_.shuffle);
-      for (int i = 0; i < 64; ++i) tables_.interleave[i] = Dots::interleaved(i / channels_ % 16, i % channels_);
+      for (int i = 0; i < 16; ++i) tables_.interleave[i] = Dots::interleaved(i / channels_, i % channels_);
     }
   }
 
@@ -77,6 +67,7 @@ class DotProducts {
 
  private:
   static constexpr int64_t kGroup = 16;  // outputs: a multiple of all that are made together
+  static constexpr int64_t kFinished = 4;  // outputs of a plane
   static constexpr int64_t kStep = 16;   // outputs, after which `Fetching` takes a step
 
   // The first and the last byte at which one of kPixels outputs begins.
@@ -84,23 +75,19 @@ class DotProducts {
     int32_t first, last;
   };
 
-  // In a plane, four registers are finished together: register r holds outputs r, r + 4, ... of their group.
+  int64_t chunk_bytes() const { return channels_ == 1 ? Dots::kPlaneChunk : Dots::kPixelChunk; }
+
   void add_output(const Taps& taps, int64_t x, int64_t chunk) {
-    constexpr int64_t kFinished = 4 * Dots::kPlaneOutputs;
     if (taps.begin[x] == taps.begin[x + 1]) return;
     const int64_t start = min<int64_t>(taps.index[taps.begin[x]], furthest_);
-    const int64_t within = x % kFinished, reg = within % 4, lane = within / 4;
-    const int64_t slot = channels_ == 1 ? x - within + reg * Dots::kPlaneOutputs + lane : x;
-    starts_[slot] = static_cast<int32_t>(start * channels_);
+    starts_[x] = static_cast<int32_t>(start * channels_);
     for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
       const int64_t tap = taps.index[t] - start;
-      const int16_t weight = taps.quantised[t];
+      uint8_t* const weights = weights_.data() + (x * chunks_ + tap / chunk) * chunk_bytes();
       if (channels_ == 1) {
-        uint8_t* chunks = weights_.data() + slot / Dots::kPlaneOutputs * chunks_ * Dots::kPlaneChunk;
-        std::memcpy(chunks + tap / chunk * Dots::kPlaneChunk + 2 * (lane * chunk + tap % chunk), &weight, 2);
+        std::memcpy(weights + 2 * (tap % chunk), taps.quantised + t, 2);
       } else if constexpr (Dots::kPixels > 0) {
-        uint8_t* chunks = weights_.data() + x * chunks_ * Dots::kPixelChunk;
-        Dots::put_pixel_weight(chunks + tap / chunk * Dots::kPixelChunk, tap % chunk, weight);
+        Dots::put_pixel_weight(weights, tap % chunk, taps.quantised[t]);
       }
     }
   }
@@ -118,7 +105,6 @@ class DotProducts {
 
   template <int kChunks>
   void run_plane(const uint8_t* in, uint8_t* out, const Ahead* ahead) const {
-    constexpr int64_t kFinished = 4 * Dots::kPlaneOutputs;
     const int chunks = kChunks == 0 ? chunks_ : kChunks, precision = precision_;
     const int64_t size = out_size_, stride = static_cast<int64_t>(chunks) * Dots::kPlaneChunk;
     const int32_t* starts = starts_.data();
@@ -126,11 +112,9 @@ class DotProducts {
     Fetching fetching(ahead, size / kStep + 1);
     for (int64_t x = 0; x < size; x += kFinished) {
       if (x % kStep == 0) fetching.step();
-      typename Dots::Register r[4];
+      typename Dots::Register r[kFinished];
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j, starts += Dots::kPlaneOutputs, weights += stride) {
-        r[j] = Dots::plane_sum(in, starts, weights, chunks);
-      }
+      for (int j = 0; j < kFinished; ++j, ++starts, weights += stride) r[j] = Dots::plane_sum(in + *starts, weights, chunks);
       Dots::store(out + x, min(kFinished, size - x), Dots::finish_plane(r, precision));
     }
   }
@@ -179,6 +163,20 @@ class DotProducts {
 };
 
 using ByteDots = DotProducts<Dots>;
+
+}  // namespace polyphase
+
+#else
+
+namespace polyphase {
+
+struct ByteDots {
+  static constexpr int kMostChannels = 0;
+  void build(const Taps&, int64_t) {}
+  int64_t readable_length() const { return 0; }
+  size_t bytes() const { return 0; }
+  void run(const uint8_t*, uint8_t*, const Ahead*) const {}
+};
 
 }  // namespace polyphase
 

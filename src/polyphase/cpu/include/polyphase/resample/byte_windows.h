@@ -1,7 +1,8 @@
 // The horizontal pass over bytes with few taps, close together: values are picked out of windows.
 //
-// What all lanes of a block read for a pair of taps lies in one window of the row (AVX2: in one for each half of a register;
-// AVX-512: or in a few adjoining ones). For the next pair of taps, windows move on by two pixels.
+// What all lanes of a block read for a product lies in one window of the row (AVX2: in one for each half of a register;
+// AVX-512 with VBMI: or in a few adjoining ones). A product takes a pair of taps, or four out of a few windows, and for the
+// next one windows move on by as many pixels.
 #pragma once
 
 #include "polyphase/core/abi.h"
@@ -37,21 +38,28 @@ class ByteWindows {
   void run(const uint8_t* const* in, uint8_t* const* out, const Ahead* ahead) const {
     const int64_t count = block_count_;
     if (!has_many()) {
-      return with_constant<1, 4>(pairs_, [&](auto pairs) { run_blocks<pairs, 1>(in, out, 0, count); });
+      return with_constant<1, 4>(products_, [&](auto products) { run_blocks<Words, products, 1>(in, out, 0, count); });
     }
     if constexpr (Bytes::kMostWindows > 1) {
       constexpr int64_t kStep = 16;
       Fetching fetching(ahead, count / kStep + 1);
       for (int64_t b = 0; b < count; b += kStep) {
         fetching.step();
-        with_constant<1, 1>(pairs_, [&](auto pairs) {
-          with_constant<2, 2>(windows_, [&](auto windows) { run_blocks<pairs, windows>(in, out, b, min(count, b + kStep)); });
+        with_constant<2, 2>(windows_, [&](auto windows) {
+          if (far_) return run_blocks<FarProducts, 0, windows>(in, out, b, min(count, b + kStep));
+          run_blocks<Words, 1, windows>(in, out, b, min(count, b + kStep));
         });
       }
     }
   }
 
  private:
+  using Words = WordProducts<Bytes>;
+#if defined(POLYPHASE_BYTE_PRODUCTS)
+  using FarProducts = ByteProducts;  // of many taps, out of many windows
+#else
+  using FarProducts = Words;
+#endif
   static constexpr int kGroupLanes = Bytes::kSums / Bytes::kGroups;
   struct Block {
     int32_t bases[Bytes::kGroups];
@@ -62,9 +70,9 @@ class ByteWindows {
     const Block* blocks;
     const uint8_t* shuffles;
     const uint64_t* from;
-    const int16_t* weights;
-    int64_t step;  // from a pair to the next
-    int windows, pairs;
+    const uint8_t* weights;
+    int64_t step;  // from a product's taps to the next one's
+    int windows, products;
     Bytes::Register half, bits, order;
   };
 
@@ -77,16 +85,23 @@ class ByteWindows {
     Bytes::fill_order(lanes, order_);
     const int64_t count = (out_length_ + lanes_ - 1) / lanes_;
     if (!may_fit(taps, count / 2 * lanes_)) return false;
-    pairs_ = static_cast<int>((widest_of(taps, 0, taps.out_size - 1) + 1) / 2);
-    if (has_many() && windows_ * pairs_ > most_shuffles()) return false;
+    const int64_t widest = widest_of(taps, 0, taps.out_size - 1);
+    far_ = has_many() && widest > Words::kTaps;
+    return far_ ? build_blocks<FarProducts>(taps, count, widest) : build_blocks<Words>(taps, count, widest);
+  }
+
+  template <class Products>
+  bool build_blocks(const Taps& taps, int64_t count, int64_t widest) {
+    products_ = static_cast<int>((widest + Products::kTaps - 1) / Products::kTaps);
+    if (has_many() && windows_ * products_ > most_shuffles()) return false;
     block_count_ = (count + 3) / 4 * 4;
-    allocate();
+    allocate(Products::kWeightBytes);
     Place place(0, channels_);
     for (int64_t b = 0; b < count; ++b) {
       std::memset(shuffles_ + b * Bytes::kSize, Bytes::kNone, Bytes::kSize);
       const int64_t end = min((b + 1) * lanes_, out_length_);
       for (int64_t g = 0, from = b * lanes_; from < end; ++g, from += kGroupLanes) {
-        if (!add_group(taps, b, g, min<int64_t>(kGroupLanes, end - from), place)) return false;
+        if (!add_group<Products>(taps, b, g, min<int64_t>(kGroupLanes, end - from), place)) return false;
       }
     }
     for (int64_t b = count; b < block_count_; ++b) blocks_[b] = blocks_[count - 1];
@@ -94,13 +109,13 @@ class ByteWindows {
   }
 
   // All tables are one piece of memory, of zeros.
-  void allocate() {
-    const int64_t weights = block_count_ * pairs_ * 2 * Bytes::kSums * static_cast<int64_t>(sizeof(*weights_));
+  void allocate(int64_t weight_bytes) {
+    const int64_t weights = block_count_ * products_ * weight_bytes;
     const int64_t shuffles = block_count_ * Bytes::kSize;
     const int64_t from = has_many() ? block_count_ * windows_ * static_cast<int64_t>(sizeof(*from_)) : 0;
     memory_.resize(weights + shuffles + from + block_count_ * static_cast<int64_t>(sizeof(Block)));
     uint8_t* const memory = memory_.data();
-    weights_ = reinterpret_cast<int16_t*>(memory);
+    weights_ = memory;
     shuffles_ = memory + weights;
     from_ = has_many() ? reinterpret_cast<uint64_t*>(shuffles_ + shuffles) : nullptr;
     blocks_ = reinterpret_cast<Block*>(shuffles_ + shuffles + from);
@@ -116,9 +131,9 @@ class ByteWindows {
   }
 
   // Blocks [from, to), four at a time.
-  template <int kPairs, int kWindows>
+  template <class Products, int kProducts, int kWindows>
   POLYPHASE_ROW_LOOP void run_blocks(const uint8_t* const* rows, uint8_t* const* outs, int64_t from, int64_t to) const {
-    const Read read = {blocks_, shuffles_, from_, weights_, 2 * channels_, windows_, pairs_,
+    const Read read = {blocks_, shuffles_, from_, weights_, Products::kTaps * channels_, windows_, products_,
                        Bytes::broadcast(1 << (precision_ - 1)), Bytes::broadcast(precision_), Bytes::load(order_)};
     const int64_t step = 4 * lanes_;
     const uint8_t *const in = rows[0], *const other_in = rows[kRows - 1];
@@ -127,7 +142,7 @@ class ByteWindows {
     for (int64_t b = from; b < to; b += 4, out += step, other_out += step, left -= step) {
       Bytes::Register sums[4], others[4];
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) sum<kPairs, kWindows>(read, b + j, in, other_in, sums[j], others[j]);
+      for (int j = 0; j < 4; ++j) sum<Products, kProducts, kWindows>(read, b + j, in, other_in, sums[j], others[j]);
       store(out, left, step, Bytes::pack_in_order(sums, read.order));
       if constexpr (kRows == 2) store(other_out, left, step, Bytes::pack_in_order(others, read.order));
     }
@@ -143,38 +158,40 @@ class ByteWindows {
   }
 
   // A block of one row, and of the other where there are two.
-  template <int kPairs, int kWindows>
+  template <class Products, int kProducts, int kWindows>
   POLYPHASE_BLOCK static void sum(const Read& read, int64_t b, const uint8_t* in, const uint8_t* other_in,
                                   Bytes::Register& row, Bytes::Register& other) {
     const Block& block = read.blocks[b];
-    const int pairs = kPairs == 0 ? read.pairs : kPairs;
+    const int products = kProducts == 0 ? read.products : kProducts;
     [[maybe_unused]] const int windows = kWindows == 0 ? read.windows : kWindows;
     const Bytes::Register shuffle = Bytes::load(read.shuffles + b * Bytes::kSize);
-    const int16_t* weights = read.weights + b * pairs * 2 * Bytes::kSums;
+    const uint8_t* weights = read.weights + b * products * Products::kWeightBytes;
     const auto values = [&](const uint8_t* from) {
       if constexpr (kWindows == 1) {
-        return Bytes::shuffle_pairs(Bytes::windows(from, block.bases), shuffle);
+        return Products::pick(Bytes::windows(from, block.bases), shuffle);
       } else {
-        return Bytes::shuffle_pairs(from + block.bases[0], windows, shuffle, read.from + b * windows);
+        return Products::pick(from + block.bases[0], windows, shuffle, read.from + b * windows);
       }
     };
-    row = read.half, other = read.half;
+    typename Products::Sums sums = Products::started(read.half), others = sums;
 #pragma GCC unroll 4
-    for (int k = 0; k < pairs; ++k) {
-      const Bytes::Register each = Bytes::load(weights + k * 2 * Bytes::kSums);
-      row = Bytes::dot(row, values(in + k * read.step), each);
-      if constexpr (kRows == 2) other = Bytes::dot(other, values(other_in + k * read.step), each);
+    for (int k = 0; k < products; ++k) {
+      const typename Products::Weights each = Products::load_weights(weights + k * Products::kWeightBytes);
+      Products::add(sums, values(in + k * read.step), each);
+      if constexpr (kRows == 2) Products::add(others, values(other_in + k * read.step), each);
     }
-    row = Bytes::shift_right(row, read.bits);
-    if constexpr (kRows == 2) other = Bytes::shift_right(other, read.bits);
+    row = Bytes::shift_right(Products::total(sums), read.bits);
+    if constexpr (kRows == 2) other = Bytes::shift_right(Products::total(others), read.bits);
   }
 
   // Of block b, the lanes of group g, from `place` on, which goes to the next group. What the loops read is read before them:
   // a number that is stored may be any of it, as far as the compiler knows.
+  template <class Products>
   POLYPHASE_BLOCK bool add_group(const Taps& taps, int64_t b, int64_t g, int64_t lanes, Place& place) {
     const int32_t *const begins = taps.begin, *const index = taps.index;
     const int16_t* const weight = taps.quantised;
-    const int64_t channels = channels_, furthest = max<int64_t>(0, taps.in_size - 2 * pairs_);
+    const int64_t channels = channels_, reach = (Products::kTaps - 1) * channels;
+    const int64_t furthest = max<int64_t>(0, taps.in_size - Products::kTaps * products_);
     int64_t start[kGroupLanes];
     int64_t low = INT64_MAX, high = 0;
     const Place first_place = place;
@@ -188,17 +205,17 @@ class ByteWindows {
     }
     if (low == INT64_MAX) return true;  // nothing but border: all weights are 0
     const int64_t length = windows_ * Bytes::kWindow;
-    if (high - low + channels >= length) return false;
+    if (high - low + reach >= length) return false;
     const int64_t in_length = taps.in_size * channels;
-    const int64_t needs = length + (pairs_ - 1) * 2 * channels;
+    const int64_t needs = length + (products_ - 1) * Products::kTaps * channels;
     int64_t base = min(low, in_length - needs);
-    if (base < 0 || high - base + channels >= length) {  // the row is too short to begin that early
+    if (base < 0 || high - base + reach >= length) {  // the row is too short to begin that early
       base = low;
       readable_length_ = max(readable_length_, low + needs);
     }
     blocks_[b].bases[g] = static_cast<int32_t>(base);
 
-    int16_t* const weights = weights_ + 2 * (b * pairs_ * Bytes::kSums + g * kGroupLanes);
+    uint8_t* const weights = weights_ + b * products_ * Products::kWeightBytes + g * kGroupLanes * 4;
     uint8_t* const shuffle = shuffles_ + b * Bytes::kSize + g * kGroupLanes * 4;
     uint64_t* const from = has_many() ? from_ + b * windows_ : nullptr;  // then there is one group
     const auto put_byte = [&](int64_t to, int64_t byte) {
@@ -210,21 +227,20 @@ class ByteWindows {
       const int32_t begin = begins[at.x], end = begins[at.x + 1];
       if (begin == end) continue;
       const int64_t first = start[l], byte = first * channels + at.c - base;
-      put_byte(2 * Bytes::place(l, 0), byte);
-      put_byte(2 * Bytes::place(l, 1), byte + channels);
+      for (int64_t k = 0; k < Products::kTaps; ++k) put_byte(Products::byte_place(l, k), byte + k * channels);
       for (int32_t t = begin; t < end; ++t) {
-        const auto k = static_cast<uint64_t>(index[t] - first);  // without a sign: halves are shifts
-        weights[k / 2 * 2 * Bytes::kSums + Bytes::place(l, k % 2)] = weight[t];
+        const auto k = static_cast<uint64_t>(index[t] - first);  // without a sign: quotients are shifts
+        Products::put_weight(weights + k / Products::kTaps * Products::kWeightBytes, l, k % Products::kTaps, weight[t]);
       }
     }
     return true;
   }
 
-  // The most shuffles (windows times pairs of taps) for a block with several windows. Beyond that, four rows at a time are
-  // better, or a plane's dot products: ways that up to four channels have.
+  // The most shuffles (windows times products) for a block with several windows. Beyond that four rows at a time are better,
+  // which pixels of up to four channels have.
   int64_t most_shuffles() const {
     if (channels_ > 4) return INT64_MAX;
-    return channels_ == 4 ? 8 : channels_ == 3 ? 12 : 10;
+    return channels_ == 1 ? 18 : channels_ == 2 ? 10 : 6;
   }
 
   int64_t channels_ = 0;
@@ -232,12 +248,13 @@ class ByteWindows {
   int64_t readable_length_ = 0;
   int precision_ = 0;
   int windows_ = 1;
-  int pairs_ = 0;  // of taps, for every block: where blocks differed, the processor would guess the loop's end wrong
+  bool far_ = false;  // products are FarProducts
+  int products_ = 0;  // as many for every block: where blocks differed, the processor would guess the loop's end wrong
   int64_t lanes_ = Bytes::kSums;
   uint8_t order_[Bytes::kSize] = {};  // in which four blocks are packed
   int64_t block_count_ = 0;      // four are stored at once: those beyond the end read as the last one, and weigh 0
   Buffer<uint8_t> memory_;       // of all that follows
-  int16_t* weights_ = nullptr;   // pairs * 2 * kSums for a block
+  uint8_t* weights_ = nullptr;   // for a block those of its products
   uint8_t* shuffles_ = nullptr;  // kSize for a block
   uint64_t* from_ = nullptr;     // of many windows, as many for a block: the bytes that lie in each
   Block* blocks_ = nullptr;

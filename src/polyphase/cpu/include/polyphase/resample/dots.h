@@ -11,8 +11,8 @@ namespace polyphase {
 
 // shuffle: where the 16 bit values of a chunk come from. interleave: where the bytes of finished pixels come from.
 struct DotTables {
-  uint8_t shuffle[64];
-  uint8_t interleave[64];
+  uint8_t shuffle[32];
+  uint8_t interleave[16];
 };
 
 // Sums four outputs of several channels at the same time: each has `chunks` chunks, the first at its place in `starts`.

@@ -8,14 +8,12 @@ namespace polyphase {
 
 struct Dots {
   using Register = __m256i;
-  static constexpr int kPlaneOutputs = 1;
   static constexpr int kPlaneTaps = 16;
   static constexpr int kPlaneChunk = 32;
   static constexpr int kPixels = 0, kPixelTaps = 0, kPixelChunk = 0;  // pixels go by four_rows.h
 
-  POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
+  POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const uint8_t* weights, int chunks) {
     Register total = _mm256_setzero_si256();
-    in += starts[0];
     for (int g = 0; g < chunks; ++g, in += kPlaneTaps, weights += kPlaneChunk) {
       const Register v = _mm256_cvtepu8_epi16(load16(in));
       total = _mm256_add_epi32(total, _mm256_madd_epi16(v, Bytes::load(weights)));

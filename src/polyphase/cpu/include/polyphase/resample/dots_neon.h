@@ -8,16 +8,14 @@ namespace polyphase {
 
 struct Dots {
   using Register = Bytes::Register;
-  static constexpr int kPlaneOutputs = 1;
   static constexpr int kPixels = 4;
   static constexpr int kPlaneTaps = 8, kPixelTaps = 4;
   static constexpr int kPlaneChunk = 16, kPixelChunk = 8;
   static constexpr int kPixelLoad = 16;
   static constexpr int kLeastUnrolled = 3, kUnrolled = 5;
 
-  POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
+  POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const uint8_t* weights, int chunks) {
     Register total = Bytes::broadcast(0);
-    in += starts[0];
     for (int g = 0; g < chunks; ++g, in += kPlaneTaps, weights += kPlaneChunk) {
       const neon::Shorts eight = neon::widened_low(load8(in));
       total = Bytes::dot(total, reinterpret_cast<Register>(eight), Bytes::load(weights));

@@ -8,16 +8,14 @@ namespace polyphase {
 
 struct Dots {
   using Register = __m128i;
-  static constexpr int kPlaneOutputs = 1;
   static constexpr int kPixels = 4;
   static constexpr int kPlaneTaps = 8, kPixelTaps = 2;
   static constexpr int kPlaneChunk = 16, kPixelChunk = 16;
   static constexpr int kPixelLoad = 8;
   static constexpr int kLeastUnrolled = 1, kUnrolled = 3;
 
-  POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const int32_t* starts, const uint8_t* weights, int chunks) {
+  POLYPHASE_BLOCK static Register plane_sum(const uint8_t* in, const uint8_t* weights, int chunks) {
     Register total = _mm_setzero_si128();
-    in += starts[0];
     for (int g = 0; g < chunks; ++g, in += kPlaneTaps, weights += kPlaneChunk) {
       const Register eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(in));
       total = Bytes::dot(total, Bytes::interleave_low(eight, _mm_setzero_si128()), Bytes::load(weights));

@@ -1,4 +1,4 @@
-// The horizontal pass over pixels of two to four bytes, four rows at a time (AVX2 and AVX-512).
+// The horizontal pass over pixels of two to four bytes, four rows at a time (AVX2, and AVX-512 without VNNI).
 //
 // It goes by tiles (row_tiles.h). The pixels of a tile are laid out first, as 16 bit values: 16 bytes have two neighbouring
 // pixels of one row, channel by channel, and the same two of the other rows lie beside them. Then an output is a sum over
@@ -10,6 +10,7 @@
 #include "polyphase/core/buffer.h"
 #include "polyphase/core/standard.h"
 #include "polyphase/core/unroll.h"
+#include "polyphase/resample/byte_rows.h"
 #include "polyphase/resample/rgb_rows.h"
 #include "polyphase/resample/row_tiles.h"
 #include "polyphase/simd/bytes.h"
@@ -48,7 +49,7 @@ class FourRows {
 
  private:
   static constexpr bool kHasRgb = LongestBytes::kSize == Avx2Bytes::kSize;
-  using Tiles = RowTiles<int32_t>;  // units are pairs of pixels
+  using Tiles = RowTiles<WordPairs>;  // units are pairs of pixels
   static constexpr int64_t kTogether = Tiles::kTogether;
 
   struct Rows {
@@ -114,8 +115,6 @@ class FourRows {
   POLYPHASE_BLOCK void sum(const uint8_t* laid_out, int64_t x, int64_t end, const Rows& rows) const {
     using Sums = typename Vector::Register;
     constexpr int64_t kPair = kRegisters * Vector::kSize;
-    // Each output has two sums: those of two registers, or by turns where dot products wait for each other.
-    constexpr bool kByTurns = kRegisters == 1 && Vector::kDotsWait;
     const int64_t pairs = tiles_.units(), channels = channels_;
     const int32_t *place = tiles_.places(x), *weights = tiles_.weights(x);
     const Sums bits = Vector::broadcast(precision_), half = Vector::broadcast(1 << (precision_ - 1));
@@ -127,15 +126,14 @@ class FourRows {
     };
     for (; x < end; x += kTogether, place += kTogether) {
       Sums p = half, q = half, r = half, s = half;
-      Sums t = kByTurns ? Vector::broadcast(0) : half, u = t, v = t, w = t;
+      Sums t = half, u = half, v = half, w = half;  // of the second register
       const uint8_t *at_p = at(0), *at_q = at(1), *at_r = at(2), *at_s = at(3);
       const auto add_pairs = [&](auto count) {
         const auto add = [&](const uint8_t*& from, const int32_t* weight, Sums& sum, Sums& other) {
           repeat<count>([&](auto k) {
             const Sums each = Vector::broadcast(weight[k * kTogether]);
-            Sums& into = kByTurns && k % 2 == 1 ? other : sum;
-            into = Vector::dot(into, each, Vector::load(from + k * kPair));  // AVX-512: only the last can be in memory
-            asm("" : "+v"(into));  // else GCC moves sums between registers at the loop's end
+            sum = Vector::dot(sum, each, Vector::load(from + k * kPair));  // AVX-512: only the last can be in memory
+            asm("" : "+v"(sum));  // else GCC moves sums between registers at the loop's end
             if constexpr (kRegisters == 2) {
               other = Vector::dot(other, each, Vector::load(from + k * kPair + Vector::kSize));
               asm("" : "+v"(other));
@@ -152,7 +150,6 @@ class FourRows {
       };
       for (int64_t k = pairs / 2; k > 0; --k) add_pairs(Constant<2>());
       if (pairs % 2 > 0) add_pairs(Constant<1>());
-      if constexpr (kByTurns) p = Vector::add(p, t), q = Vector::add(q, u), r = Vector::add(r, v), s = Vector::add(s, w);
       const Sums first = finished(p, q, r, s);
       store<Vector, kRegisters>(rows, x * channels, first, kRegisters == 2 ? finished(t, u, v, w) : first);
     }
@@ -182,6 +179,10 @@ class FourRows {
   Tiles tiles_;
   RgbRows rgb_;
 };
+
+#elif defined(POLYPHASE_BYTE_PRODUCTS)
+
+using FourRows = ByteRows;
 
 #else
 

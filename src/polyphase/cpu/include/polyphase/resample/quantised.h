@@ -129,7 +129,7 @@ class ByteLanes {
         return;
       }
     }
-    if (by_fours && !ByteDots::suit_long_rows(taps, channels)) {
+    if (by_fours) {
       way_ = kFourRows;
       four_rows_.build(taps, channels);
       return;
@@ -192,6 +192,7 @@ class ByteLanes {
   bool goes_together() const { return false; }
   void run(const uint8_t* const*, uint8_t* const*, int) const {}
 #endif
+
 
  private:
 #if defined(POLYPHASE_BYTE_VECTORS)

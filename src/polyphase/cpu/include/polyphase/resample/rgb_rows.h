@@ -27,7 +27,7 @@ class RgbRows {
   // need more of them; and there is a little more to do around the sums. Places are 32 bit numbers of bytes.
   static bool suits(const Taps& taps) {
     if (taps.in_size > INT32_MAX / kGroup) return false;
-    return 6 * Tiles::units_for(taps) + 3 <= 4 * RowTiles<int32_t>::units_for(taps);
+    return 6 * Tiles::units_for(taps) + 3 <= 4 * RowTiles<WordPairs>::units_for(taps);
   }
 
   void build(const Taps& taps) {
@@ -54,7 +54,7 @@ class RgbRows {
  private:
   using Vector = Avx2Bytes;
   using Register = Vector::Register;
-  using Tiles = RowTiles<int64_t>;
+  using Tiles = RowTiles<WordQuads>;
   static constexpr int kChannels = 3, kRows = 4;
   static constexpr int64_t kTogether = Tiles::kTogether;
   static constexpr int64_t kGroup = 3 * Vector::kSize;   // bytes of a group as it is laid out,

@@ -1,5 +1,5 @@
-// The outputs of a row in tiles, for passes that lay out pixels before they sum them (four_rows.h, rgb_rows.h): so many
-// neighbouring outputs that what they read stays in the first-level cache.
+// The outputs of a row in tiles, for passes that lay out pixels before they sum them (four_rows.h, rgb_rows.h, byte_rows.h):
+// so many neighbouring outputs that what they read stays in the first-level cache.
 #pragma once
 
 #include "polyphase/core/abi.h"
@@ -8,11 +8,25 @@
 
 namespace polyphase {
 
-// Pixels are laid out in units of as many as an element of type Weights has 16 bit weights. Every output reads the same number
-// of units, those that its taps lie in; pixels that are no taps weigh 0.
-template <class Weights>
+// The weights of a unit of neighbouring pixels, of 16 bits each. kTile: units of a tile, where outputs that are summed together
+// need no more.
+template <class Lanes>
+struct WordUnits {
+  using Weights = Lanes;
+  static constexpr int64_t kTaps = sizeof(Weights) / sizeof(int16_t), kTile = 256 / kTaps;
+
+  static void put(Weights* unit, int64_t tap, int16_t weight) {
+    std::memcpy(reinterpret_cast<int16_t*>(unit) + tap, &weight, sizeof(weight));
+  }
+};
+using WordPairs = WordUnits<int32_t>;
+using WordQuads = WordUnits<int64_t>;
+
+// Every output reads the same number of units, those that its taps lie in; pixels that are no taps weigh 0.
+template <class Units>
 class RowTiles {
  public:
+  using Weights = typename Units::Weights;
   static constexpr int64_t kTogether = 4;  // outputs that are summed side by side
 
   // Outputs up to `end`, from that of the tile before on, and the units they read.
@@ -49,8 +63,7 @@ class RowTiles {
   const Weights* weights(int64_t x) const { return weights_.data() + x * units_; }
 
  private:
-  static constexpr int64_t kUnit = sizeof(Weights) / sizeof(int16_t);
-  static constexpr int64_t kTileUnits = 256 / kUnit;  // where kTogether outputs do not need more
+  static constexpr int64_t kUnit = Units::kTaps;
 
   static int64_t units_of(const Taps& taps, int64_t x) {
     const int32_t begin = taps.begin[x], end = taps.begin[x + 1];
@@ -75,7 +88,7 @@ class RowTiles {
     if (tiles_.size() > 0) {
       const Tile& last = tiles_.back();
       const int64_t both_first = min(first, last.first), both_end = max(end, last.first + last.count);
-      if (both_end - both_first <= kTileUnits) first = both_first, end = both_end, tiles_.resize(tiles_.size() - 1);
+      if (both_end - both_first <= Units::kTile) first = both_first, end = both_end, tiles_.resize(tiles_.size() - 1);
     }
     tiles_.push_back({first, end - first, to});
     longest_ = max(longest_, end - first);
@@ -86,9 +99,7 @@ class RowTiles {
       places_[x] = static_cast<int32_t>(start * step);
       for (int32_t t = taps.begin[x]; t < taps.begin[x + 1]; ++t) {
         const int64_t tap = taps.index[t] - kUnit * start;
-        const int16_t weight = taps.quantised[t];
-        Weights* unit = weights_.data() + from * units_ + tap / kUnit * kTogether + (x - from);
-        std::memcpy(reinterpret_cast<int16_t*>(unit) + tap % kUnit, &weight, sizeof(weight));
+        Units::put(weights_.data() + from * units_ + tap / kUnit * kTogether + (x - from), tap % kUnit, taps.quantised[t]);
       }
     }
   }

@@ -2,7 +2,7 @@
 //
 // Products are made of pairs: `dot` adds value0 * weight0 + value1 * weight1 to each 32 bit lane, whose 16 bit lanes are
 // `place(lane, 0)` and `place(lane, 1)`. That is exact: |value * weight| < 2^23, and a row of taps adds up to less than
-// 2^24 * 2^7.
+// 2^24 * 2^7. Or of four bytes each (ByteProducts), where sums of parts may wrap, but what they add up to does not.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,11 @@
 #include "polyphase/simd/intrinsics.h"
 #define POLYPHASE_BYTE_VECTORS 1
 #define POLYPHASE_BYTE_SHUFFLES 1
+#if defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
+#define POLYPHASE_BYTE_PRODUCTS 1
+#else
 #define POLYPHASE_FOUR_ROWS 1
+#endif
 #elif defined(__SSE2__)
 #include <emmintrin.h>
 #define POLYPHASE_BYTE_VECTORS 1
@@ -28,6 +32,30 @@
 #endif
 
 namespace polyphase {
+
+// How sums are made of products of two values, widened to 16 bits, for a vector that has `dot` and `place`.
+template <class Vector>
+struct WordProducts {
+  using Register = typename Vector::Register;
+  using Sums = Register;
+  using Weights = Register;
+  static constexpr int kTaps = 2;         // of a product
+  static constexpr int kWeightBytes = Vector::kSize;
+
+  // Where the byte of a lane's tap belongs.
+  static constexpr int64_t byte_place(int64_t lane, int64_t tap) { return 2 * Vector::place(lane, tap); }
+  static void put_weight(uint8_t* weights, int64_t lane, int64_t tap, int16_t weight) {
+    std::memcpy(weights + 2 * Vector::place(lane, tap), &weight, sizeof(weight));
+  }
+  static Weights load_weights(const uint8_t* weights) { return Vector::load(weights); }
+  static Register pick(Register window, Register table) { return Vector::shuffle_pairs(window, table); }
+  static Register pick(const uint8_t* in, int windows, Register table, const uint64_t* from) {
+    return Vector::shuffle_pairs(in, windows, table, from);
+  }
+  static Sums started(Register half) { return half; }
+  static void add(Sums& sums, Register values, Weights weights) { sums = Vector::dot(sums, values, weights); }
+  static Register total(Sums sums) { return sums; }
+};
 
 #if defined(__AVX2__)
 
@@ -42,11 +70,6 @@ constexpr uint8_t kEvenThenOdd[16] = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6,
 struct LongBytes {
   static constexpr int kSize = 64;
   using Register = __m512i;
-#if defined(__AVX512VNNI__)
-  static constexpr bool kDotsWait = true;  // a dot product waits for the sum it is added to
-#else
-  static constexpr bool kDotsWait = false;  // only its addition does
-#endif
 
   static Register load(const void* p) { return _mm512_loadu_si512(p); }
   static Register load_first(const void* p, int n) { return _mm512_maskz_loadu_epi8(first(n), p); }
@@ -74,7 +97,6 @@ struct LongBytes {
   static Register pack_bytes(Register even_low, Register odd_low, Register even_high, Register odd_high) {
     return shuffle(pack(even_low, even_high, odd_low, odd_high), in_each(kEvenThenOdd));
   }
-  static Register add(Register a, Register b) { return _mm512_add_epi32(a, b); }
   // The same 16 bytes four times, and a shuffle of each 16 bytes by such a table: an entry of kNone gives 0.
   static constexpr uint8_t kNone = 0x80;
   static Register in_each(const void* table) {
@@ -107,7 +129,6 @@ struct LongBytes {
 // What AVX2 does with 32 bytes.
 struct Avx2Bytes {
   static constexpr int kSize = 32;
-  static constexpr bool kDotsWait = false;
   static constexpr int kSums = 8;
   static constexpr int kGroups = 2;  // pshufb stays within 16 bytes
   static constexpr int kWindow = 16;
@@ -181,14 +202,14 @@ struct Avx2Bytes {
 
 #if defined(POLYPHASE_PLAIN)
 
-#elif defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
+#elif defined(POLYPHASE_BYTE_PRODUCTS)
 
 struct Bytes : LongBytes {
   static constexpr int kSums = 16;    // 32 bit lanes
   static constexpr int kGroups = 1;   // windows per vector
   static constexpr int kWindow = 64;  // bytes of a window
   static constexpr int kMostWindows = 4;  // one after the other
-  static constexpr int kRowsAtOnce = 1;
+  static constexpr int kRowsAtOnce = 2;
 
   static Register windows(const uint8_t* in, const int32_t* bases) { return load(in + bases[0]); }
   // Of all 64 bytes, by a table that is kNone in every odd byte and nowhere else.
@@ -214,6 +235,48 @@ struct Bytes : LongBytes {
   static Register pack_in_order(const Register* sums, Register order) {
     return _mm512_permutexvar_epi8(order, pack(sums[0], sums[1], sums[2], sums[3]));
   }
+};
+
+// A 16 bit weight as low - 256 * high. Its precision puts the largest below 2^15, and none is as far below 0: what is split
+// lies above -2^15 + 2^7.
+struct SplitWeight {
+  explicit SplitWeight(int16_t weight)
+      : high(static_cast<int8_t>((static_cast<int8_t>(weight) - weight) / 256)), low(static_cast<int8_t>(weight)) {}
+  int8_t high, low;
+};
+
+// How sums are made of products of four bytes, which need not be widened.
+struct ByteProducts {
+  using Register = Bytes::Register;
+  struct Sums {
+    Register high, low;
+  };
+  using Weights = Sums;
+  static constexpr int kTaps = 4;
+  static constexpr int kWeightBytes = 2 * Bytes::kSize;
+
+  static constexpr int64_t byte_place(int64_t lane, int64_t tap) { return 4 * lane + tap; }
+  static void put_weight(uint8_t* weights, int64_t lane, int64_t tap, int16_t weight) {
+    const SplitWeight split(weight);
+    weights[4 * lane + tap] = static_cast<uint8_t>(split.high);
+    weights[Bytes::kSize + 4 * lane + tap] = static_cast<uint8_t>(split.low);
+  }
+  static Weights load_weights(const uint8_t* weights) { return {Bytes::load(weights), Bytes::load(weights + Bytes::kSize)}; }
+  static Register pick(Register window, Register table) { return _mm512_permutexvar_epi8(table, window); }
+  POLYPHASE_BLOCK static Register pick(const uint8_t* in, int windows, Register table, const uint64_t* from) {
+    Register picked = _mm512_permutexvar_epi8(table, Bytes::load(in));
+#pragma GCC unroll 2
+    for (int w = 1; w < windows; ++w) {
+      picked = _mm512_mask_permutexvar_epi8(picked, from[w], table, Bytes::load(in + w * Bytes::kWindow));
+    }
+    return picked;
+  }
+  static Sums started(Register half) { return {Bytes::broadcast(0), half}; }
+  static void add(Sums& sums, Register values, const Weights& weights) {
+    sums.high = _mm512_dpbusd_epi32(sums.high, values, weights.high);
+    sums.low = _mm512_dpbusd_epi32(sums.low, values, weights.low);
+  }
+  static Register total(const Sums& sums) { return _mm512_sub_epi32(sums.low, _mm512_slli_epi32(sums.high, 8)); }
 };
 
 #elif defined(__AVX2__)
