@@ -15,10 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torchvision.transforms import v2
 
 import polyphase
-from polyphase.pipelines.sketches import Sketches
+from polyphase.bench.libraries import define_missing_operators
+
+define_missing_operators()  # of a torchvision of another build
+from torchvision.transforms import v2  # noqa: E402
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 REPEATS = 7
@@ -60,8 +62,10 @@ def rows(threads: int) -> dict[str, float]:
 
     found: dict[str, float] = {}
     torch.set_num_threads(1)
-    sketches: Sketches = fused["training"]._sketches
-    found["draws of a training image"] = microseconds(lambda: sketches.chain.ahead(375, 500), 2000)
+    (kind,) = fused["training"]._templates._kinds.values()
+    assert kind is not None, "a template is for such images"
+    follow = kind.calls.follow
+    found["draws of a training image, and all that follows from them"] = microseconds(lambda: follow(375, 500), 2000)
     found["draws of a training image, torchvision"] = microseconds(by_torchvision, 200)
     for name in ("training", "evaluation"):
         found[f"{name} image"] = microseconds(lambda name=name: fused[name](image), 100)

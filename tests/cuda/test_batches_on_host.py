@@ -40,7 +40,7 @@ def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[host.Str
     made = host.Stream()
     made.driver.install(tmp_path, monkeypatch)
     ways: dict[str, Any] = {"bind_batched": batches.bind, "of_size": items.of_size, "bind_like": batches.bind_like}
-    ways |= {"sized": None, "makes_patchwork": False}
+    ways |= {"takes_sized": False, "makes_patchwork": False}
     ways["launch_all"] = lambda *calls: batches.launch_on(made, batches.Calls.of(calls))
     ways["launch_into"] = lambda *given: batches.launch_into_on(made, *given)
     stand_in = dataclasses.replace(wing.WING, **ways)
@@ -292,7 +292,8 @@ def test_new_sizes_are_followed_without_python(name: str, lie: str, stream: host
         some = [one[:1] for one in images(5, 100, 170, seed)] if lie == "grey" else images(5, 100, 170, seed)
         return as_pixels(some) if lie.startswith("pixels") else some
 
-    pipeline.batch(made(1), channels_last=to_pixels)
+    for seed in (1, 4):  # higher than wide, and wider than high
+        pipeline.batch(made(seed), channels_last=to_pixels)
     expected = {seed: [pipeline(one) for one in made(seed)] for seed in (2, 3)}
     templates(stream)
     no_calls.append("from now on")
@@ -392,8 +393,7 @@ def test_streams_graphs_and_what_is_forgotten(stream: host.Stream, monkeypatch: 
     for number[0], launched in ((0, 2), (0, 2), (0, 1), (5, 2), (5, 1), (0, 1)):  # the first time by Python
         assert launches() == launched
     (sheet,) = pipeline._sheets.values()
-    assert sheet._by_size is not None
-    (launch,) = sheet._by_size.launches.values()
+    (launch,) = sheet._launches.values()
     assert launch is not None
     for stream.driver.captures, number[0], left in ((1, 5, None), (1, 0, ()), (0, 5, ())):
         assert launch(torch.zeros_like(expected), tuple(some), None) == left
@@ -431,8 +431,7 @@ def test_launches_by_size_that_go_wrong(stream: host.Stream) -> None:
     pipeline.batch(some)
 
     (sheet,) = pipeline._sheets.values()
-    assert sheet._by_size is not None
-    (launch,) = sheet._by_size.launches.values()
+    (launch,) = sheet._launches.values()
     assert launch is not None
     wrong: list[Any] = [(), (some[0], some, None), (some[0], tuple(some), (7,)), (some[0], (1, 2), None)]
     for given in wrong:

@@ -273,8 +273,7 @@ def test_new_sizes_give_the_cpus_pictures(name: str, lie: str) -> None:
             got = pipeline.batch([one.cuda() for one in some])
             assert torch.equal(got.cpu(), pipeline.batch(some)), seed
     (sheet,) = [one for key, one in pipeline._sheets.items() if key[2].type == "cuda"]
-    assert sheet._by_size is not None
-    assert any(sheet._by_size.launches.values())
+    assert any(sheet._launches.values())
 
 
 def test_batches_of_many_threads() -> None:

@@ -141,7 +141,7 @@ def numbers_and_state(
     assert drawer is not None
     generator = torch.Generator()
     generator.set_state(state)
-    (found,), _ = drawer(generator, height, width)
+    found = drawer(generator, height, width) or ()
     return iter(found), generator.get_state()
 
 

@@ -1,5 +1,4 @@
-"""Images of sizes that were not seen before: by numbers that are filled into a pattern, or as pictures, they are the
-same."""
+"""Images of sizes that were not seen before: by templates or as pictures, they are the same."""
 
 from __future__ import annotations
 
@@ -20,14 +19,14 @@ from polyphase.kernels.facts import facts
 from polyphase.kernels.recipes import NUMBERS, RECORD, encode
 from polyphase.pipelines.picture import Picture
 from polyphase.pipelines.pipeline import Pipeline
-from polyphase.pipelines.sketches import Sketch
+from polyphase.pipelines.templates import Sketch
 from polyphase.pipelines.walks import Image, Walk, image_of
 from polyphase.sampling.programs import Axes
 from tests.pipelines import chains
 from tests.support.vision import torchvision
 
 LAST = [T.ToDtype(torch.float32, scale=True), T.Normalize(chains.MEAN, chains.STD)]
-#: What C++ follows by itself.
+#: What C++ makes by itself.
 BY_SIZE: dict[str, list[Any]] = {
     "evaluation": [T.Resize(40), T.CenterCrop(32), *LAST],
     "not longer than": [T.Resize(40, max_size=48), *LAST],
@@ -38,8 +37,6 @@ BY_SIZE: dict[str, list[Any]] = {
     "nearest, exactly": [T.Resize(35, interpolation="nearest-exact"), T.CenterCrop(20)],
     "nested": [[T.Resize(40), [T.CenterCrop(32)]], T.ToImage(), T.ToPureTensor(), *LAST],
     "without antialias": [T.Resize(45, antialias=False), T.ConvertImageDtype(torch.float16)],
-}
-OTHERS: dict[str, list[Any]] = {
     "crop of a smaller one": [T.Resize(40), T.CenterCrop((60, 44)), *LAST],
     "border": [T.Resize((30, 40)), T.Pad((1, 2, 3, 4), fill=7), T.CenterCrop((31, 40)), *LAST],
     "reflected": [T.Pad(5, padding_mode="reflect"), T.Pad((2, 0), padding_mode="edge"), *LAST],
@@ -47,11 +44,14 @@ OTHERS: dict[str, list[Any]] = {
     "letterbox": [T.Letterbox((50, 60), fill=114), *LAST],
     "letterbox at a corner": [T.Letterbox(40, centred=False), T.ToDtype(torch.float32, scale=True)],
     "smart": [T.SmartResize(14, 14 * 14 * 4, 14 * 14 * 20), *LAST],
+    "border after arithmetic": [*LAST, T.Pad(4, fill=1), T.CenterCrop(50)],
+    "a view": [T.CenterCrop(33), T.CenterCrop((20, 33))],
+    "itself": [T.Resize(70, max_size=200), T.CenterCrop(70)],
+}
+OTHERS: dict[str, list[Any]] = {
     "patches": [T.SmartResize(8, 8 * 8 * 9, 8 * 8 * 40), *LAST, T.Patches(4, merge=2, frames=2)],
     "two programs": [T.Resize(50), T.Resize((20, 30)), *LAST],
     "border first": [T.Pad(3), T.Resize(30)],
-    "border after arithmetic": [*LAST, T.Pad(4, fill=1), T.CenterCrop(50)],
-    "a view": [T.CenterCrop(33)],
 }
 RANDOM: dict[str, list[Any]] = {
     "training": [T.RandomResizedCrop(32), T.RandomHorizontalFlip(), *LAST],
@@ -60,6 +60,9 @@ RANDOM: dict[str, list[Any]] = {
     "small crops": [T.RandomCrop(60, pad_if_needed=True), T.CenterCrop((30, 70)), T.RandomCrop(20), *LAST],
     "two programs": [T.RandomResizedCrop((50, 40)), T.RandomHorizontalFlip(), T.Resize(20)],
     "chosen": [T.RandomApply([T.RandomCrop(30)]), T.RandomHorizontalFlip(), T.Resize(25)],
+    "one of several": [T.RandomChoice([T.Resize(25, "bicubic"), T.Resize(25), T.CenterCrop(40)], p=[1, 2, 1])],
+    "in any order": [T.RandomOrder([T.CenterCrop(32), T.RandomHorizontalFlip(), T.Pad((0, 1, 2, 3))]), *LAST],
+    "a view": [T.RandomCrop(30), T.RandomHorizontalFlip(0.3), T.CenterCrop(20)],
     "warped": [T.RandomRotation(20), T.RandomHorizontalFlip()],
 }
 
@@ -97,12 +100,26 @@ def assert_same(sketch: Sketch, picture: Picture) -> None:
     (stage,) = picture.stages()
     axes = stage.program.sampler
     assert isinstance(axes, Axes)
-    numbers = sketch._outline.rows + sketch._outline.columns
+    numbers = sketch._steps[0] + sketch._steps[1]
     packed = struct.pack(f"={len(numbers) // NUMBERS * RECORD}", *numbers)
     assert packed == b"".join(map(encode, axes.maps))
     assert (sketch.out, sketch.shape, sketch.kind) == (stage.out, picture.shape, picture.kind)
     assert list(map(id, sketch.vectors)) == list(map(id, stage.vectors))
     assert torch.equal(sketch.run(), picture.run())
+
+
+def assert_is_made(made: Tensor, image: Tensor, picture: Picture) -> None:
+    """A view, or the image itself, where torchvision's would be."""
+    expected = picture.value()
+    assert facts(made) == facts(expected)
+    assert torch.equal(made, expected)
+    assert (made.data_ptr() == expected.data_ptr()) == picture.is_view
+    assert (made is image) == (expected is image)
+
+
+def made_in_c(pipeline: Pipeline, image: Tensor) -> Tensor | None:
+    sized = pipeline._templates.sized(read(image))
+    return None if sized is None else sized[0].call(image)
 
 
 @pytest.mark.parametrize("name", [*BY_SIZE, *OTHERS])
@@ -112,37 +129,65 @@ def test_sketches_are_pictures(name: str) -> None:
         normalised = any(isinstance(one, T.Normalize) for one in (BY_SIZE | OTHERS)[name])
         if normalised and image.shape[0] != 3:
             continue
-        found, sized = pipeline._sketches.of(read(image)), pipeline._sketches.sized(read(image))
+        made, picture = made_in_c(pipeline, image), walked(pipeline, image)
+        found = pipeline._templates.of(read(image))
         if isinstance(found, Sketch):
-            assert_same(found, walked(pipeline, image))
+            assert_same(found, picture)
             followed += 1
-        made = None if sized is None else sized.calls.call(image)
         if made is not None:
-            picture = walked(pipeline, image)
-            assert facts(made) == picture.stages()[0].out
-            assert torch.equal(made, picture.run())
+            assert_is_made(made, image, picture)
             by_size += 1
-    assert (followed > 10) == (name not in ("two programs", "border first", "a view"))
+    assert (followed > 10) == (name not in ("two programs", "border first"))
     assert (by_size > 10) == (name in BY_SIZE)
 
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_what_is_random_is_drawn_once(name: str) -> None:
-    pipeline, twin, followed = polyphase.fuse(RANDOM[name]), polyphase.fuse(RANDOM[name]), 0
-    for seed, image in enumerate(images(60, seed=3)):
+    """By a sketch, and where C++ makes the picture; and the generator is left as by a walk."""
+    pipeline, twin, followed, by_size = polyphase.fuse(RANDOM[name]), polyphase.fuse(RANDOM[name]), 0, 0
+    for seed, image in enumerate(images(120, seed=3)):
         if image.shape[0] != 3 or image.shape[1] < 32 or image.shape[2] < 32:
             continue
         torch.manual_seed(seed)
         picture = walked(twin, image)
-        expected, after = picture.value(), torch.rand(1)
+        expected, after = picture.value(), torch.get_rng_state()
         torch.manual_seed(seed)
-        found = pipeline._sketches.of(read(image))
+        before = torch.get_rng_state()
+        made = made_in_c(pipeline, image)
+        assert torch.equal(torch.get_rng_state(), before if made is None else after)
+        if made is not None:
+            assert_is_made(made, image, picture)
+            by_size += 1
+        torch.manual_seed(seed)
+        found = pipeline._templates.of(read(image))
+        assert torch.equal(found.value(), expected)
+        assert torch.equal(torch.get_rng_state(), after)
         if isinstance(found, Sketch):
             assert_same(found, picture)
             followed += 1
-        assert torch.equal(found.value(), expected)
-        assert torch.rand(1) == after
-    assert (followed > 0) == (name not in ("two programs", "chosen", "warped"))
+    assert (followed > 0, by_size > 0) == ((name not in ("two programs", "warped"),) * 2)
+
+
+def test_batches_are_drawn_for_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Image by image, and not at all where one of them is for Python."""
+    pipeline, twin = (polyphase.fuse(RANDOM["training"]) for _ in range(2))
+    some = [
+        image for image in images(40, seed=8) if image.shape[0] == 3 and image.stride() == image.contiguous().stride()
+    ]
+    torch.manual_seed(1)
+    pipeline.batch(some)
+    torch.manual_seed(1)
+    expected, after = torch.stack([walked(twin, image).value() for image in some]), torch.get_rng_state()
+    with monkeypatch.context() as without:
+        without.setattr(Pipeline, "_pictures", None)
+        for out in (None, torch.empty_like(expected)):
+            torch.manual_seed(1)
+            assert torch.equal(pipeline.batch(some, out), expected)
+            assert torch.equal(torch.get_rng_state(), after)
+    torch.manual_seed(1)
+    odd = [*some[:3], some[3].permute(1, 2, 0).contiguous().permute(2, 0, 1), *some[4:]]
+    assert torch.equal(pipeline.batch(odd), expected)
+    assert torch.equal(torch.get_rng_state(), after)
 
 
 @pytest.mark.parametrize("kind", ["array", "Pillow image", "image"])
@@ -156,7 +201,7 @@ def test_kinds_of_images(kind: str) -> None:
             image: Any = torchvision("torchvision.tv_tensors").Image(pixels.permute(2, 0, 1))
         else:
             image = pixels.numpy() if kind == "array" else Image.fromarray(pixels.numpy())
-        found = pipeline._sketches.of(read(image))
+        found = pipeline._templates.of(read(image))
         if isinstance(found, Sketch):
             assert_same(found, walked(twin, image))
             made[kind] += 1
@@ -168,6 +213,7 @@ def test_a_new_size_makes_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a new crop."""
     fixed, random = polyphase.fuse(BY_SIZE["evaluation"]), polyphase.fuse(RANDOM["training"])
     before = [torch.zeros(3, n, 70, dtype=torch.uint8) for n in (60, 61, 80)]
+    before += [image.mT.contiguous() for image in before]
     for _ in range(20):  # flipped and not
         for image in before:
             fixed(image)
@@ -189,6 +235,8 @@ def test_calls_are_told_in_c(name: str, monkeypatch: pytest.MonkeyPatch) -> None
         pipeline(torch.zeros(3, n, n + 20, dtype=torch.uint8))
     some = [image for image in images(40, seed=9) if image.shape[0] == 3]
     expected = [walked(pipeline, image).value() for image in some]
+    for image in some:  # for each way they go
+        pipeline(image)
     longer = list[Tensor]()
 
     def read_in_python(image: Tensor) -> Image | None:
@@ -227,12 +275,12 @@ def test_a_call_that_only_looks_like_the_latest() -> None:
     for n in range(5):
         pipeline(torch.zeros(3, 60, 90 + n, dtype=torch.uint8))
     expected = pipeline(image)
-    assert torch.equal(pipeline._latest.again(image, torch.float32), expected)
+    assert torch.equal(pipeline._latest.again(image, torch.float32, "cpu"), expected)
     for other in (image[:1], image[None], image.mT, image[:, :1], image.float(), image.to_sparse()):
-        assert pipeline._latest.again(other, torch.float32) is None
-    assert pipeline._latest.again(image, torch.float64) is None
+        assert pipeline._latest.again(other, torch.float32, "cpu") is None
+    assert pipeline._latest.again(image, torch.float64, "cpu") is None
     with torch.device("cpu"):  # a mode of torch's functions
-        assert pipeline._latest.again(image, torch.float32) is None
+        assert pipeline._latest.again(image, torch.float32, "cpu") is None
         assert torch.equal(pipeline(image), expected)
 
 
@@ -352,11 +400,11 @@ def test_what_is_not_followed() -> None:
     numpy = pytest.importorskip("numpy")
     for other in (image, torch.rand(3, 60, 50)):
         pipeline(other)
-    assert isinstance(pipeline._sketches.of(read(image)), Sketch)
+    assert isinstance(pipeline._templates.of(read(image)), Sketch)
     backwards = numpy.zeros((50, 60, 3), dtype=numpy.float32)[::-1]
     for other in (image[None], image.clone().requires_grad_(), image.mT, image[:, :1], backwards):
         for _ in range(3):
-            assert isinstance(pipeline._sketches.of(read(other)), Walk)
+            assert isinstance(pipeline._templates.of(read(other)), Walk)
 
 
 def test_a_step_that_has_to_run_as_itself() -> None:
@@ -394,13 +442,12 @@ def test_the_default_dtype_is_part_of_a_kind() -> None:
 
 def test_large_results_are_asked_for_first() -> None:
     pipeline = polyphase.fuse([T.Resize((2**15, 2**15))])
-    pipeline._sketches.of(read(torch.zeros(1, 50, 60, dtype=torch.uint8)))
+    pipeline._templates.of(read(torch.zeros(1, 50, 60, dtype=torch.uint8)))
     for n in range(3):
-        found = pipeline._sketches.of(read(torch.zeros(1, 50, 60 + n, dtype=torch.uint8)))
+        found = pipeline._templates.of(read(torch.zeros(1, 50, 60 + n, dtype=torch.uint8)))
         assert isinstance(found, Walk)
         one = torch.zeros(1, 50, 60 + n, dtype=torch.uint8)
-        sized = pipeline._sketches.sized(read(one))
-        assert sized is None or sized.calls.call(one) is None
+        assert made_in_c(pipeline, one) is None
 
 
 def test_threads_at_once() -> None:

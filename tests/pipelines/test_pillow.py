@@ -146,10 +146,9 @@ def test_bytes_are_rounded_in_pillows_order(
     v2: Any, order: Any, mode: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the bit, one axis after the other; where the order is not known, by Pillow."""
-    from polyphase.pipelines import doing, pillow, ways
+    from polyphase.pipelines import doing, pillow
 
-    for module in (doing, ways):
-        monkeypatch.setattr(module, "order_of_sums", lambda: order)
+    monkeypatch.setattr(doing, "order_of_sums", lambda: order)
     sizes = [
         ((31, 23), (21, 18)),
         ((32, 23), (21, 18)),
@@ -283,7 +282,7 @@ MADE: dict[str, Callable[[Any], list[Any]]] = {
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 @pytest.mark.parametrize("name", MADE)
 def test_pictures_of_new_sizes_are_made_as_the_first_is(v2: Any, name: str, mode: str, small_blocks: None) -> None:
-    from polyphase.pipelines.sketches import Sketch
+    from polyphase.pipelines.templates import Sketch
     from polyphase.pipelines.walks import image_of
 
     steps = MADE[name](v2)
@@ -300,7 +299,7 @@ def test_pictures_of_new_sizes_are_made_as_the_first_is(v2: Any, name: str, mode
         assert torch.equal(together[0], v2.functional.pil_to_tensor(found))
         last = image_of(image)
     assert last is not None
-    assert isinstance(fused._sketches.of(last), Sketch), "and by less than a walk"
+    assert isinstance(fused._templates.of(last), Sketch), "and by less than a walk"
 
 
 def test_a_picture_beyond_a_block_is_not_copied(v2: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from torch import Tensor
 from polyphase.cpu import emit, isa, libraries
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelError
 from polyphase.kernels import dispatched, records, store
-from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients
-from polyphase.kernels.devices import BindLike, Described
+from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients, bind_record
+from polyphase.kernels.devices import BindLike, Described, SizedGiven
 from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.layout import dense_strides, strides_like
 from polyphase.kernels.patchwork import Patchwork
@@ -24,6 +25,7 @@ from polyphase.kernels.plans import WarpPlan, expressions_of, plan_maps, plan_of
 from polyphase.kernels.recipes import Recipe
 from polyphase.kernels.records import CallRecord, GradientRecord
 from polyphase.kernels.shares import Shares, are_shares
+from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.warps import Warp
 from polyphase.torch_private import empty_strided_cpu as empty_strided
@@ -64,13 +66,13 @@ def _place(out: Facts) -> tuple[Sizes, Sizes, torch.dtype]:
 class Sized:
     """A call of any size, as `devices.Sized` has it."""
 
-    def __init__(self, dtype: torch.dtype) -> None:
-        self.call, self.many, self._learn = libraries.launcher().sized(empty_strided, dtype, dtype.itemsize)
+    def __init__(self, generator: torch.Generator | None, exp: int, fused: bool, unchanged: tuple[Any, ...]) -> None:
+        functions = libraries.launcher().sized(empty_strided, generator, exp, fused, unchanged)
+        self.call, self.many, self.follow, self.learn, self._teach = functions
 
-    def learn(
-        self, record: CallRecord, transforms: bytes, longest: int, most: int, vectors: tuple[Tensor, ...]
-    ) -> bool:
-        return bool(self._learn(_request(record), transforms, longest, most, vectors))
+    def teach(self, program: int, record: CallRecord, drawn: bytes, given: SizedGiven) -> bool:
+        dtype, request = record.out.dtype, _request(record)
+        return bool(self._teach(program, request, drawn, given.vectors, dtype, dtype.itemsize, given.becomes))
 
 
 def bind_like(record: CallRecord) -> BindLike:
@@ -83,7 +85,12 @@ def bind_like(record: CallRecord) -> BindLike:
         image: Facts, out: Facts, patchwork: Patchwork | None, steps: tuple[Recipe, Recipe], batched: bool
     ) -> BoundCall:
         request = pattern.filled(image, out, patchwork, steps[0] + steps[1])
-        return _bound(libraries.launcher().bind(request), out if patchwork is None else patchwork.whole)
+        try:
+            return _bound(libraries.launcher().bind(request), out if patchwork is None else patchwork.whole)
+        except NotImplementedError:  # of this size there are too many dimensions
+            maps = Axes(tuple(AxisMap(one.steps()) for one in steps))
+            program = replace(record.program, sampler=maps)
+            return bind_record(record._replace(program=program, image=image, out=out, patchwork=patchwork))
 
     return bound
 
@@ -105,7 +112,7 @@ def bound_of(call: Callable[..., Tensor], *tensors: Tensor) -> dispatched.Direct
     return dispatched.DirectCall(bound, shape, strides, len(tensors))
 
 
-def drawer(table: bytes, exp: int, fused: bool) -> Callable[..., tuple[list[tuple[float, ...]], bytes]]:
+def drawer(table: bytes, exp: int, fused: bool) -> Callable[..., tuple[float, ...] | None]:
     return libraries.launcher().drawer(table, exp, fused)
 
 

@@ -136,7 +136,7 @@ PyObject* python_bound_of(PyObject*, PyObject* const* args, ptrdiff_t count) {
   });
 }
 
-// ---- images of any size, whose steps follow from it
+// ---- images of any size, by templates
 
 SizedCalls& sized_calls(PyObject* parts) {
   auto* const calls = static_cast<SizedCalls*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, 0), nullptr));
@@ -160,7 +160,7 @@ PyObject* python_call_sized(PyObject* parts, PyObject* const* args, ptrdiff_t co
   });
 }
 
-// images, what makes a tensor of the sizes of a result
+// images, what makes a tensor of the sizes and the dtype of a result
 PyObject* python_many_sized(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
     if (count != 2) throw BadCall{"images, and what makes a tensor for them"};
@@ -168,36 +168,56 @@ PyObject* python_many_sized(PyObject* parts, PyObject* const* args, ptrdiff_t co
   });
 }
 
-// a request, transforms, the longest axis, the most elements of an output, vectors
-PyObject* python_learn_sized(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+// height and width
+PyObject* python_follow(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    if (count != 5) throw BadCall{"a request, transforms, two limits and vectors"};
-    const Data request = bytes(args[0]), steps = bytes(args[1]);
-    if (request.size < static_cast<ptrdiff_t>(sizeof(Request)) || steps.size % sizeof(SizeStep) != 0 ||
-        PyTuple_Size(args[4]) > kMaxOperands) {
-      throw BadCall{"a request or transforms of another size than the launcher's"};
+    if (count != 2) throw BadCall{"a height and a width"};
+    return sized_calls(parts).follow(integer(args[0]), integer(args[1]));
+  });
+}
+
+// a template
+PyObject* python_learn(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != 1) throw BadCall{"a template"};
+    return PyBool_FromLong(sized_calls(parts).learn(bytes(args[0])));
+  });
+}
+
+enum { kProgram, kTaughtRequest, kTaughtDrawn, kTaughtVectors, kTaughtDtype, kElementBytes, kTaughtBecomes, kTaughtParts };
+
+// as above: a program's number, a request of it and the numbers that were drawn for that, vectors, the dtype of results and
+// the bytes of an element, and what the picture is
+PyObject* python_teach(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] {
+    if (count != kTaughtParts) throw BadCall{"teach takes a program, a request, and what is known of it"};
+    const Data request = bytes(args[kTaughtRequest]);
+    if (request.size < static_cast<ptrdiff_t>(sizeof(Request)) || PyTuple_Size(args[kTaughtVectors]) > kMaxOperands) {
+      throw BadCall{"a request of another size than the launcher's"};
     }
-    const auto* first = reinterpret_cast<const SizeStep*>(steps.data);
-    const int64_t transforms = steps.size / static_cast<int64_t>(sizeof(SizeStep));
-    SizedRequest sized(request.data, request.size, first, transforms, integer(args[2]), integer(args[3]));
-    return PyLong_FromLongLong(sized_calls(parts).learn(move(sized), args[4]));
+    SizedPattern taught = {SizedRequest(request.data, request.size), Reference(owned(args[kTaughtVectors])),
+                           Reference(owned(args[kTaughtDtype])), integer(args[kElementBytes]),
+                           static_cast<Becomes>(integer(args[kTaughtBecomes]))};
+    return PyBool_FromLong(sized_calls(parts).teach(integer(args[kProgram]), move(taught), bytes(args[kTaughtDrawn])));
   });
 }
 
 void release_sized(PyObject* capsule) { delete static_cast<SizedCalls*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
-// what makes a tensor, its dtype, the bytes of an element
+// what makes a tensor, a generator or None, the address of exp or 0, whether multiply-adds are fused, what has to be unchanged
 PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
   static PyMethodDef methods[] = {
       {"call", python_call_sized, METH_FASTCALL, "Of an image, a new tensor, or None."},
       {"many", python_many_sized, METH_FASTCALL, "Of images, a new tensor of all, or None."},
-      {"learn", python_learn_sized, METH_FASTCALL, "Whether a request is for images of any size; then it is from now on."}};
+      {"follow", python_follow, METH_FASTCALL, "What images of a size go through, or None."},
+      {"learn", python_learn, METH_FASTCALL, "Whether it is a template; then it is followed from now on."},
+      {"teach", python_teach, METH_FASTCALL, "Whether a request is a program's of any size; then it is called from now on."}};
   return guarded([&] {
-    if (count != 3) throw BadCall{"sized takes what makes a tensor, its dtype, and the bytes of an element"};
-    auto* const calls = new SizedCalls(args[0], args[1], integer(args[2]));
+    if (count != 5) throw BadCall{"sized takes what makes a tensor, and how numbers are drawn"};
+    auto* const calls = new SizedCalls(args[0], args[1], drawing_by(args[2], args[3]), args[4]);
     const Reference capsule(PyCapsule_New(calls, nullptr, release_sized));
     const auto function = [&](PyMethodDef* one) { return made_of(one, {owned(capsule.get())}); };
-    return tuple_of({function(&methods[0]), function(&methods[1]), function(&methods[2])});
+    return tuple_of({function(&methods[0]), function(&methods[1]), function(&methods[2]), function(&methods[3]), function(&methods[4])});
   });
 }
 
@@ -216,7 +236,7 @@ PyObject* python_draw(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
 
 // a table, the address of a function that computes exp or 0, whether multiply-adds are fused
 PyObject* python_drawer(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  static PyMethodDef draw = {"draw", python_draw, METH_FASTCALL, "Of a generator and sizes, the numbers of each image."};
+  static PyMethodDef draw = {"draw", python_draw, METH_FASTCALL, "Of a generator and a size, the numbers of an image."};
   return guarded([&] {
     if (count != kDrawParts || bytes(args[kDrawTable]).size % sizeof(double) != 0) {
       throw BadCall{"drawer takes a table, the address of exp, and whether multiply-adds are fused"};
@@ -298,7 +318,7 @@ PyMethodDef functions[] = {
     {"taps", python_taps, METH_FASTCALL, "The table of an axis: (in_size, begin, index, weight, border, precision, index_only)"},
     {"counts", python_counts, METH_FASTCALL, "(kernels launched, tables made, tables found in the cache)"},
     {"launch_all", python_launch_all, METH_FASTCALL, "Runs what was bound, in any order, by as many threads as torch has."},
-    {"sized", python_sized, METH_FASTCALL, "Calls for images of any size, whose steps follow from it: (call, many, learn)"},
+    {"sized", python_sized, METH_FASTCALL, "Calls for images of any size by templates: (call, many, follow, learn, teach)"},
     {"drawer", python_drawer, METH_FASTCALL, "What draws from a generator by a table, as torch does."},
     {"warp_picture", python_warp_picture, METH_FASTCALL, "Warps a picture of Pillow's."},
     {"attend", python_attend, METH_FASTCALL, "Runs attention at sampled places."},

@@ -228,11 +228,12 @@ def _learn(stream: Stream, by_size: BySize, calls: Calls, launched: dict[Kind, C
         known = like.of(calls.aligned)
         chosen = launched[known.kind]
         if chosen.way.template in sized.KERNELS and not known.operands.copied:
-            name = (like, chosen, calls.aligned)
+            own = (like, chosen, calls.aligned)
+            name = (*own, by_size.templates)
             if name not in by_size.launches:
                 functions = (stream.function(known.kind.plan, chosen), stream.function(None, None))
-                likeness = sized.Likeness(*name, out_step, inputs, functions, stream.most_blocks(chosen))
-                by_size.launches[name] = likeness.launch(by_size.steps, stream.memory)
+                likeness = sized.Likeness(*own, out_step, inputs, functions, stream.most_blocks(chosen))
+                by_size.launches[name] = likeness.launch(by_size.templates, stream.memory)
             return
 
 

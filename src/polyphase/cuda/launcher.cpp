@@ -355,21 +355,18 @@ PyObject* python_launch_sized(PyObject* parts, PyObject* const* args, ptrdiff_t 
   });
 }
 
-// The parts, the first of them a pattern, its row, and steps by size as bytes; None where it is not of those.
+// The parts, the first of them a pattern, its row, and templates as bytes; None where it is none of theirs.
 PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
   static PyMethodDef launch = {"launch", python_launch_sized, METH_FASTCALL, "Images of any size; the places left."};
   return guarded([&]() -> PyObject* {
-    if (count != 4 || PyTuple_Size(args[3]) != kSizedParts - 1) throw BadCall{"a pattern, a row, steps and parts"};
-    const Data pattern = bytes(args[0]), row = bytes(args[1]), steps = bytes(args[2]);
-    if (pattern.size != sizeof(RowPattern) || steps.size % sizeof(SizeStep) != 0) {
-      throw BadCall{"a pattern or steps of another size than the launcher's"};
-    }
+    if (count != 4 || PyTuple_Size(args[3]) != kSizedParts - 1) throw BadCall{"a pattern, a row, templates and parts"};
+    const Data pattern = bytes(args[0]), row = bytes(args[1]), written = bytes(args[2]);
+    if (pattern.size != sizeof(RowPattern)) throw BadCall{"a pattern of another size than the launcher's"};
     RowPattern copy;
     std::memcpy(&copy, pattern.data, sizeof(copy));
-    Buffer<SizeStep> of_size(steps.size / sizeof(SizeStep));
-    std::memcpy(of_size.data(), steps.data, steps.size);
-    auto* const batch =
-        new SizedBatch{{copy, row.data, row.size, of_size.data(), of_size.size()}, SeenRows(row.size), {}};
+    Templates templates;
+    templates.learn_all(written.data, written.size);
+    auto* const batch = new SizedBatch{{copy, row.data, row.size, move(templates)}, SeenRows(row.size), {}};
     const Reference capsule(PyCapsule_New(batch, nullptr, release_batch));
     if (!batch->rows.holds()) return none();
     const Reference parts(PyTuple_New(kSizedParts));

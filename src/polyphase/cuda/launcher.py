@@ -163,10 +163,10 @@ class SizedParts(NamedTuple):
     read: object
 
 
-def sized(pattern: bytes, row: bytes, steps: bytes, parts: SizedParts) -> LaunchSized | None:
-    """`pattern`: `RowPattern` of sized_rows.h. `steps`: as `pipelines/ways.py` packs them. None where the row
-    is no image's by these steps."""
-    return _functions().sized(pattern, row, steps, parts)
+def sized(pattern: bytes, row: bytes, templates: bytes, parts: SizedParts) -> LaunchSized | None:
+    """`pattern`: `RowPattern` of sized_rows.h. `templates`: as of `devices.BySize`. None where the row is no image's by
+    these."""
+    return _functions().sized(pattern, row, templates, parts)
 
 
 class Counted(NamedTuple):

@@ -92,9 +92,9 @@ class Likeness(NamedTuple):
     functions: tuple[int, int]
     most_blocks: int
 
-    def launch(self, steps: bytes, memory: TorchMemory) -> LaunchSized | None:
-        """Images of any size, whose steps follow from it as `pipelines/ways.py` packs that. None where their rows
-        differ in more than numbers."""
+    def launch(self, templates: bytes, memory: TorchMemory) -> LaunchSized | None:
+        """Images of any size, whose steps follow from it by templates. None where their rows differ in more than
+        numbers."""
         pattern = self._pattern()
         if pattern is None:
             return None
@@ -106,7 +106,7 @@ class Likeness(NamedTuple):
         )
         functions = (memory.stream_of, memory.device, memory.empty, memory.staged, memory.there)
         parts = SizedParts(kernel, tap_maker, *functions, self.inputs)
-        return launcher.sized(pattern.packed(), bytes(PAIR_BYTES) + data, steps, parts)
+        return launcher.sized(pattern.packed(), bytes(PAIR_BYTES) + data, templates, parts)
 
     def _bound(self, memory: TorchMemory, function: int, threads: int, makes_tables: bool) -> object:
         plan = LaunchPlan(memory.device, function, (1, 1, 1), threads, 8 * threads, 0, 0, 0, 0, makes_tables)

@@ -10,7 +10,7 @@ import ctypes
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -158,21 +158,16 @@ class Pattern:
         except (NoKernelError, *NOT_BUILT):
             return None
 
-    def teach(
-        self, sized: devices.Sized | None, transforms: bytes, vectors: tuple[Tensor, ...]
-    ) -> devices.Sized | None:
-        """What makes such programs of an image's size alone: `sized`, or a new one, where it learns how."""
-        if self._wing.sized is None:
-            return sized
-        made = sized or self._wing.sized(self._record.out.dtype)
-        learned = made.learn(self._record, transforms, self._longest, self._most, vectors)
-        return made if learned else sized
+    def teach(self, sized: devices.Sized, number: int, drawn: bytes, given: devices.SizedGiven) -> bool:
+        """Whether `sized` can make such programs by templates, of which this is the number. `drawn`: numbers, for the
+        image that this was made of."""
+        return self._wing.takes_sized and sized.teach(number, self._record, drawn, given)
 
-    def takes(self, image: Facts, mapped: Sizes) -> bool:
-        """Whether a kernel does, or `bind` decides what is to be done. `mapped`: the image's sizes after its steps."""
-        (_, rows, columns), (channels, height, width), longest = image.shape, mapped, self._longest
-        is_short = rows <= longest and columns <= longest and height <= longest and width <= longest
-        return is_short and channels * height * width < self._most
+    def takes(self, sizes: Sequence[Any], channels: int) -> bool:
+        """Whether a kernel does, or `bind` decides what is to be done. `sizes`: of an image's rows and columns, before
+        and after its steps."""
+        *_, height, width = sizes
+        return all(n <= self._longest for n in sizes) and channels * height * width < self._most
 
     def bound(
         self,

@@ -84,32 +84,43 @@ class Described(NamedTuple):
 
 
 class BySize(NamedTuple):
-    """Images of one kind, to one kind of output, whose steps follow from their sizes: by `steps`, as
-    `pipelines/ways.py` packs transforms. launches: of images like others that were launched, None where there is
-    none."""
+    """Images of one kind, to one kind of output, whose steps follow from their sizes: by `templates`, as
+    `pipelines/recording.py` writes them, one after the other. launches: of images like others that were launched, None
+    where there is none."""
 
-    steps: bytes
+    templates: bytes
     launches: dict[Any, LaunchSized | None]
 
 
 class Sized(Protocol):
-    """Calls for images (channels, height, width) of one kind and of any size, where transforms make the steps of it: of
-    the records that were learned. Kinds differ in dtype, device, channels, and the order that results lie in.
+    """Calls for images (channels, height, width) of one kind and of any size, by templates that were learned, which
+    draw from torch's generator where they have to. Kinds differ in dtype, device, channels, and the order that results
+    lie in.
 
-    call: of an image, or of the sizes, strides and memory of one that is of this kind, a new tensor; None where it is
-    another program's. many: of a tuple of plain images, or of tuples of sizes, strides and memory, and what makes a
-    tensor, or None, of the sizes of a result, that tensor with all results; None where one of them is another
-    program's, or becomes another size.
+    call: of an image, or of the sizes, strides and memory of one that is of this kind, a new tensor, or the part of the
+    image's memory that the picture is; None where that is not known. many: of a tuple of plain images, or of tuples of
+    sizes, strides and memory, and what makes a tensor, or None, of the sizes and dtype of a result, that tensor with
+    all results; None where one of them is not known, or becomes another size. follow: of a height and width what
+    `SizedCalls::follow` says. learn: of a template whether it is followed from then on. Where something is None,
+    nothing was drawn.
     """
 
     call: Callable[..., Tensor | None]
-    many: Callable[[tuple[Any, ...], Callable[[tuple[int, ...]], Tensor | None]], Tensor | None]
+    many: Callable[[tuple[Any, ...], Callable[[tuple[int, ...], torch.dtype], Tensor | None]], Tensor | None]
+    follow: Callable[[int, int], tuple[Any, ...] | None]
+    learn: Callable[[bytes], bool]
 
-    def learn(
-        self, record: CallRecord, transforms: bytes, longest: int, most: int, vectors: tuple[Tensor, ...]
-    ) -> bool:
-        """A record, the vectors that it reads, and what sizes it is for: the longest axis, the most elements. False
-        where its steps do not follow from its size."""
+    def teach(self, program: int, record: CallRecord, drawn: bytes, given: SizedGiven) -> bool:
+        """A program of the templates, by a record of it and the numbers that were drawn for that. False where its
+        numbers do not follow."""
+
+
+class SizedGiven(NamedTuple):
+    """Of a program: the vectors that it reads; and what a picture becomes: a new tensor, a view of the image, or the
+    image (0, 1, 2, `Becomes` of `launch/sized_calls.h`)."""
+
+    vectors: tuple[Tensor, ...]
+    becomes: int
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,7 @@ class Wing:
     bind_batched: a call that is for `launch_all`, where that is another than `bind`'s. of_size: its handle, for another
     image (channels, height, width) whose rows and columns take other paths; None where it takes binding.
     drawer: of a table as `pipelines/draws.py` packs it, the address of exp and whether multiply-adds are fused, what
-    draws from a generator for images of the sizes that follow, as `launch/drawing.h` says.
+    draws from a generator for an image of the height and width that follow, as `launch/drawing.h` says.
     warp_picture: a warp as `pipelines/pillow.py` packs it, and what have the addresses of lists of rows: a Pillow
     picture's, and those of one to be written. False where Pillow is quicker.
     """
@@ -164,14 +175,15 @@ class Wing:
     launch_all: Callable[..., None] | None = None
     makes_patchwork: bool = False
     bind_like: Callable[[CallRecord], BindLike] | None = None
-    sized: Callable[[torch.dtype], Sized] | None = None
+    takes_sized: bool = False
+    sized: Callable[[torch.Generator | None, int, bool, tuple[Any, ...]], Sized] | None = None
     launch_into: (
         Callable[[Tensor, Sequence[BatchedCall], Sequence[Tensor], Sequence[int] | None, BySize | None], None] | None
     ) = None
     bind_batched: Callable[[CallRecord], BoundCall] | None = None
     of_size: Callable[[object, Facts, tuple[AxisPath, AxisPath]], object | None] | None = None
     slower: tuple[Slower, ...] = ()
-    drawer: Callable[[bytes, int, bool], Callable[..., tuple[list[tuple[float, ...]], bytes]]] | None = None
+    drawer: Callable[[bytes, int, bool], Callable[..., tuple[float, ...] | None]] | None = None
     warp_picture: Callable[[bytes, object, object], bool] | None = None
 
 

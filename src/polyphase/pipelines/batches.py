@@ -11,13 +11,13 @@ from torch import Tensor
 
 from polyphase.errors import WrongArgumentError, WrongImageError
 from polyphase.kernels import devices
-from polyphase.kernels.devices import BatchedCall, BySize
+from polyphase.kernels.devices import BatchedCall, BySize, LaunchSized
 from polyphase.kernels.facts import Facts, Sizes, elements, facts
 from polyphase.kernels.layout import dense_strides
 from polyphase.pipelines.picture import Picture
-from polyphase.pipelines.sketches import Sketch
 from polyphase.pipelines.sources import Source, of_tensor
 from polyphase.pipelines.stages import Stage
+from polyphase.pipelines.templates import Sketch
 from polyphase.plain import is_plain
 from polyphase.sampling.axis_maps import AxisPath
 from polyphase.sampling.programs import Axes
@@ -124,10 +124,12 @@ class Sheet:
     """Tensors of one kind, and where nothing is random what they become, by their sizes and strides: bound calls of one
     launch."""
 
-    def __init__(self, picture_of: Callable[[Any], Pictured], by_size: bytes | None, channels_last: bool) -> None:
-        """`by_size`: transforms as `ways.packed` has them, where steps follow from sizes alone."""
-        self._picture_of, self._channels_last = picture_of, channels_last
-        self._by_size = None if by_size is None else BySize(by_size, {})
+    def __init__(
+        self, picture_of: Callable[[Any], Pictured], templates_of: Callable[[Any], bytes], channels_last: bool
+    ) -> None:
+        """`templates_of`: those of images like one, as `BySize` has them."""
+        self._picture_of, self._templates_of, self._channels_last = picture_of, templates_of, channels_last
+        self._launches: dict[Any, LaunchSized | None] = {}
         self._like: Pictured | None = None
         self._calls: dict[tuple[Any, Any], BatchedCall] = {}
 
@@ -148,13 +150,13 @@ class Sheet:
                 return None
             launch_into = devices.wing_of(out.device).launch_into
             assert launch_into is not None, "the device takes many at once"
-            launch_into(out, calls, some, left, self._by_size)
+            launch_into(out, calls, some, left, BySize(self._templates_of(some[0]), self._launches))
         return out
 
     def _left_by_size(self, out: Tensor, images: tuple[Tensor, ...]) -> tuple[int, ...] | None:
         """The places of those that are not launched by their size alone; None where all are not."""
         left: tuple[int, ...] | None = None
-        for launch in [] if self._by_size is None else list(self._by_size.launches.values())[::-1]:  # others may learn
+        for launch in list(self._launches.values())[::-1]:  # others may learn
             if launch is not None and left != ():
                 left = launch(out, images, left)
         return left

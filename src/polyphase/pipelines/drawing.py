@@ -9,8 +9,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import torch
@@ -27,9 +26,8 @@ from polyphase.torch_private import (
     library_of_torch,
 )
 
-#: Of a generator, and the height and width of images: the numbers of each, up to the first that Python has to draw for;
-#: and the generator's state before.
-Drawer: TypeAlias = Callable[..., tuple[list[tuple[float, ...]], bytes]]
+#: Of a generator, and the height and width of an image: its numbers; None, and nothing drawn, where Python has to.
+Drawer: TypeAlias = Callable[[torch.Generator, int, int], "tuple[float, ...] | None"]
 
 #: So many draws of a transform of torchvision are compared with ours before ours are taken.
 _COMPARED = 2
@@ -53,9 +51,9 @@ def is_usual() -> bool:
 def numbers(drawer: Drawer | None, draws: Draws, height: int, width: int) -> Iterator[float]:
     """What is drawn for an image of a size, from the generator that torch uses unasked."""
     if drawer is not None and is_usual():
-        found, _ = drawer(torch.default_generator, height, width)
-        if found:
-            return iter(found[0])
+        found = drawer(torch.default_generator, height, width)
+        if found is not None:
+            return iter(found)
     return all_by_torch(draws, height, width)
 
 
@@ -70,8 +68,8 @@ class Known:
     def __init__(self, ours: Any, itself: Any) -> None:
         self._ours, self._draws = ours, ours.draws()
         names = [name for name in ours.__dataclass_fields__ if hasattr(itself, name)]
-        self._attributes = attrgetter(*names) if names else lambda itself: None
-        self._itself, self._at_first = itself, copy.deepcopy(self._attributes(itself))
+        #: itself, a name, what it had under that at first, and so on.
+        self.unchanged = tuple(one for name in names for one in (itself, name, copy.deepcopy(getattr(itself, name))))
         self._agreed = self._failed = 0
 
     @functools.cached_property
@@ -80,8 +78,9 @@ class Known:
 
     def is_as_it_was(self) -> bool:
         """Whether nobody has given it other arguments."""
+        parts = iter(self.unchanged)
         try:
-            return bool(self._attributes(self._itself) == self._at_first)
+            return all(getattr(itself, name) == value for itself, name, value in zip(parts, parts, parts, strict=True))
         except Exception:  # of values that cannot be compared
             return False
 
@@ -95,8 +94,8 @@ class Known:
             return plainly()
         if self._agreed < _COMPARED:
             return self._compared(plainly, height, width)
-        found, _ = self.drawer(torch.default_generator, height, width)
-        return self._ours.params(iter(found[0]), height, width) if found else plainly()
+        found = self.drawer(torch.default_generator, height, width)
+        return plainly() if found is None else self._ours.params(iter(found), height, width)
 
     def _compared(self, plainly: Callable[[], Any], height: int, width: int) -> Any:
         own = torch.Generator()
@@ -104,62 +103,13 @@ class Known:
         params = plainly()
         assert self.drawer is not None, "it was asked for"
         after = torch.default_generator.get_state()
-        found, _ = self.drawer(own, height, width)
-        agrees = bool(found) and torch.equal(own.get_state(), after)
-        if agrees and _are_equal(params, self._ours.params(iter(found[0]), height, width)):
+        found = self.drawer(own, height, width)
+        agrees = found is not None and torch.equal(own.get_state(), after)
+        if agrees and _are_equal(params, self._ours.params(iter(found or ()), height, width)):
             self._agreed += 1
         else:
             self._failed += 1
         return params
-
-
-class Ahead:
-    """Numbers that were drawn for images, each for all steps of a chain, before the first step is done."""
-
-    def __init__(self, drawer: Drawer, sizes: Sequence[int]) -> None:
-        """`sizes`: height and width of each image. From one on that C++ cannot draw for, they have no numbers."""
-        self._drawer, self._sizes = drawer, sizes
-        self.numbers, self._before = drawer(torch.default_generator, *sizes)
-
-    def take_back(self, kept: int) -> None:
-        """The generator becomes as if numbers were drawn for so many images, from the first on."""
-        torch.default_generator.set_state(torch.frombuffer(bytearray(self._before), dtype=torch.uint8))
-        if kept:
-            self._drawer(torch.default_generator, *self._sizes[: 2 * kept])
-
-
-class Chain:
-    """Steps whose numbers follow from an image's size, all of them drawn at once."""
-
-    def __init__(self, transforms: Sequence[Any], known: Sequence[Known | None]) -> None:
-        """`known`: of those that are torchvision's and random; None where it is to be asked itself."""
-        self._draws = _one_after_the_other(transforms) if all(known) else None
-        self._known = known
-
-    @functools.cached_property
-    def _drawer(self) -> Drawer | None:
-        return drawer_of(self._draws) if self._draws else None
-
-    def ahead(self, *sizes: int) -> Ahead | None:
-        """Of the height and width of images; None where each step has to be asked."""
-        if not self._draws or not is_usual():
-            return None
-        for one in self._known:
-            if one is None or not one.is_trusted:
-                return None
-        return None if self._drawer is None else Ahead(self._drawer, sizes)
-
-
-def _one_after_the_other(transforms: Sequence[Any]) -> Draws | None:
-    """A table of all draws, and of the sizes between; None where one is not known that something may depend on."""
-    table, is_size_known = list[Draw](), True
-    for one in transforms:
-        draws, sizes = one.draws(), one.sizes()
-        if draws and not is_size_known:
-            return None
-        table += [*draws, *(sizes or ())]
-        is_size_known = is_size_known and sizes is not None
-    return tuple(table) if any(one.is_random for one in transforms) else None
 
 
 def _are_equal(params: Any, ours: Any) -> bool:
@@ -197,12 +147,6 @@ _EXAMPLES: dict[type[Draw], Draws] = {
     table.Place: (table.Place((9, 9), (1, 2, 3, 4)), table.Place((90, 200), may_grow=True, both=True)),
     table.Shift: (*[table.Shift((0.1, 0.3))] * 4,),
     table.Corners: (*[table.Corners(0.6)] * 4,),
-    table.ToSize: (table.ToSize((30, 50)), table.Corners(0.5)),
-    table.ToSide: (
-        *(table.ToSide(97), table.Corners(0.9), table.ToSide(31, limit=40), table.Corners(0.9)),
-        *(table.Grown((0, 3, 40, 2)), table.ToSide(77, is_longer=True), table.Corners(0.9)),
-    ),
-    table.Grown: (table.Grown((1, 20, 30, 4)), table.Corners(0.9)),
 }
 
 
@@ -218,7 +162,7 @@ def _is_as_torch(kind: Any) -> bool:
         theirs.manual_seed(seed)
         expected = tuple(all_by_torch(examples, height, width, theirs))
         ours.manual_seed(seed)
-        if drawer(ours, height, width)[0] != [expected] or not torch.equal(ours.get_state(), theirs.get_state()):
+        if drawer(ours, height, width) != expected or not torch.equal(ours.get_state(), theirs.get_state()):
             return False
     return True
 
@@ -227,9 +171,14 @@ def _drawer(draws: Draws) -> Drawer | None:
     cpu = torch.device("cpu")
     make = devices.wing_of(cpu).drawer if devices.has_kernels("cpu") else None
     try:
-        return None if make is None else make(packed(draws), _address_of_exp(), _is_fused())
+        return None if make is None else make(packed(draws), *how_torch_draws())
     except PolyphaseError:  # nothing can be built
         return None
+
+
+def how_torch_draws() -> tuple[int, bool]:
+    """By which function it computes exp, and whether multiply-adds are fused."""
+    return _address_of_exp(), _is_fused()
 
 
 @functools.cache

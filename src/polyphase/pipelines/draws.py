@@ -23,7 +23,7 @@ Generator: TypeAlias = "torch.Generator | None"
 
 @dataclass(frozen=True)
 class Draw:
-    """What is drawn for an image, or what its size is from then on. kind: its number in C++."""
+    """What is drawn for an image. kind: its number in C++."""
 
     kind: ClassVar[int]
 
@@ -34,19 +34,17 @@ class Draw:
     def by_torch(self, height: int, width: int, generator: Generator = None) -> list[float]:
         raise NotImplementedError
 
-    def size_after(self, height: int, width: int) -> tuple[int, int]:
-        return height, width
-
 
 Draws: TypeAlias = tuple[Draw, ...]
 
 
 def packed(draws: Draws) -> bytes:
-    row = _row(draws)
-    return struct.pack(f"{len(row)}d", *row)
+    numbers = row(draws)
+    return struct.pack(f"{len(numbers)}d", *numbers)
 
 
-def _row(draws: Draws) -> tuple[float, ...]:
+def row(draws: Draws) -> tuple[float, ...]:
+    """A table, as numbers."""
     return tuple(one for draw in draws for one in (draw.kind, len(draw.values()), *draw.values()))
 
 
@@ -54,7 +52,6 @@ def all_by_torch(draws: Draws, height: int, width: int, generator: Generator = N
     """The plain twin of `draws/walk.h`."""
     for draw in draws:
         yield from draw.by_torch(height, width, generator)
-        height, width = draw.size_after(height, width)
 
 
 # ---- numbers
@@ -115,7 +112,7 @@ class Chance(Draw):
     kind: ClassVar[int] = 3
 
     def values(self) -> tuple[float, ...]:
-        return float(self.p), float(self.with_p), *_row(self.then)
+        return float(self.p), float(self.with_p), *row(self.then)
 
     def by_torch(self, height: int, width: int, generator: Generator = None) -> list[float]:
         drawn = torch.rand(1, generator=generator)
@@ -129,11 +126,11 @@ class Fork(Draw):
     """The number of one of several branches, each as likely, and then what there is to draw on it."""
 
     branches: tuple[Draws, ...]
-    kind: ClassVar[int] = 14
+    kind: ClassVar[int] = 11
 
     def values(self) -> tuple[float, ...]:
-        rows = [_row(branch) for branch in self.branches]
-        return float(len(rows)), *[one for row in rows for one in (float(len(row)), *row)]
+        rows = [row(branch) for branch in self.branches]
+        return float(len(rows)), *[number for one in rows for number in (float(len(one)), *one)]
 
     def by_torch(self, height: int, width: int, generator: Generator = None) -> list[float]:
         chosen = _integer(0, len(self.branches), generator)
@@ -292,68 +289,6 @@ class Corners(Draw):
         return [_integer(first, end, generator) for first, end in ranges]
 
 
-# ---- sizes
-
-
-@dataclass(frozen=True)
-class _Size(Draw):
-    def by_torch(self, height: int, width: int, generator: Generator = None) -> list[float]:
-        return []
-
-
-@dataclass(frozen=True)
-class ToSize(_Size):
-    """To (height, width)."""
-
-    size: tuple[int, int]
-    kind: ClassVar[int] = 11
-
-    def values(self) -> tuple[float, ...]:
-        return tuple(map(float, self.size))
-
-    def size_after(self, height: int, width: int) -> tuple[int, int]:
-        return self.size
-
-
-@dataclass(frozen=True)
-class ToSide(_Size):
-    """To `pixels` of the shorter side, or the longer one, as torchvision rounds. limit: of the longer side, where the
-    shorter one is given; 0 for none."""
-
-    pixels: int
-    is_longer: bool = False
-    limit: int = 0
-    kind: ClassVar[int] = 12
-
-    def values(self) -> tuple[float, ...]:
-        return float(self.pixels), float(self.is_longer), float(self.limit)
-
-    def size_after(self, height: int, width: int) -> tuple[int, int]:
-        shorter, longer = min(height, width), max(height, width)
-        if self.is_longer:
-            new_shorter, new_longer = int(self.pixels * shorter / longer), self.pixels
-        else:
-            new_shorter, new_longer = self.pixels, int(self.pixels * longer / shorter)
-            if self.limit and new_longer > self.limit:
-                new_shorter, new_longer = int(self.limit * new_shorter / new_longer), self.limit
-        return (new_longer, new_shorter) if width <= height else (new_shorter, new_longer)
-
-
-@dataclass(frozen=True)
-class Grown(_Size):
-    """By a border (left, top, right, bottom)."""
-
-    border: tuple[int, int, int, int]
-    kind: ClassVar[int] = 13
-
-    def values(self) -> tuple[float, ...]:
-        return tuple(map(float, self.border))
-
-    def size_after(self, height: int, width: int) -> tuple[int, int]:
-        left, top, right, bottom = self.border
-        return top + height + bottom, left + width + right
-
-
 def _uniform(least: float, most: float, generator: Generator) -> float:
     return torch.empty(1).uniform_(least, most, generator=generator).item()
 
@@ -364,4 +299,4 @@ def _integer(start: int, end: int, generator: Generator) -> float:
 
 def whole_numbers(drawn: Iterator[float], count: int) -> list[int]:
     """The next ones, which are whole."""
-    return [int(next(drawn)) for _ in range(count)]
+    return [math.trunc(next(drawn)) for _ in range(count)]

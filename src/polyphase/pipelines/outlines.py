@@ -1,5 +1,4 @@
-"""A picture's way through transforms by its size alone: what its axes go through, as numbers. A new size, or crop, then
-costs no program and no binding in Python."""
+"""A picture's way through transforms by its size alone: what its axes go through, as numbers that are recorded."""
 
 from __future__ import annotations
 
@@ -8,17 +7,12 @@ from typing import Any
 
 import torch
 
-from polyphase.kernels.facts import Sizes
 from polyphase.kernels.recipes import Recipe
-from polyphase.pipelines.patched import Patched
 from polyphase.pipelines.picture import NEAREST
+from polyphase.pipelines.recording import NotRecordedError, Size
 
 #: Of those that are followed.
 _WIDEST_BORDER = 2**16
-
-
-class NotFollowedError(Exception):
-    """Something is done that only a picture can do."""
 
 
 class Outline:
@@ -26,25 +20,21 @@ class Outline:
 
     rows, columns: what its axes go through. marks: what is done, in order, where that depends on the size. Pictures of
     one kind by the same transforms, which have the same marks and as many steps, differ in the numbers of their steps
-    alone; that asks for sizes of 2 or more, of which strides tell how a picture lies.
+    alone; that asks for sizes of 2 or more, of which strides tell how a picture lies. cut_by: the arguments of a cut
+    into patches.
     """
 
-    __slots__ = ("borders", "channels", "columns", "dtype", "height", "kind", "marks", "patches", "rows", "width")
+    __slots__ = ("borders", "channels", "columns", "cut_by", "dtype", "height", "kind", "marks", "rows", "width")
 
-    def __init__(self, kind: str, dtype: torch.dtype, shape: Sizes) -> None:
-        self.kind, self.dtype = kind, dtype
-        self.channels, self.height, self.width = shape
+    def __init__(self, kind: str, dtype: torch.dtype, channels: int, height: Size, width: Size) -> None:
+        self.kind, self.dtype, self.channels, self.height, self.width = kind, dtype, channels, height, width
         self.rows, self.columns = Recipe(), Recipe()
         self.marks: list[str] = []
-        self.patches: Patched | None = None
+        self.cut_by: tuple[int, int, int, bool] | None = None
         self.borders = 0
 
     def __getattr__(self, name: str) -> Any:
-        raise NotFollowedError(name)
-
-    @property
-    def shape(self) -> Sizes:
-        return self.channels, self.height, self.width
+        raise NotRecordedError(name)
 
     @property
     def name(self) -> tuple[object, ...]:
@@ -53,8 +43,8 @@ class Outline:
 
     def resize(
         self,
-        height: int,
-        width: int,
+        height: Size,
+        width: Size,
         mode: str,
         antialias: bool,
         *,
@@ -73,12 +63,12 @@ class Outline:
             self.rows.resize(height, mode, antialias, rows_first)
             self.columns.resize(width, mode, antialias)
 
-    def crop(self, top: int, left: int, height: int, width: int) -> None:
+    def crop(self, top: Size, left: Size, height: Size, width: Size) -> None:
         before, across = self.height, self.width
         if height == before and width == across:
             return
         if top < 0 or left < 0 or top + height > before or left + width > across:
-            raise NotFollowedError("beyond the image")
+            raise NotRecordedError("beyond the image")
         self._becomes_size(height, width)
         self.marks.append("crop")
         if height != before:
@@ -90,12 +80,12 @@ class Outline:
         self.marks.append("flip")
         (self.columns if dim == -1 else self.rows).flip()
 
-    def pad(self, amounts: Sequence[int], fill: float, mode: str, *, as_batch: bool = True) -> None:
+    def pad(self, amounts: Sequence[Size], fill: float, mode: str, *, as_batch: bool = True) -> None:
         left, right, top, bottom = amounts
         shorter, border = min(self.height, self.width), 0
         most = {"reflect": shorter - 1, "symmetric": shorter}.get(mode, _WIDEST_BORDER)
         if min(amounts) < 0 or max(amounts) > most:
-            raise NotFollowedError("by other rules")
+            raise NotRecordedError("by other rules")
         if not any(amounts):
             self.copies()
             return
@@ -111,8 +101,8 @@ class Outline:
 
     def cut(self, size: int, merge: int, frames: int, channels_last: bool) -> None:
         if self.height % (size * merge) or self.width % (size * merge):
-            raise NotFollowedError("an error")
-        self.patches = Patched(self.shape, size, merge, frames, channels_last)
+            raise NotRecordedError("an error")
+        self.cut_by = size, merge, frames, channels_last
 
     def becomes(self, kind: str, *, contiguous: bool = False) -> None:
         self.kind = kind
@@ -123,7 +113,7 @@ class Outline:
     def normalise(self, mean: Sequence[float], std: Sequence[float]) -> None:
         """Nothing that is asked for."""
 
-    def _becomes_size(self, height: int, width: int) -> None:
+    def _becomes_size(self, height: Size, width: Size) -> None:
         if height < 2 or width < 2:
-            raise NotFollowedError("strides that tell nothing, or an error")
+            raise NotRecordedError("strides that tell nothing, or an error")
         self.height, self.width = height, width

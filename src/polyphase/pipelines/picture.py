@@ -101,6 +101,11 @@ class Picture:
         return not self._stages and not self._has_begun()
 
     @property
+    def is_what_was_given(self) -> bool:
+        """Whether its value is the very object that it was read from."""
+        return self._original is not None and self.is_untouched
+
+    @property
     def is_view(self) -> bool:
         """Whether its result lies within the tensor that it was read from, as torchvision's would."""
         is_copied = self._stages or self._is_copied or not self._only_crops()
@@ -304,7 +309,7 @@ class Picture:
 
     def value(self) -> Any:
         """As its kind is."""
-        if self._original is not None and self.is_untouched:
+        if self.is_what_was_given:
             return self._original
         if self.kind == PIL:
             return self._as_pil() if self._edits is None else self._edits.made()

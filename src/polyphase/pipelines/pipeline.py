@@ -38,8 +38,8 @@ from polyphase.pipelines.reading import (
     read,
     takes_images_alone,
 )
-from polyphase.pipelines.sketches import Drawn, Sketch, Sketches, kind_of
 from polyphase.pipelines.sources import Source
+from polyphase.pipelines.templates import Sketch, Templates, kind_of
 from polyphase.pipelines.vocabulary import Compose, Container
 from polyphase.pipelines.walks import Image, Sample, Walk, as_picture, image_of, lone_image, only_picture, sample_of_v1
 from polyphase.plain import are_plain
@@ -94,7 +94,7 @@ class Pipeline:
         self._left_to_pillow = _one_by_one(transform) if is_left_to_pillow(transform, self._steps) else None
         self._ready: dict[Any, _Known] = {}
         self._sheets: dict[Any, Sheet] = {}
-        self._sketches = Sketches(self._steps)
+        self._templates = Templates(self._steps)
         self._latest = Latest()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -113,35 +113,38 @@ class Pipeline:
             return self.walk(inputs, unpacks=True).value()
         if self._left_to_pillow is not None and is_pil(inputs[0]):
             return self._left_to_pillow(inputs[0])
-        made = self._latest.again(inputs[0], torch.get_default_dtype())
+        made = self._latest.again(inputs[0], *_defaults())
         if made is not None:
             return made
         image = image_of(inputs[0])
         if image is None:
             return self.walk(inputs[0]).value()
-        made = self._by_size(image)
+        made = self._by_template(image)
         if made is not None:
             return made
         known = self._ready.get(_kind_of(image)) if self._is_fixed else None
         if known is not None:
             return known.value(image.source)
-        found = self._sketches.of(image)
+        found = self._templates.of(image)
         known = self._remembered(image, found)
         return found.value() if known is None else known.value(image.source)
 
-    def _by_size(self, image: Image) -> Any:
-        """The picture of an image whose steps follow from its size alone, made in C++; None where they do not."""
-        sized = self._sketches.sized(image) if self._is_fixed else None
+    def _by_template(self, image: Image) -> Any:
+        """The picture of an image that a template is for, made in C++; None where there is none."""
+        sized = self._templates.sized(image)
         if sized is None:
             return None
+        calls, kind = sized
         _, shape, strides, _ = image.source.facts
-        call, memory = sized.calls.call, image.source.memory
-        made = call(shape, strides, memory)
+        memory = image.source.memory
+        made = calls.call(shape, strides, memory)
         if made is None:
             return None
-        if isinstance(memory, Tensor) and image.kind == sized.kind == TENSOR:
-            self._latest.follow(call, (memory,), (torch.get_default_dtype(),), any_size=True)
-        return as_kind(made, sized.kind)
+        if made is memory and image.kind == kind:
+            return image.original
+        if isinstance(memory, Tensor) and image.kind == kind == TENSOR:
+            self._latest.follow(calls.call, (memory,), _defaults(), any_size=True)
+        return as_kind(made, kind)
 
     def walk(self, sample: Any, *, unpacks: bool = False) -> Walk:
         """Takes a sample through the steps: random parameters are drawn, and nothing is computed that can wait."""
@@ -154,7 +157,7 @@ class Pipeline:
         if not self._is_fixed:
             return None
         if isinstance(found, Sketch):
-            return None if found.kind == PIL else self._keep(image, _Known(found.kind, found.ready().run))
+            return self._keep(image, _Known(found.kind, found.ready().run)) if found.is_cut else None
         picture = found.leaves[0]
         if not found.is_whole or not picture.is_for_others() or picture.kind == PIL:
             return None
@@ -174,7 +177,7 @@ class Pipeline:
         known = self._ready.get(_kind_of(image)) if self._is_fixed else None
         if known is not None and known.picture is not None:
             return known.picture.again(image.source)
-        found = self._sketches.of(image)
+        found = self._templates.of(image)
         if isinstance(found, Sketch):
             return found
         self._remembered(image, found)
@@ -198,7 +201,7 @@ class Pipeline:
         becomes another shape, dtype or device than most. The result is then (tensor, mask): a mask of as many elements
         as there are images says which of them the tensor has.
         """
-        if on_error == "raise" and as_list is False and self._is_fixed:
+        if on_error == "raise" and as_list is False:
             together = self._together(images, out, channels_last)
             if together is not None:
                 return together
@@ -229,20 +232,24 @@ class Pipeline:
             return None
         first = images[0]
         if not launches_together(first):
-            return self._together_by_size(tuple(images), out, channels_last)
-        if not are_plain(images):
+            return self._together_by_templates(tuple(images), out, channels_last)
+        if not self._is_fixed or not are_plain(images):
             return None
         name = (first.dtype, first.ndim, first.device, channels_last, None if out is None else out.stride())
         sheet = self._sheets.get(name)
         if sheet is None:
-            self._sheets[name] = sheet = Sheet(self._picture, self._sketches.by_size(TENSOR), channels_last)
+            self._sheets[name] = sheet = Sheet(self._picture, self._written_for, channels_last)
         return sheet.run(images, out)
 
-    def _together_by_size(self, images: tuple[Any, ...], out: Tensor | None, channels_last: bool) -> Tensor | None:
-        """Likewise, by one call into C++, where steps follow from the images' sizes."""
+    def _written_for(self, tensor: Tensor) -> bytes:
+        image = image_of(tensor)
+        return b"" if image is None else self._templates.written_for(image)
+
+    def _together_by_templates(self, images: tuple[Any, ...], out: Tensor | None, channels_last: bool) -> Tensor | None:
+        """Likewise, by one call into C++, where templates are for the images."""
         try:
             first = image_of(images[0])
-            sized = None if first is None else self._sketches.sized(first)
+            sized = None if first is None else self._templates.sized(first)
             if first is None or sized is None:
                 return None
             read = images if type(images[0]) is Tensor and are_plain(images) else _read_alike(first, images)
@@ -252,13 +259,13 @@ class Pipeline:
             return None
         device = first.source.facts.device
 
-        def out_of(sizes: Sizes) -> Tensor | None:
+        def out_of(sizes: Sizes, dtype: torch.dtype) -> Tensor | None:
             shape = (len(images), *sizes)
             if out is None:
-                return empty(shape, sized.dtype, device, channels_last=channels_last)
-            return out if is_dense_out(out, shape, sized.dtype, device) else None
+                return empty(shape, dtype, device, channels_last=channels_last)
+            return out if is_dense_out(out, shape, dtype, device) else None
 
-        return sized.calls.many(read, out_of)
+        return sized[0].many(read, out_of)
 
     def _one_tensor(
         self, pictures: list[Picture | Sketch], numbers: list[int], out: Tensor | None, channels_last: bool, count: int
@@ -287,10 +294,9 @@ class Pipeline:
             seen = "no images" if hasattr(images, "__len__") and not len(images) else f"a {type(images).__name__}"
             raise WrongArgumentError(f"a batch of {seen}; give a list of images, one at least")
         pictures, numbers = list[Picture | Sketch](), list[int]()
-        drawn = Drawn(self._sketches, images)
         for number, image in enumerate(images):
             try:
-                pictures.append(drawn.picture(number) or self._picture(image))
+                pictures.append(self._picture(image))
                 numbers.append(number)
             except Exception as error:
                 if on_error == "raise":
@@ -321,11 +327,11 @@ class Pipeline:
         """A sample at the end of its way, its image not yet computed: by a sketch, if it has one image only."""
         if self._takes_images_alone:
             return self._sample_of_v1(sample)
-        found = lone_image(sample) if self._sketches.takes_samples else None
+        found = lone_image(sample) if self._templates.takes_samples else None
         if found is None:
             return self.walk(sample)
         made, place, image = found
-        made.leaves[place] = _leaf_of(self._sketches.of(image))
+        made.leaves[place] = _leaf_of(self._templates.of(image))
         return made
 
     def _sample_of_v1(self, sample: Any) -> Walk | Sample:
@@ -335,7 +341,7 @@ class Pipeline:
             return self.walk(sample)
         made, place = found
         image = image_of(made.leaves[place])
-        made.leaves[place] = _leaf_of(self.walk(made.leaves[place]) if image is None else self._sketches.of(image))
+        made.leaves[place] = _leaf_of(self.walk(made.leaves[place]) if image is None else self._templates.of(image))
         return made
 
     def _column(self, leaves: tuple[Any, ...]) -> Any:
@@ -407,6 +413,11 @@ def _leaf_of(done: Sketch | Walk) -> Any:
     if isinstance(done, Sketch):
         return done
     return done.leaves[0] if done.tree is None else done.value()
+
+
+def _defaults() -> tuple[Any, ...]:
+    """What a call that is like another depends on besides its image: by which torch draws, and makes tensors."""
+    return torch.get_default_dtype(), torch_private.default_device()
 
 
 def _kind_of(image: Image) -> tuple[Any, ...]:

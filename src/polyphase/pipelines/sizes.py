@@ -9,7 +9,7 @@ from typing import Any
 
 from polyphase.errors import WrongArgumentError
 from polyphase.pipelines.doing import pad, resize, why_not_moved, why_not_padded, why_not_resized
-from polyphase.pipelines.draws import Chance, Draws, Grown, Place, ResizedBox, ToSide, ToSize, whole_numbers
+from polyphase.pipelines.draws import Chance, Draws, Place, ResizedBox, whole_numbers
 from polyphase.pipelines.given import (
     amounts_of,
     check_fill,
@@ -19,6 +19,7 @@ from polyphase.pipelines.given import (
     pair,
 )
 from polyphase.pipelines.picture import Picture
+from polyphase.pipelines.recording import Size, square_root
 from polyphase.pipelines.vocabulary import NO_PARAMS, Params, Transform
 
 
@@ -51,17 +52,18 @@ class Resize(Transform):
         reason = why_not_resized(picture, self.interpolation, self.antialias, in_floats=self.in_floats)
         return reason or ("it would have no pixels" if 0 in self.sized(picture.height, picture.width) else None)
 
-    def sized(self, height: int, width: int) -> tuple[int, int]:
+    def sized(self, height: Size, width: Size) -> tuple[Size, Size]:
         """As torchvision rounds."""
-        return self.sizes()[0].size_after(height, width)
-
-    def sizes(self) -> tuple[ToSize | ToSide]:
         if self.size is not None and len(self.size) == 2:
-            return (ToSize(self.size),)
+            return self.size  # type: ignore[no-any-return]
+        shorter, longer = (width, height) if width <= height else (height, width)
         if self.size is None:
-            assert self.max_size is not None, "one of both is there"
-            return (ToSide(self.max_size, is_longer=True),)
-        return (ToSide(self.size[0], limit=self.max_size or 0),)
+            new_shorter, new_longer = math.trunc(self.max_size * shorter / longer), self.max_size
+        else:
+            new_shorter, new_longer = self.size[0], math.trunc(self.size[0] * longer / shorter)
+            if self.max_size and new_longer > self.max_size:
+                new_shorter, new_longer = math.trunc(self.max_size * new_shorter / new_longer), self.max_size
+        return (new_longer, new_shorter) if width <= height else (new_shorter, new_longer)
 
     def apply(self, picture: Picture, params: Params) -> None:
         size = self.sized(picture.height, picture.width)
@@ -90,19 +92,16 @@ class SmartResize(Transform):
     def why_not(self, picture: Picture) -> str | None:
         return why_not_resized(picture, self.interpolation, self.antialias)
 
-    def sized(self, height: int, width: int) -> tuple[int, int]:
+    def sized(self, height: Size, width: Size) -> tuple[Size, Size]:
         factor = self.factor
         rows, columns = (round(n / factor) for n in (height, width))
         if rows * columns * factor**2 > self.max_pixels:
-            shrink = math.sqrt(height * width / self.max_pixels)
+            shrink = square_root(height * width / self.max_pixels)
             rows, columns = (math.floor(n / shrink / factor) for n in (height, width))
         elif rows * columns * factor**2 < self.min_pixels:
-            grow = math.sqrt(self.min_pixels / (height * width))
+            grow = square_root(self.min_pixels / (height * width))
             rows, columns = (math.ceil(n * grow / factor) for n in (height, width))
         return max(rows, 1) * factor, max(columns, 1) * factor
-
-    def sizes(self) -> None:
-        return None
 
     def apply(self, picture: Picture, params: Params) -> None:
         resize(picture, self.sized(picture.height, picture.width), self.interpolation, self.antialias)
@@ -120,9 +119,6 @@ class CenterCrop(Transform):
 
     def why_not(self, picture: Picture) -> str | None:
         return why_not_moved(picture)
-
-    def sizes(self) -> Draws:
-        return (ToSize(self.size),)
 
     def apply(self, picture: Picture, params: Params) -> None:
         height, width = self.size
@@ -161,9 +157,6 @@ class RandomResizedCrop(Transform):
         top, left, rows, columns = whole_numbers(drawn, 4)
         return {"top": top, "left": left, "height": rows, "width": columns}
 
-    def sizes(self) -> Draws:
-        return (ToSize(self.size),)
-
     def apply(self, picture: Picture, params: Params) -> None:
         picture.crop(params["top"], params["left"], params["height"], params["width"])
         resize(picture, self.size, self.interpolation, self.antialias, in_floats=self.in_floats)
@@ -191,9 +184,6 @@ class Letterbox(Transform):
     def why_not(self, picture: Picture) -> str | None:
         return why_not_resized(picture, self.interpolation, self.antialias)
 
-    def sizes(self) -> Draws:
-        return (ToSize(self.size),)
-
     def apply(self, picture: Picture, params: Params) -> None:
         ratio = min(self.size[0] / picture.height, self.size[1] / picture.width)
         size = max(round(picture.height * ratio), 1), max(round(picture.width * ratio), 1)
@@ -218,10 +208,6 @@ class Pad(Transform):
 
     def why_not(self, picture: Picture) -> str | None:
         return why_not_padded(picture, self.fill, self.padding_mode)
-
-    def sizes(self) -> Draws:
-        left, right, top, bottom = amounts_of(self.padding)
-        return (Grown((left, top, right, bottom)),)
 
     def apply(self, picture: Picture, params: Params) -> None:
         pad(picture, amounts_of(self.padding), self.fill, self.padding_mode)
@@ -265,9 +251,6 @@ class RandomCrop(Transform):
             "needs_pad": any(border),
             "padding": border,
         }
-
-    def sizes(self) -> Draws:
-        return (ToSize(self.size),)
 
     def apply(self, picture: Picture, params: Params) -> None:
         if any(params["padding"]) or (self.as_v1 and self.padding is not None):

@@ -44,10 +44,6 @@ class Transform:
         """Of an image of this size, and numbers of which its own come next."""
         return NO_PARAMS
 
-    def sizes(self) -> Draws | None:
-        """What it makes of an image's size; None where that is not known so simply."""
-        return ()
-
     def apply(self, picture: Picture, params: Params) -> None:
         raise NotImplementedError
 
@@ -231,9 +227,6 @@ class Patches(Transform):
             return f"{(picture.height, picture.width)} pixels are not so many times {step}: resize or pad it before"
         return None
 
-    def sizes(self) -> None:
-        return None
-
     def apply(self, picture: Picture, params: Params) -> None:
         picture.cut(self.size, self.merge, self.frames, self.channels_last)
 
@@ -259,11 +252,11 @@ class Container:
         return self.transforms
 
     @functools.cached_property
-    def _drawer(self) -> Drawer | None:
+    def drawer(self) -> Drawer | None:
         return drawer_of(self.draws())
 
     def chosen(self) -> Sequence[Any]:
-        return self.chosen_by(numbers(self._drawer, self.draws(), 1, 1))
+        return self.chosen_by(numbers(self.drawer, self.draws(), 1, 1))
 
 
 @dataclass(frozen=True)
@@ -311,7 +304,7 @@ class RandomChoice(Container):
     def chosen_by(self, drawn: Iterator[float]) -> Sequence[Any]:
         if self.by_python:
             return random.choices(self.transforms, weights=self.p)
-        return (self.transforms[int(next(drawn))],)
+        return (_numbered(next(drawn), self.transforms),)
 
 
 @dataclass(frozen=True)
@@ -324,9 +317,13 @@ class RandomOrder(Container):
         return () if self.by_python else (Order(len(self.transforms)),)
 
     def chosen_by(self, drawn: Iterator[float]) -> Sequence[Any]:
-        order = list(range(len(self.transforms)))
-        if self.by_python:
-            random.shuffle(order)
-        else:
-            order = [int(next(drawn)) for _ in order]
-        return [self.transforms[i] for i in order]
+        if not self.by_python:
+            return [_numbered(next(drawn), self.transforms) for _ in self.transforms]
+        order = list(self.transforms)
+        random.shuffle(order)
+        return order
+
+
+def _numbered(number: float, transforms: Sequence[Any]) -> Any:
+    """Found by comparing, so that it can be recorded which one it was."""
+    return next(one for i, one in enumerate(transforms) if number == i)

@@ -119,11 +119,12 @@ class Walk:
                 self.leaves[i] = step.itself.transform(leaf, params)
 
     def _as_itself(self, step: Step) -> None:
+        self.is_whole = False
         if not self._runs:
             for picture in self.pictures():
                 picture.store()
             return
-        sample, self.is_whole = self.value(), False
+        sample = self.value()
         if step.ours is not None and step.version == OWN:
             raise not_an_image(step.ours, sample)
         if isinstance(step.ours, Warped) and is_pil(sample):

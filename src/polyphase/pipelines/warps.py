@@ -73,9 +73,6 @@ class RandomRotation(Warped):
     def params(self, drawn: Iterator[float], height: int, width: int) -> Params:
         return {"angle": next(drawn)}
 
-    def sizes(self) -> Draws | None:
-        return None if self.expand else ()
-
     def apply(self, picture: Picture, params: Params) -> None:
         height, width = picture.height, picture.width
         angle = params["angle"] if self.as_v1 else params["angle"] % 360

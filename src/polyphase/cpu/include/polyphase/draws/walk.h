@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "polyphase/core/buffer.h"
-#include "polyphase/core/sides.h"
 #include "polyphase/draws/generator.h"
 
 namespace polyphase {
@@ -26,9 +25,6 @@ enum class DrawKind : int64_t {
                 // -> top, left, and the border that is needed
   kShift,       // shares of width and height -> rounded amounts
   kCorners,     // distortion -> x and y of each corner, from the top left one clockwise
-  kToSize,      // height, width -> nothing: the image is of that size from then on
-  kToSide,      // pixels, whether that is the longer side, limit of the longer side or 0 -> nothing
-  kGrown,       // border left, top, right, bottom -> nothing
   kFork,        // count, and of each branch its length and draws -> which one, then its numbers
   kKinds
 };
@@ -36,6 +32,12 @@ enum class DrawKind : int64_t {
 // MKL's `vmsExp`, by which `torch.exp` computes; null where torch has another.
 using ManyExp = void (*)(int count, const float* of, float* to, int64_t mode);
 constexpr int64_t kHighAccuracy = 0x140102;
+
+// How torch draws: by what it computes exp, and whether it rounds multiply-adds once.
+struct Drawing {
+  ManyExp exp;
+  bool fused;
+};
 
 // Of an image that draws are made for.
 constexpr int64_t kMostSide = 1 << 24;
@@ -47,7 +49,7 @@ class DrawWalk {
       : generator_(generator), exp_(exp), size_{height, width}, numbers_(numbers) {}
 
   // False where torch would raise something, or it is not known what torch does.
-  bool take_all(const Buffer<double>& table) { return is_size() && take(table.begin(), table.end()); }
+  bool take_all(const double* table, const double* end) { return is_size() && take(table, end); }
 
  private:
   bool take(const double* at, const double* end) {
@@ -80,9 +82,6 @@ class DrawWalk {
       case DrawKind::kShift: return shift(values[0] * size_[1]) && shift(values[1] * size_[0]);
       case DrawKind::kCorners: return corners(values[0]);
       case DrawKind::kFork: return fork(values, count);
-      case DrawKind::kToSize:
-      case DrawKind::kToSide:
-      case DrawKind::kGrown: return resize(kind, values);
       default: return false;
     }
   }
@@ -94,9 +93,7 @@ class DrawWalk {
       case DrawKind::kFork:
       case DrawKind::kCorners: return 1;
       case DrawKind::kResizedBox: return 6;
-      case DrawKind::kErasedBox:
-      case DrawKind::kGrown: return 4;
-      case DrawKind::kToSide: return 3;
+      case DrawKind::kErasedBox: return 4;
       case DrawKind::kPlace: return 8;
       default: return 2;
     }
@@ -262,23 +259,9 @@ class DrawWalk {
 
   bool is_size() const { return is_side(size_[0]) && is_side(size_[1]); }
 
-  bool resize(DrawKind kind, const double* values) {
-    for (int64_t i = 0; i < least_values(kind); ++i) {
-      if (!is_whole(values[i])) return false;
-    }
-    if (kind == DrawKind::kToSide) {
-      resize_side(values[1] != 0, whole(values[0]), whole(values[2]), size_);
-    } else {
-      for (int axis = 0; axis < 2; ++axis) {
-        size_[axis] = kind == DrawKind::kToSize ? whole(values[axis]) : size_[axis] + whole(values[1 - axis]) + whole(values[3 - axis]);
-      }
-    }
-    return is_size();
-  }
-
   Generator& generator_;
   const ManyExp exp_;
-  int64_t size_[2];  // of the image as it is by now: height, width
+  const int64_t size_[2];  // of the image: height, width
   Buffer<double>& numbers_;
 };
 

@@ -20,74 +20,82 @@ inline PyObject* as_floats(const Buffer<double>& numbers) {
   return tuple.release();
 }
 
-// A generator's state in memory of its own. Nothing of Python's runs between reading it and writing it back, so that other
-// threads of Python draw before or after.
+// A generator's state in memory of its own; of None, nothing is drawn. Nothing of Python's runs between reading it and
+// writing it back, so that other threads of Python draw before or after.
 class OwnState {
  public:
-  explicit OwnState(PyObject* generator) : generator_(generator), tensor_(call(name("get_state"), generator)) {
+  explicit OwnState(PyObject* generator) : generator_(generator) {
+    if (is_none()) return;
+    static PyObject* const get_state = PyUnicode_InternFromString("get_state");
+    tensor_ = Reference(PyObject_VectorcallMethod(get_state, &generator_, 1, nullptr));
     Extent extent;
-    if (!extent.read(tensor_.get())) throw PythonError();
+    if (tensor_.get() == nullptr || !extent.read(tensor_.get())) throw PythonError();
     const int64_t address = address_of(tensor_.get());
     if (address == -1) throw PythonError();
     if (extent.rank == 1 && extent.size[0] == sizeof(GeneratorState)) state_ = reinterpret_cast<GeneratorState*>(address);
+    if (state_ != nullptr) before_ = *state_;
   }
 
-  // Null where torch's state is another than we know.
-  GeneratorState* get() const { return state_ != nullptr && state_->is_whole() ? state_ : nullptr; }
+  // False where torch's state is another than we know.
+  bool can_draw() const { return is_none() || (state_ != nullptr && state_->is_whole()); }
+  GeneratorState* get() const { return state_; }
 
-  void write_back() {
+  void write_back() const {
+    if (is_none()) return;
     static PyObject* const set_state = PyUnicode_InternFromString("set_state");
     PyObject* const args[] = {generator_, tensor_.get()};
     const Reference done(PyObject_VectorcallMethod(set_state, args, 2, nullptr));
     if (done.get() == nullptr) throw PythonError();
   }
 
+  // The generator becomes as if nothing had been drawn.
+  void take_back() const {
+    if (is_none()) return;
+    *state_ = before_;
+    write_back();
+  }
+
  private:
-  static PyObject* name(const char* text) {
-    static PyObject* const kept = PyUnicode_InternFromString(text);
-    return kept;
-  }
-  static PyObject* call(PyObject* name, PyObject* object) {
-    PyObject* const made = PyObject_VectorcallMethod(name, &object, 1, nullptr);
-    if (made == nullptr) throw PythonError();
-    return made;
-  }
+  bool is_none() const { return generator_ == &_Py_NoneStruct; }
 
   PyObject* const generator_;
-  const Reference tensor_;
+  Reference tensor_{nullptr};
   GeneratorState* state_ = nullptr;
+  GeneratorState before_;
 };
 
-// a generator, the height and width of each image -> a tuple of the numbers of each, in order, up to one that Python has to
-// draw for: what is left to it has not been drawn; and the state before.
+// Objects, names, and what they had under these, one after the other: whether they still have that.
+inline bool are_unchanged(PyObject* triples) {
+  const ptrdiff_t count = PyTuple_Size(triples);
+  for (ptrdiff_t i = 0; i + 2 < count; i += 3) {
+    const Reference value(PyObject_GetAttr(PyTuple_GetItem(triples, i), PyTuple_GetItem(triples, i + 1)));
+    const int same = value.get() == nullptr ? -1 : PyObject_RichCompareBool(value.get(), PyTuple_GetItem(triples, i + 2), Py_EQ);
+    if (same < 0) PyErr_Clear();  // it has nothing, or what cannot be compared
+    if (same != 1) return false;
+  }
+  return true;
+}
+
+inline Drawing drawing_by(PyObject* exp, PyObject* fused) {
+  return {reinterpret_cast<ManyExp>(integer(exp)), integer(fused) != 0};
+}
+
+// a generator, the height and width of an image -> a tuple of numbers; None where Python has to draw, and nothing was drawn.
 inline PyObject* draw_numbers(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
-  if (count < 3 || count % 2 != 1) throw BadCall{"a generator, and the height and width of images"};
+  if (count != 3) throw BadCall{"a generator, and the height and width of an image"};
   const Data table = bytes(PyTuple_GetItem(parts, kDrawTable));
-  const auto exp = reinterpret_cast<ManyExp>(integer(PyTuple_GetItem(parts, kDrawExp)));
-  const bool fused = integer(PyTuple_GetItem(parts, kDrawFused)) != 0;
+  const Drawing drawing = drawing_by(PyTuple_GetItem(parts, kDrawExp), PyTuple_GetItem(parts, kDrawFused));
+  const int64_t height = integer(args[1]), width = integer(args[2]);
   Buffer<double> draws, numbers(kUsualNumbers);
   draws.assign(reinterpret_cast<const double*>(table.data), table.size / static_cast<ptrdiff_t>(sizeof(double)));
-  const Reference made(PyList_New(0));
-  if (made.get() == nullptr) throw PythonError();
   OwnState state(args[0]);
-  GeneratorState* const found = state.get();
-  const Reference state_before(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(found), found == nullptr ? 0 : sizeof(*found)));
-  if (state_before.get() == nullptr) throw PythonError();
-  for (ptrdiff_t i = 1; found != nullptr && i < count; i += 2) {
-    const int64_t height = integer(args[i]), width = integer(args[i + 1]);
-    const GeneratorState before = *found;
-    Generator generator(*found, fused);
-    numbers.resize(0);
-    DrawWalk walk(generator, exp, height, width, numbers);
-    if (!walk.take_all(draws)) {
-      *found = before;
-      break;
-    }
-    const Reference tuple(as_floats(numbers));
-    if (PyList_Append(made.get(), tuple.get()) != 0) throw PythonError();
-  }
-  if (PyList_Size(made.get()) > 0) state.write_back();
-  return tuple_of({owned(made.get()), owned(state_before.get())});
+  if (state.get() == nullptr || !state.can_draw()) return none();
+  Generator generator(*state.get(), drawing.fused);
+  numbers.resize(0);
+  DrawWalk walk(generator, drawing.exp, height, width, numbers);
+  if (!walk.take_all(draws.begin(), draws.end())) return none();
+  state.write_back();
+  return as_floats(numbers);
 }
 
 }  // namespace polyphase

@@ -1,17 +1,24 @@
-// Whole calls for images of any size, where steps follow from it: one image to a new tensor, or many into one.
+// Whole calls for images of any size, where templates say what is done: what is drawn for an image, and one image to a new
+// tensor, or many into one.
 #pragma once
 
+#include "polyphase/launch/drawing.h"
 #include "polyphase/launch/running.h"
+#include "polyphase/launch/sized_request.h"
 #include "polyphase/launch/sizes.h"
-#include "polyphase/launch/ways.h"
 
 namespace polyphase {
 
-// A request for images of many sizes, and what its calls read besides their image: a tuple.
+// What a picture is that needs no kernel: a part of the image's own memory, or the image.
+enum class Becomes : int64_t { kTensor, kView, kItself };
+
+// A program that templates share: a request for images of many sizes, what its calls read besides their image (a tuple),
+// and the dtype of its results.
 struct SizedPattern {
   SizedRequest request;
-  Reference vectors;
-  SizedPattern* next;
+  Reference vectors, dtype;
+  int64_t element_bytes;
+  Becomes becomes;
 };
 
 // An image as it is given: a tensor; or a tuple of sizes, strides and what has its address, of one that is known to lie in
@@ -39,7 +46,7 @@ struct GivenImage {
   }
 };
 
-// What is bound for images of one size, where its result goes, and what it reads besides.
+// What is bound for images of one size and steps, where its result goes, and what it reads besides.
 struct SizedBound {
   Bound bound;
   Reference place{nullptr}, vectors{nullptr};
@@ -68,21 +75,35 @@ class OwnedBound {
   SizedBound* kept_;
 };
 
-// One of many images, and where its result goes. kept: what is kept of its size; where there is nothing, `request` is bound
-// by the thread that runs it. failed: it cannot be.
+// What a request is found by: where its tensors lie, and its steps.
+inline Key key_of(const Extent* tensors, int64_t count, const Followed& followed) {
+  Key key(tensors, count);
+  key.add(followed.program);
+  for (int axis = 0; axis < 2; ++axis) {
+    for (const Step* step = followed.step(axis); step < followed.step(axis) + followed.steps(axis); ++step) {
+      key.add(step->a);
+      key.add(step->b);
+    }
+  }
+  return key;
+}
+
+// One of many images, and where its result goes. kept: what is kept of its size and steps; where there is nothing, `request`
+// is bound by the thread that runs it. failed: it cannot be.
 struct SizedItem {
   GivenImage given;
   Addresses addresses;
   OwnedBound kept;
-  PyObject* vectors = nullptr;
+  Followed followed;
+  const SizedPattern* pattern = nullptr;
   Buffer<uint8_t> request;
-  bool failed = false;
+  bool is_new = false, failed = false;
 
-  bool is_new() const { return request.size() > 0; }
+  Request& filled() { return *reinterpret_cast<Request*>(request.data()); }
 
   void run(int64_t threads) {
     try {
-      if (is_new()) {
+      if (is_new) {
         kept = OwnedBound(new SizedBound);
         bind(request.data(), request.size(), kept->bound);
       }
@@ -95,37 +116,59 @@ struct SizedItem {
   }
 };
 
-// Images of one kind: a few patterns, of which one is for a size. The GIL is held wherever it is looked at.
+// Images of one kind, and how they are drawn for. The GIL is held wherever it is looked at.
 class SizedCalls {
  public:
-  // make: of a place, a new tensor of this dtype.
-  SizedCalls(PyObject* make, PyObject* dtype, int64_t element_bytes)
-      : make_(owned(make)), dtype_(owned(dtype)), element_bytes_(element_bytes) {}
+  // make: of a place, a new tensor. generator: None where nothing is drawn. unchanged: as of `are_unchanged`.
+  SizedCalls(PyObject* make, PyObject* generator, Drawing drawing, PyObject* unchanged)
+      : make_(owned(make)), generator_(owned(generator)), unchanged_(owned(unchanged)), drawing_(drawing) {}
   SizedCalls(const SizedCalls&) = delete;
   SizedCalls& operator=(const SizedCalls&) = delete;
   ~SizedCalls() {
-    while (patterns_ != nullptr) {
-      const SizedPattern* const first = patterns_;
-      patterns_ = first->next;
-      delete first;
-    }
+    for (const SizedPattern* one : patterns_) delete one;
   }
 
-  // False where the request does not follow from its own size.
-  bool learn(SizedRequest&& request, PyObject* vectors) {
-    auto* const pattern = new SizedPattern{move(request), Reference(owned(vectors)), patterns_};
-    if (!pattern->request.holds()) {
-      delete pattern;
-      return false;
-    }
-    patterns_ = pattern;
+  bool learn(const Data& written) { return templates_.learn(written.data, written.size); }
+
+  // From now on images of a program are this pattern's, whose request was made with numbers drawn. False where the request
+  // does not follow from its own size.
+  bool teach(int64_t program, SizedPattern&& taught, const Data& drawn) {
+    const Drawn numbers(reinterpret_cast<const double*>(drawn.data), drawn.size / static_cast<ptrdiff_t>(sizeof(double)));
+    Followed followed;
+    if (!templates_.follow(taught.request.made().in_size + 1, numbers, &followed)) return false;
+    if (program < 0 || followed.program != program || !taught.request.holds(followed)) return false;
+    if (program >= patterns_.size()) patterns_.resize(program + 1);
+    if (patterns_[program] == nullptr) patterns_[program] = new SizedPattern(move(taught));  // for good: a call may have it
     return true;
   }
 
-  // A new tensor; None where no pattern is for the image. memory: the image, or what else has its address. alike: it is
-  // known to lie in memory as all of this kind.
+  // What an image of a size goes through: the number of the program, the size of the result, and the numbers of the steps of
+  // rows and of columns; -1 alone where such images are not for templates. None where there is no template. Drawn is nothing
+  // but for what is gone through.
+  PyObject* follow(int64_t height, int64_t width) {
+    const int64_t size[] = {height, width};
+    if (!are_unchanged(unchanged_.get())) return none();
+    const OwnState state(generator_.get());
+    Followed followed;
+    if (!follow(state, size, &followed)) return none();
+    if (followed.program < 0) return tuple_of({PyLong_FromLongLong(-1)});
+    state.write_back();
+    return tuple_of({PyLong_FromLongLong(followed.program), PyLong_FromLongLong(followed.size(0)),
+                     PyLong_FromLongLong(followed.size(1)), numbers_of(followed, 0), numbers_of(followed, 1)});
+  }
+
+  // A new tensor, or what is as good; None, and nothing drawn, where that is not known of the image. memory: the image, or
+  // what else has its address. alike: it is known to lie in memory as all of this kind.
   PyObject* call(const Extent& image, PyObject* memory, bool alike) {
-    const OwnedBound kept(bound_to(image, alike));
+    if (image.rank != 3 || !are_unchanged(unchanged_.get())) return none();
+    const OwnState state(generator_.get());
+    Followed followed;
+    if (!follow(state, image.size + 1, &followed)) return none();
+    const SizedPattern* const pattern = pattern_of(followed, image, alike);
+    if (pattern == nullptr) return none();
+    state.write_back();
+    if (pattern->becomes != Becomes::kTensor) return part_of(memory, followed);
+    const OwnedBound kept(bound_or_taken_back(image, followed, *pattern, state));
     if (kept.get() == nullptr) return none();
     PyObject* const vectors = kept->vectors.get();
     PyObject* tensors[1 + kMaxOperands] = {memory};
@@ -134,8 +177,8 @@ class SizedCalls {
     return run_into_new(kept->bound, make_.get(), kept->place.get(), tensors, 1 + count);
   }
 
-  // Of a tuple of images a tensor with all results, which `out_of` makes of the sizes of the first. None where one of them
-  // is not for this, or becomes another size, or `out_of` makes none.
+  // Of a tuple of images a tensor with all results, which `out_of` makes of the sizes and the dtype of the first. None, and
+  // nothing drawn, where one of them is not for this, or becomes another size, or `out_of` makes none.
   PyObject* many(PyObject* images, PyObject* out_of) {
     const ptrdiff_t count = PyTuple_Size(images);
     if (count < 1) throw BadCall{"a tuple of images"};
@@ -143,28 +186,21 @@ class SizedCalls {
     for (ptrdiff_t i = 0; i < count; ++i) {
       if (!items[i].given.read(PyTuple_GetItem(images, i))) return PyErr_Occurred() == nullptr ? none() : throw PythonError();
     }
-    Buffer<uint8_t> request;
-    if (fill(items[0].given.extent, items[0].given.alike, nullptr, &request) == nullptr) return none();
-    const Reference sizes(numbers(reinterpret_cast<const Request*>(request.data())->out_size, 3));
-    PyObject* const args[] = {sizes.get()};
-    Reference out(PyObject_VectorcallDict(out_of, args, 1, nullptr));
-    if (out.get() == nullptr) throw PythonError();
-    Extent target;
-    if (out.get() == &_Py_NoneStruct || !target.read(out.get()) || target.rank != 4 || target.size[0] != count) return none();
-    Addresses base;
-    add_address(out.get(), base);
-    const int64_t step = target.stride[0] * element_bytes_;
-    const Extent each = target.within();
+    if (!are_unchanged(unchanged_.get())) return none();
+    const OwnState state(generator_.get());
     for (ptrdiff_t i = 0; i < count; ++i) {
-      items[i].addresses.data[items[i].addresses.count++] = static_cast<uint8_t*>(base.data[0]) + i * step;
-      if (!prepare(items[i], each)) return none();
+      if (!prepare(items[i], state) || !becomes_like(items[0], items[i])) return none();
     }
-    run(items);
-    for (ptrdiff_t i = 0; i < count; ++i) {
-      if (items[i].failed) return none();
-      keep(items[i], each);
+    state.write_back();
+    Reference made(nullptr);
+    try {
+      made = Reference(run_into_one(items, out_of));
+    } catch (...) {
+      state.take_back();
+      throw;
     }
-    return out.release();
+    if (made.get() == nullptr) state.take_back();
+    return made.get() == nullptr ? none() : made.release();
   }
 
  private:
@@ -183,30 +219,70 @@ class SizedCalls {
     const int64_t count_;
   };
 
-  // The pattern whose request for an image this is, which is the first from then on: most images are of one. Null where
-  // there is none. target: where the result goes, null where that is a new tensor.
-  const SizedPattern* fill(const Extent& image, bool alike, const Extent* target, Buffer<uint8_t>* request) {
-    if (image.rank != 3) return nullptr;
-    for (SizedPattern** link = &patterns_; *link != nullptr; link = &(*link)->next) {
-      SizedPattern* const one = *link;
-      if (!alike && !one->request.is_like(image.size, image.stride)) continue;
-      if (!one->request.fill(image.size, image.stride, target, request)) continue;
-      *link = one->next;
-      one->next = patterns_;
-      return patterns_ = one;
-    }
-    return nullptr;
+  bool follow(const OwnState& state, const int64_t* size, Followed* followed) const {
+    return state.can_draw() && templates_.follow(size, Drawn(state.get(), drawing_), followed);
   }
 
-  // Which the caller owns; null where there is none. A new one is bound in the memory of the oldest, unless that still runs.
-  SizedBound* bound_to(const Extent& image, bool alike) {
-    const Key key(&image, 1);
+  // Null where there is none, or the image is not as those it is for.
+  const SizedPattern* pattern_of(const Followed& followed, const Extent& image, bool alike) const {
+    if (followed.program < 0 || followed.program >= patterns_.size()) return nullptr;
+    const SizedPattern* const found = patterns_[followed.program];
+    return found == nullptr || !(alike || found->request.is_like(image)) ? nullptr : found;
+  }
+
+  // Lists of numbers, as `kernels/recipes.py` has them.
+  static PyObject* numbers_of(const Followed& followed, int axis) {
+    Reference made(PyList_New(0));
+    for (const Step* step = followed.step(axis); step < followed.step(axis) + followed.steps(axis); ++step) {
+      for (const int64_t one : {step->kind, step->a, step->b, step->c, step->d}) append(made, PyLong_FromLongLong(one));
+      for (const double one : {step->scale, step->begin, step->end}) append(made, PyFloat_FromDouble(one));
+    }
+    return made.release();
+  }
+  static void append(const Reference& list, PyObject* made) {
+    const Reference one(made);
+    if (one.get() == nullptr || PyList_Append(list.get(), one.get()) != 0) throw PythonError();
+  }
+
+  // A view of a tensor's rows and columns, or the tensor where these are all; of one or no slice along each axis.
+  static PyObject* part_of(PyObject* tensor, const Followed& followed) {
+    static PyObject* const narrow = PyUnicode_InternFromString("narrow");
+    Reference part(owned(tensor));
+    for (int axis = 0; axis < 2; ++axis) {
+      if (followed.steps(axis) == 0) continue;
+      const Step& slice = *followed.step(axis);
+      const Reference dim(PyLong_FromLongLong(1 + axis)), first(PyLong_FromLongLong(slice.a));
+      const Reference length(PyLong_FromLongLong(slice.b - slice.a));
+      PyObject* const args[] = {part.get(), dim.get(), first.get(), length.get()};
+      part = Reference(PyObject_VectorcallMethod(narrow, args, 4, nullptr));
+      if (part.get() == nullptr) throw PythonError();
+    }
+    return part.release();
+  }
+
+  // `bound_to`; where nothing can be bound, the generator is as before.
+  SizedBound* bound_or_taken_back(const Extent& image, const Followed& followed, const SizedPattern& pattern, const OwnState& state) {
+    SizedBound* made = nullptr;
+    try {
+      made = bound_to(image, followed, pattern);
+    } catch (const TooManyDimensions&) {
+    } catch (...) {
+      state.take_back();
+      throw;
+    }
+    if (made == nullptr) state.take_back();
+    return made;
+  }
+
+  // Which the caller owns; null where no kernel takes it. A new one is bound in the memory of the oldest, unless that still
+  // runs.
+  SizedBound* bound_to(const Extent& image, const Followed& followed, const SizedPattern& pattern) {
+    const Key key = key_of(&image, 1, followed);
     const uint64_t hash = key.hash();
     SizedBound* const found = sizes_.find(key, hash);
     if (found != nullptr) return found;
     Buffer<uint8_t> request(move(request_));  // calls may come here again, while Python makes a tuple
-    const SizedPattern* const pattern = fill(image, alike, nullptr, &request);
-    if (pattern == nullptr) return nullptr;
+    if (!pattern.request.fill(image.size, image.stride, followed, &request)) return nullptr;
     OwnedBound made(sizes_.give_up());
     if (made.get() == nullptr || made->owners > 1) {
       made = OwnedBound(new SizedBound);
@@ -215,45 +291,80 @@ class SizedCalls {
       new (&made->bound) Bound;
     }
     bind(request.data(), request.size(), made->bound);
-    complete(*made.get(), request, pattern->vectors.get());
+    complete(*made.get(), request, pattern);
     sizes_.keep(key, hash, made.get());
     request_ = move(request);
     add_owner(made.get());
     return made.get();
   }
 
-  void complete(SizedBound& bound, const Buffer<uint8_t>& request, PyObject* vectors) {
-    bound.place = Reference(place_of(*reinterpret_cast<const Request*>(request.data())));
-    bound.vectors = Reference(owned(vectors));
+  void complete(SizedBound& bound, const Buffer<uint8_t>& request, const SizedPattern& pattern) {
+    bound.place = Reference(place_of(*reinterpret_cast<const Request*>(request.data()), pattern.dtype.get()));
+    bound.vectors = Reference(owned(pattern.vectors.get()));
   }
 
   // Where a result goes: most are of one size.
-  PyObject* place_of(const Request& filled) {
+  PyObject* place_of(const Request& filled, PyObject* dtype) {
     const int64_t lies[] = {filled.out_size[0],   filled.out_size[1],   filled.out_size[2],
                             filled.out_stride[0], filled.out_stride[1], filled.out_stride[2]};
-    if (place_.get() == nullptr || std::memcmp(lies, lies_, sizeof(lies)) != 0) {
-      place_ = Reference(tuple_of({numbers(lies, 3), numbers(lies + 3, 3), owned(dtype_.get())}));
+    const bool is_latest = place_.get() != nullptr && std::memcmp(lies, lies_, sizeof(lies)) == 0;
+    if (!is_latest || PyTuple_GetItem(place_.get(), 2) != dtype) {
+      place_ = Reference(tuple_of({numbers(lies, 3), numbers(lies + 3, 3), owned(dtype)}));
       std::memcpy(lies_, lies, sizeof(lies));
     }
     return owned(place_.get());
   }
 
-  // False where no pattern is for the item's image, or it becomes another size.
-  bool prepare(SizedItem& item, const Extent& target) {
-    const Extent both[] = {item.given.extent, target};
-    const Key key(both, 2);
-    item.kept = OwnedBound(sizes_.find(key, key.hash()));
-    PyObject* vectors;
-    if (item.kept.get() != nullptr) {
-      vectors = item.kept->vectors.get();
-    } else {
-      const SizedPattern* const pattern = fill(item.given.extent, item.given.alike, &target, &item.request);
-      if (pattern == nullptr) return false;
-      vectors = pattern->vectors.get();
+  // Draws for an item, and fills its request; false where that cannot be.
+  bool prepare(SizedItem& item, const OwnState& state) const {
+    const Extent& image = item.given.extent;
+    if (image.rank != 3 || !follow(state, image.size + 1, &item.followed)) return false;
+    item.pattern = pattern_of(item.followed, image, item.given.alike);
+    return item.pattern != nullptr && item.pattern->request.fill(image.size, image.stride, item.followed, &item.request);
+  }
+
+  static bool becomes_like(SizedItem& first, SizedItem& item) {
+    const int64_t *size = item.filled().out_size, *wanted = first.filled().out_size;
+    return std::memcmp(size, wanted, 3 * sizeof(int64_t)) == 0 && item.pattern->dtype.get() == first.pattern->dtype.get();
+  }
+
+  // A tensor with the results of all, which the caller owns; null where it has to be made otherwise.
+  PyObject* run_into_one(Items& items, PyObject* out_of) {
+    const Reference sizes(numbers(items[0].filled().out_size, 3));
+    PyObject* const args[] = {sizes.get(), items[0].pattern->dtype.get()};
+    Reference out(PyObject_VectorcallDict(out_of, args, 2, nullptr));
+    if (out.get() == nullptr) throw PythonError();
+    Extent target;
+    if (out.get() == &_Py_NoneStruct || !target.read(out.get()) || target.rank != 4 || target.size[0] != items.count()) {
+      return nullptr;
     }
+    Addresses base;
+    add_address(out.get(), base);
+    const Extent each = target.within();
+    for (int64_t i = 0; i < items.count(); ++i) {
+      const int64_t from_first = i * target.stride[0] * items[i].pattern->element_bytes;
+      items[i].addresses.data[items[i].addresses.count++] = static_cast<uint8_t*>(base.data[0]) + from_first;
+      if (!aim(items[i], each)) return nullptr;
+    }
+    run(items);
+    for (int64_t i = 0; i < items.count(); ++i) {
+      if (items[i].failed) return nullptr;
+      keep(items[i], each);
+    }
+    return out.release();
+  }
+
+  // At where its result goes; false where that is of another size.
+  bool aim(SizedItem& item, const Extent& target) {
+    if (std::memcmp(item.filled().out_size, target.size, 3 * sizeof(int64_t)) != 0) return false;
+    std::memcpy(item.filled().out_stride, target.stride, 3 * sizeof(int64_t));
+    const Extent both[] = {item.given.extent, target};
+    const Key key = key_of(both, 2, item.followed);
+    item.kept = OwnedBound(sizes_.find(key, key.hash()));
+    item.is_new = item.kept.get() == nullptr;
     add_address(item.given.memory, item.addresses);
+    PyObject* const vectors = item.pattern->vectors.get();
     for (ptrdiff_t v = 0; v < PyTuple_Size(vectors); ++v) add_address(PyTuple_GetItem(vectors, v), item.addresses);
-    item.vectors = vectors;
     return true;
   }
 
@@ -267,18 +378,19 @@ class SizedCalls {
 
   // What was bound anew.
   void keep(SizedItem& item, const Extent& target) {
-    if (!item.is_new()) return;
+    if (!item.is_new) return;
     const Extent both[] = {item.given.extent, target};
-    const Key key(both, 2);
-    complete(*item.kept.get(), item.request, item.vectors);
+    const Key key = key_of(both, 2, item.followed);
+    complete(*item.kept.get(), item.request, *item.pattern);
     sizes_.keep(key, key.hash(), item.kept.get());
   }
 
-  const Reference make_, dtype_;
-  const int64_t element_bytes_;
-  Reference place_{nullptr};  // of the latest result, which lies so
+  const Reference make_, generator_, unchanged_;
+  const Drawing drawing_;
+  Templates templates_;
+  Buffer<SizedPattern*> patterns_;  // by programs' numbers
+  Reference place_{nullptr};        // of the latest result, which lies so
   int64_t lies_[6];
-  SizedPattern* patterns_ = nullptr;
   Buffer<uint8_t> request_;  // its memory, to be filled again
   Sizes<SizedBound> sizes_;
 };

@@ -1,4 +1,4 @@
-// Rows of the table that a batch's kernel reads on CUDA, for images of any size whose steps follow from that (`ways.h`): as
+// Rows of the table that a batch's kernel reads on CUDA, for images of any size whose steps follow from that by templates: as
 // `cuda/items.py` makes them, one number after the other. What it cannot tell is refused, and Python does it.
 #pragma once
 
@@ -8,8 +8,8 @@
 #include "polyphase/core/hash.h"
 #include "polyphase/core/standard.h"
 #include "polyphase/launch/device_tiles.h"
+#include "polyphase/launch/templates.h"
 #include "polyphase/launch/tensors.h"
-#include "polyphase/launch/ways.h"
 
 namespace polyphase {
 
@@ -63,10 +63,9 @@ struct SizedImage {
 
 class SizedRows {
  public:
-  SizedRows(const RowPattern& pattern, const uint8_t* row, int64_t row_bytes, const SizeStep* steps, int64_t count)
-      : pattern_(pattern) {
+  SizedRows(const RowPattern& pattern, const uint8_t* row, int64_t row_bytes, Templates&& templates)
+      : pattern_(pattern), templates_(move(templates)) {
     row_.assign(row, row_bytes);
-    steps_.assign(steps, count);
   }
 
   // Whether the row is what follows from its own size; without that it is of no use.
@@ -74,9 +73,9 @@ class SizedRows {
     SizedImage image;
     std::memcpy(image.size, pattern_.size, sizeof(image.size));
     std::memcpy(image.stride, pattern_.stride, sizeof(image.stride));
-    Followed followed(image.size[0], image.size[1]);
-    if (!follow(followed)) return false;
-    marks_ = followed.marks();
+    Followed followed;
+    if (!templates_.follow(image.size, Drawn(nullptr, 0), &followed) || followed.program < 0) return false;
+    program_ = followed.program;
     for (int axis = 0; axis < 2; ++axis) out_size_[axis] = followed.size(axis);
     if (!follow(&image)) return false;
     Buffer<uint8_t> again(row_.size());
@@ -96,8 +95,8 @@ class SizedRows {
     if (min(size[0], size[1]) < pattern_.least || max(size[0], size[1]) > pattern_.longest) return false;
     const bool lies_so = pattern_.in_pixels != 0 ? stride[0] == 1 && stride[2] == pattern_.channels : stride[2] == 1;
     if (!lies_so || stride[1] >= pattern_.longest_step) return false;
-    Followed followed(size[0], size[1]);
-    if (!follow(followed) || followed.marks() != marks_) return false;
+    Followed followed;
+    if (!templates_.follow(size, Drawn(nullptr, 0), &followed) || followed.program != program_) return false;
     int64_t taps[2];
     for (int axis = 0; axis < 2; ++axis) {
       TapRecipe& table = image->tables[axis];
@@ -135,13 +134,6 @@ class SizedRows {
   }
 
  private:
-  bool follow(Followed& followed) const {
-    for (const SizeStep& step : steps_) {
-      if (!followed.take(step)) return false;
-    }
-    return true;
-  }
-
   // `AxisPath` of sampling/axis_maps.py, of crops around one resize.
   bool path_of(const Followed& followed, int axis, int64_t size, TapRecipe* table) const {
     *table = {size, 0, 1, size, 0, pattern_.cubic, 0, 1, size, 0, 1, 0, 0, 0};
@@ -185,9 +177,9 @@ class SizedRows {
 
   const RowPattern pattern_;
   Buffer<uint8_t> row_;
-  Buffer<SizeStep> steps_;
+  const Templates templates_;
   int64_t out_size_[2];
-  uint64_t marks_ = 0;
+  int64_t program_ = -1;
 };
 
 // Rows of images whose tables were made, by stream: what is made on one is not for another.

@@ -9,9 +9,10 @@
 
 namespace polyphase {
 
-// Sizes and strides of tensors, to be found by.
+// Sizes and strides of tensors, and numbers besides, to be found by.
 struct Key {
-  static constexpr int64_t kMost = 2 * (1 + 2 * kMaxDimensions) + 1;
+  static constexpr int64_t kMostBesides = 65;
+  static constexpr int64_t kMost = 2 * (1 + 2 * kMaxDimensions) + kMostBesides;
   int64_t length = 0;
   int64_t numbers[kMost];
 
@@ -25,7 +26,6 @@ struct Key {
     }
   }
 
-  // Something else.
   void add(int64_t number) { numbers[length++] = number; }
 
   bool operator==(const Key& other) const {
