@@ -66,8 +66,8 @@ def _place(out: Facts) -> tuple[Sizes, Sizes, torch.dtype]:
 class Sized:
     """A call of any size, as `devices.Sized` has it."""
 
-    def __init__(self, generator: torch.Generator | None, exp: int, fused: bool, unchanged: tuple[Any, ...]) -> None:
-        functions = libraries.launcher().sized(empty_strided, generator, exp, fused, unchanged)
+    def __init__(self, *parts: Any) -> None:
+        functions = libraries.launcher().sized(empty_strided, *parts)
         self.call, self.many, self.follow, self.learn, self._teach = functions
 
     def teach(self, program: int, record: CallRecord, drawn: bytes, given: SizedGiven) -> bool:

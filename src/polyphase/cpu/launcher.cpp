@@ -155,7 +155,7 @@ PyObject* python_call_sized(PyObject* parts, PyObject* const* args, ptrdiff_t co
     }
     if (count != 3) throw BadCall{"an image; or its sizes, strides and memory"};
     GivenImage given;
-    given.read(args[0], args[1]);
+    given.read_numbers(args[0], args[1]);
     return sized_calls(parts).call(given.extent, args[2], true);
   });
 }
@@ -204,7 +204,8 @@ PyObject* python_teach(PyObject* parts, PyObject* const* args, ptrdiff_t count) 
 
 void release_sized(PyObject* capsule) { delete static_cast<SizedCalls*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
-// what makes a tensor, a generator or None, the address of exp or 0, whether multiply-adds are fused, what has to be unchanged
+// what makes a tensor, a generator or None, the address of exp or 0, whether multiply-adds are fused, what has to be unchanged,
+// what pictures of Pillow's are or None
 PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
   static PyMethodDef methods[] = {
       {"call", python_call_sized, METH_FASTCALL, "Of an image, a new tensor, or None."},
@@ -213,8 +214,8 @@ PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
       {"learn", python_learn, METH_FASTCALL, "Whether it is a template; then it is followed from now on."},
       {"teach", python_teach, METH_FASTCALL, "Whether a request is a program's of any size; then it is called from now on."}};
   return guarded([&] {
-    if (count != 5) throw BadCall{"sized takes what makes a tensor, and how numbers are drawn"};
-    auto* const calls = new SizedCalls(args[0], args[1], drawing_by(args[2], args[3]), args[4]);
+    if (count != 6) throw BadCall{"sized takes what makes a tensor, how numbers are drawn, and what images are"};
+    auto* const calls = new SizedCalls(args[0], args[1], drawing_by(args[2], args[3]), args[4], args[5]);
     const Reference capsule(PyCapsule_New(calls, nullptr, release_sized));
     const auto function = [&](PyMethodDef* one) { return made_of(one, {owned(capsule.get())}); };
     return tuple_of({function(&methods[0]), function(&methods[1]), function(&methods[2]), function(&methods[3]), function(&methods[4])});

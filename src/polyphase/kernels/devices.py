@@ -98,10 +98,10 @@ class Sized(Protocol):
     lie in.
 
     call: of an image, or of the sizes, strides and memory of one that is of this kind, a new tensor, or the part of the
-    image's memory that the picture is; None where that is not known. many: of a tuple of plain images, or of tuples of
-    sizes, strides and memory, and what makes a tensor, or None, of the sizes and dtype of a result, that tensor with
-    all results; None where one of them is not known, or becomes another size. follow: of a height and width what
-    `SizedCalls::follow` says. learn: of a template whether it is followed from then on. Where something is None,
+    image's memory that the picture is; None where that is not known. many: of a tuple of plain images, of pictures, or
+    of tuples of sizes, strides and memory, and what makes a tensor, or None, of the sizes and dtype of a result, that
+    tensor with all results; None where one of them is not known, or becomes another size. follow: of a height and width
+    what `SizedCalls::follow` says. learn: of a template whether it is followed from then on. Where something is None,
     nothing was drawn.
     """
 
@@ -176,7 +176,7 @@ class Wing:
     makes_patchwork: bool = False
     bind_like: Callable[[CallRecord], BindLike] | None = None
     takes_sized: bool = False
-    sized: Callable[[torch.Generator | None, int, bool, tuple[Any, ...]], Sized] | None = None
+    sized: Callable[[torch.Generator | None, int, bool, tuple[Any, ...], tuple[Any, ...] | None], Sized] | None = None
     launch_into: (
         Callable[[Tensor, Sequence[BatchedCall], Sequence[Tensor], Sequence[int] | None, BySize | None], None] | None
     ) = None

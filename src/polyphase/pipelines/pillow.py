@@ -41,6 +41,15 @@ def of_pil(image: Any) -> Source:
     return Source(known, memory, lambda: _copied(image).permute(2, 0, 1)[: known.shape[0]])
 
 
+def told_of_pictures(mode: str) -> tuple[Any, ...] | None:
+    """What C++ has to know to read pictures of a mode: their class, the mode, channels, bytes of a pixel, and the place
+    of their rows; None where Pillow does not tell."""
+    place = _place_of_rows()
+    if place is None:
+        return None
+    return sys.modules["PIL.Image"].Image, mode, PIL_CHANNELS[mode], _PIXEL_BYTES[mode], place
+
+
 def in_one_block(source: Source) -> Source:
     """The same picture, for what needs its rows at equal distances."""
     if source.facts.strides[-2] != BY_ROWS:

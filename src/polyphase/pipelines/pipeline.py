@@ -16,6 +16,7 @@ from polyphase import torch_private
 from polyphase.again import Latest
 from polyphase.errors import UnknownNameError, WrongArgumentError, WrongImageError, warn
 from polyphase.kernels.facts import Sizes
+from polyphase.kernels.layout import BY_ROWS
 from polyphase.pipelines.batches import (
     Sheet,
     are_alike,
@@ -252,7 +253,8 @@ class Pipeline:
             sized = None if first is None else self._templates.sized(first)
             if first is None or sized is None:
                 return None
-            read = images if type(images[0]) is Tensor and are_plain(images) else _read_alike(first, images)
+            is_read_there = are_plain(images) if type(images[0]) is Tensor else first.source.facts.strides[1] == BY_ROWS
+            read = images if is_read_there else _read_alike(first, images)
         except Exception:  # the longer way says which image it is
             return None
         if read is None:

@@ -22,7 +22,7 @@ from polyphase.pipelines.draws import Draws
 from polyphase.pipelines.outlines import Outline
 from polyphase.pipelines.patched import Patched
 from polyphase.pipelines.picture import ARRAY, PIL, Picture, as_kind
-from polyphase.pipelines.pillow import lies_as, written_picture
+from polyphase.pipelines.pillow import lies_as, told_of_pictures, written_picture
 from polyphase.pipelines.reading import OWN, V2, Step
 from polyphase.pipelines.recording import NO_PROGRAM, NotRecordedError, Recording, Size, plain
 from polyphase.pipelines.sources import CPU, Addressed, Source
@@ -284,17 +284,18 @@ class Templates:
         if name is None:
             return None
         if name not in self._kinds:
-            calls = self._new_calls() if _has_patterns(image) else None
+            calls = self._new_calls(image) if _has_patterns(image) else None
             self._kinds[name] = None if calls is None else _Kind(calls)
         return self._kinds[name]
 
-    def _new_calls(self) -> devices.Sized | None:
-        """None where nothing can be built."""
+    def _new_calls(self, image: Image) -> devices.Sized | None:
+        """For all of its kind; None where nothing can be built."""
         make = devices.wing_of(CPU).sized if devices.has_kernels("cpu") else None
         generator = torch.default_generator if self._draws else None
         unchanged = tuple(part for one in self._known if one is not None for part in one.unchanged)
+        pictures = told_of_pictures(image.original.mode) if image.kind == PIL else None
         try:
-            return None if make is None else make(generator, *how_torch_draws(), unchanged)
+            return None if make is None else make(generator, *how_torch_draws(), unchanged, pictures)
         except NOT_BUILT:
             return None
 

@@ -30,6 +30,7 @@ PyObject* PyCapsule_New(void*, const char*, void (*)(PyObject*));
 void* PyCapsule_GetPointer(PyObject*, const char*);
 PyObject* PyObject_Type(PyObject*);
 PyObject* PyObject_GetAttr(PyObject*, PyObject*);
+int PyObject_IsInstance(PyObject*, PyObject*);
 int PyObject_IsTrue(PyObject*);
 int PyObject_RichCompareBool(PyObject*, PyObject*, int);
 PyObject* PyObject_CallNoArgs(PyObject*);

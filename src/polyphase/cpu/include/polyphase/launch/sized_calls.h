@@ -21,21 +21,31 @@ struct SizedPattern {
   Becomes becomes;
 };
 
-// An image as it is given: a tensor; or a tuple of sizes, strides and what has its address, of one that is known to lie in
-// memory as all of a kind.
+// Pillow's pictures of one mode, as `told_of_pictures` of `pipelines/pillow.py` has them: their class, the mode, channels, the
+// step from pixel to pixel, and where C's picture has the address of its list of rows, in bytes.
+enum { kPictureClass, kMode, kPictureChannels, kPictureStep, kPlaceOfRows };
+
+// An image as it is given: a tensor; a picture of Pillow's; or a tuple of sizes, strides and what has its address. alike: it is
+// known to lie in memory as all of a kind.
 struct GivenImage {
   Extent extent;
   PyObject* memory = nullptr;
+  Reference picture{nullptr};  // which rows belong to, that begin as the list at `rows` says
+  void* rows = nullptr;
   bool alike = false;
 
-  // False where there are too many dimensions, or an error is set.
-  bool read(PyObject* given) {
+  // False where it is none of these, there are too many dimensions, or an error is set. pictures: None where there are none.
+  bool read(PyObject* given, PyObject* pictures) {
     alike = type_of(given) == &PyTuple_Type;
     memory = alike ? PyTuple_GetItem(given, 2) : given;
-    return alike ? read(PyTuple_GetItem(given, 0), PyTuple_GetItem(given, 1)) : extent.read(given);
+    if (alike) return read_numbers(PyTuple_GetItem(given, 0), PyTuple_GetItem(given, 1));
+    if (pictures == &_Py_NoneStruct) return extent.read(given);
+    if (read_picture(given, pictures)) return true;
+    PyErr_Clear();  // the longer way says what it is
+    return false;
   }
 
-  bool read(PyObject* sizes, PyObject* strides) {
+  bool read_numbers(PyObject* sizes, PyObject* strides) {
     if (PyTuple_Size(sizes) != 3 || PyTuple_Size(strides) != 3) throw BadCall{"three sizes and strides"};
     extent.rank = 3;
     for (int d = 0; d < 3; ++d) {
@@ -43,6 +53,36 @@ struct GivenImage {
       extent.stride[d] = integer(PyTuple_GetItem(strides, d));
     }
     return true;
+  }
+
+  void add_to(Addresses& addresses) const {
+    if (rows == nullptr) return add_address(memory, addresses);
+    addresses.data[addresses.count++] = rows;
+  }
+
+ private:
+  bool read_picture(PyObject* given, PyObject* pictures) {
+    static PyObject* const names[] = {PyUnicode_InternFromString("getim"), PyUnicode_InternFromString("mode"),
+                                      PyUnicode_InternFromString("size")};
+    if (PyObject_IsInstance(given, PyTuple_GetItem(pictures, kPictureClass)) != 1) return false;
+    picture = Reference(PyObject_VectorcallMethod(names[0], &given, 1, nullptr));  // of a file, it is read now
+    const Reference mode(PyObject_GetAttr(given, names[1])), size(PyObject_GetAttr(given, names[2]));
+    if (picture.get() == nullptr || mode.get() == nullptr || size.get() == nullptr) return false;
+    if (PyObject_RichCompareBool(mode.get(), PyTuple_GetItem(pictures, kMode), Py_EQ) != 1 || PyTuple_Size(size.get()) != 2) {
+      return false;
+    }
+    const auto* const found = static_cast<const uint8_t*>(PyCapsule_GetPointer(picture.get(), "Pillow Imaging"));
+    if (found == nullptr) return false;
+    std::memcpy(&rows, found + integer(PyTuple_GetItem(pictures, kPlaceOfRows)), sizeof(rows));
+    alike = true;
+    extent.rank = 3;
+    extent.size[0] = integer(PyTuple_GetItem(pictures, kPictureChannels));
+    extent.size[1] = integer(PyTuple_GetItem(size.get(), 1));
+    extent.size[2] = integer(PyTuple_GetItem(size.get(), 0));
+    extent.stride[0] = 1;
+    extent.stride[1] = Request::kByRows;
+    extent.stride[2] = integer(PyTuple_GetItem(pictures, kPictureStep));
+    return rows != nullptr && extent.size[1] >= 2 && extent.size[2] >= 2;
   }
 };
 
@@ -119,9 +159,14 @@ struct SizedItem {
 // Images of one kind, and how they are drawn for. The GIL is held wherever it is looked at.
 class SizedCalls {
  public:
-  // make: of a place, a new tensor. generator: None where nothing is drawn. unchanged: as of `are_unchanged`.
-  SizedCalls(PyObject* make, PyObject* generator, Drawing drawing, PyObject* unchanged)
-      : make_(owned(make)), generator_(owned(generator)), unchanged_(owned(unchanged)), drawing_(drawing) {}
+  // make: of a place, a new tensor. generator: None where nothing is drawn. unchanged: as of `are_unchanged`. pictures: what
+  // images are, None of tensors and what is given as numbers.
+  SizedCalls(PyObject* make, PyObject* generator, Drawing drawing, PyObject* unchanged, PyObject* pictures)
+      : make_(owned(make)),
+        generator_(owned(generator)),
+        unchanged_(owned(unchanged)),
+        pictures_(owned(pictures)),
+        drawing_(drawing) {}
   SizedCalls(const SizedCalls&) = delete;
   SizedCalls& operator=(const SizedCalls&) = delete;
   ~SizedCalls() {
@@ -184,7 +229,7 @@ class SizedCalls {
     if (count < 1) throw BadCall{"a tuple of images"};
     Items items(count);
     for (ptrdiff_t i = 0; i < count; ++i) {
-      if (!items[i].given.read(PyTuple_GetItem(images, i))) return PyErr_Occurred() == nullptr ? none() : throw PythonError();
+      if (!items[i].given.read(PyTuple_GetItem(images, i), pictures_.get())) return PyErr_Occurred() == nullptr ? none() : throw PythonError();
     }
     if (!are_unchanged(unchanged_.get())) return none();
     const OwnState state(generator_.get());
@@ -362,7 +407,7 @@ class SizedCalls {
     const Key key = key_of(both, 2, item.followed);
     item.kept = OwnedBound(sizes_.find(key, key.hash()));
     item.is_new = item.kept.get() == nullptr;
-    add_address(item.given.memory, item.addresses);
+    item.given.add_to(item.addresses);
     PyObject* const vectors = item.pattern->vectors.get();
     for (ptrdiff_t v = 0; v < PyTuple_Size(vectors); ++v) add_address(PyTuple_GetItem(vectors, v), item.addresses);
     return true;
@@ -385,7 +430,7 @@ class SizedCalls {
     sizes_.keep(key, key.hash(), item.kept.get());
   }
 
-  const Reference make_, generator_, unchanged_;
+  const Reference make_, generator_, unchanged_, pictures_;
   const Drawing drawing_;
   Templates templates_;
   Buffer<SizedPattern*> patterns_;  // by programs' numbers
