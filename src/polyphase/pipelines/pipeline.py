@@ -141,11 +141,9 @@ class Pipeline:
         made = calls.call(shape, strides, memory)
         if made is None:
             return None
-        if made is memory and image.kind == kind:
-            return image.original
         if isinstance(memory, Tensor) and image.kind == kind == TENSOR:
             self._latest.follow(calls.call, (memory,), _defaults(), any_size=True)
-        return as_kind(made, kind)
+        return image.original if made is memory and image.kind == kind else as_kind(made, kind)
 
     def walk(self, sample: Any, *, unpacks: bool = False) -> Walk:
         """Takes a sample through the steps: random parameters are drawn, and nothing is computed that can wait."""
