@@ -25,6 +25,10 @@ from polyphase.sampling.programs import Axes
 from tests.pipelines import chains
 from tests.support.vision import torchvision
 
+SEEDS = [
+    pytest.param(range(40), id="some"),
+    pytest.param(range(40, 1000), id="many", marks=pytest.mark.full),
+]
 LAST = [T.ToDtype(torch.float32, scale=True), T.Normalize(chains.MEAN, chains.STD)]
 #: What C++ makes by itself.
 BY_SIZE: dict[str, list[Any]] = {
@@ -166,6 +170,33 @@ def test_what_is_random_is_drawn_once(name: str) -> None:
             assert_same(found, picture)
             followed += 1
     assert (followed > 0, by_size > 0) == ((name not in ("two programs", "warped"),) * 2)
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_random_chains_of_any_image(seeds: range) -> None:
+    """Templates against walks: of every dtype that is summed, and however images lie."""
+    by_template = 0
+    for seed in seeds:
+        transforms = chains.chain(seed, T).transforms
+        pipeline, twin = (polyphase.fuse(transforms) for _ in range(2))
+        some = [image for image in images(12, seed) if image.shape[0] == 3]
+        dtypes = [torch.uint8, torch.float32, torch.int16]
+        for number, image in enumerate([one.to(dtypes[seed % 3]) for one in some * 3]):
+            expected, found = (_outcome_and_state(one, image, number % len(some)) for one in (twin.walk, pipeline))
+            assert found[1] == expected[1], (seed, transforms)
+            if isinstance(expected[0], Exception):
+                assert type(found[0]) is type(expected[0]), (seed, transforms)
+                continue
+            assert facts(found[0]) == facts(expected[0]), (seed, transforms)
+            assert torch.equal(found[0], expected[0]), (seed, transforms)
+            by_template += made_in_c(pipeline, image) is not None
+    assert by_template > len(seeds)
+
+
+def _outcome_and_state(function: Any, image: Tensor, seed: int) -> tuple[Any, bytes]:
+    torch.manual_seed(seed)
+    made = _outcome(lambda one: made.value() if isinstance(made := function(one), Walk) else made, image)
+    return made, bytes(torch.get_rng_state().numpy())
 
 
 def test_batches_are_drawn_for_in_c(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,10 +128,10 @@ class Number:
         return self._with(_DIVIDE, operator.truediv, other, self)
 
     def __floordiv__(self, other: Size) -> Number:
-        return (self / other).__floor__()  # sizes are so small that this is exact
+        return self.__truediv__(other).__floor__()  # sizes are so small that this is exact
 
     def __mod__(self, other: Size) -> Number:
-        return self - (self // other) * other
+        return self.__sub__(self.__floordiv__(other).__mul__(other))
 
     def __floor__(self) -> Number:
         return self._by_itself(_FLOOR, math.floor)
