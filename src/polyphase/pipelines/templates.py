@@ -5,6 +5,7 @@ the first image that goes another way. The plain twin is the walk of a `Picture`
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -188,7 +189,8 @@ class _Kind:
     def __init__(self, calls: devices.Sized) -> None:
         self.calls, self.written = calls, b""
         self.result: str | None = None
-        self._programs, self._numbers, self._count = list[Program | None](), dict[object, int](), 0
+        self._programs, self._numbers, self._count = dict[int, Program | None](), dict[object, int](), 0
+        self._new_numbers = itertools.count()
 
     @property
     def is_full(self) -> bool:
@@ -220,9 +222,11 @@ class _Kind:
 
     def _number_of(self, image: Image, way: _Way) -> int:
         """Of a new program, too; none where it is no kernel's for such sizes."""
-        number = self._numbers.setdefault(way.name, len(self._programs))
-        if number == len(self._programs):
-            self._programs.append(_program(image, way.done, way.outline.cut_by))
+        number = self._numbers.get(way.name)
+        if number is None:
+            new = next(self._new_numbers)
+            self._programs[new] = _program(image, way.done, way.outline.cut_by)
+            number = self._numbers.setdefault(way.name, new)  # another thread may have been here
         program, outline, recording = self._programs[number], way.outline, way.recording
         sizes = recording.height, recording.width, outline.height, outline.width
         if program is None or not program.pattern.takes(sizes, outline.channels):
