@@ -18,6 +18,7 @@ from torch import Tensor
 
 from polyphase.compile.eager_faults import Call
 from polyphase.sampling.integers import SUMMED_IN, can_be_mixed
+from polyphase.torch_versions import SAMPLES_VOLUMES_BY_BICUBIC
 from tests.conformance import expected_differences as of_decompositions
 from tests.conformance.functional import Asked
 
@@ -169,6 +170,9 @@ def _is_overlooked(asked: Asked) -> bool:
     return bool(asked.arguments["align_corners"]) and min(size) == 0 and min(size[2:]) == 1
 
 
+VOLUMES_BEFORE_2_15 = (
+    OtherOutcome("takes it", "volumes by bicubic", lambda asked: asked.mode == "bicubic" and asked.image.dim() == 5),
+)
 #: From then on, eager looks at the size before the dtype, and refuses a negative one.
 PADS_BEFORE_2_15 = (
     OtherOutcome(
@@ -247,6 +251,7 @@ OTHER_OUTCOMES = {
         OtherOutcome("takes it", "uint8 in every mode", lambda asked: asked.image.dtype == torch.uint8),
         OtherOutcome("takes it", "int16, uint16 and int32 in every mode", lambda asked: asked.image.dtype in SUMMED_IN),
         OtherOutcome("takes it", "nearest moves every dtype", lambda asked: asked.mode == "nearest"),
+        *(VOLUMES_BEFORE_2_15 if not SAMPLES_VOLUMES_BY_BICUBIC else ()),
         OtherOutcome(
             "takes it",
             "coordinates of float32 for half precision",

@@ -189,7 +189,7 @@ void resample(const char* name, Step vertical, Step horizontal, int64_t height, 
   call.z = {1, 1, 0, 0, nullptr, 1, 1, {}};
   call.y = axis_of(y_taps, width * channels, x.out_size() * channels);
   call.x = axis_of(x_taps, channels, channels);
-  call.channels = channels;
+  call.channels = call.read_channels = channels;
   call.in_channel_stride = call.out_channel_stride = 1;
   call.channel_axis = -1;
   call.sampler = &kSampler;

@@ -269,7 +269,6 @@ REFUSED: dict[str, tuple[Tensor, Tensor, Warp]] = {
     "a matrix without a batch": (IMAGE, torch.zeros(2, 3), AFFINE),
     "a size of another rank": (IMAGE, THETA, Warp("affine", size=(6, 7, 8))),
     "a volume by an image's matrix": (VOLUME, THETA, AFFINE),
-    "a cubic volume": (VOLUME, VOLUME_GRID, Warp("grid", "bicubic")),
     "a row": (torch.ones(2, 3, 4), torch.zeros(2, 6, 1), BY_GRID),
     "no pixels but an output": (torch.ones(2, 3, 0, 5), GRID, BY_GRID),
     "no columns but an output": (torch.ones(2, 3, 4, 0), THETA, AFFINE),

@@ -34,6 +34,7 @@ from tests.conformance.functional_checks import (
 )
 from tests.conformance.test_functional_outcomes import kind_of_difference
 from tests.hostile.drawn import Drawn
+from tests.support.eager import grid_sample
 
 EAGER: dict[str, Callable[..., Tensor]] = {
     "interpolate": F.interpolate,
@@ -194,7 +195,7 @@ def _cropped(image: Tensor, top: int, left: int, height: int, width: int) -> Ten
 
 def _composed(image: Tensor, theta: Tensor, size: Any, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
     grid = F.affine_grid(theta.double(), size, align_corners)
-    return F.grid_sample(image.double(), grid, mode, padding_mode, align_corners)
+    return grid_sample(image.double(), grid, mode, padding_mode, align_corners)
 
 
 MEANING: dict[str, Callable[..., Tensor]] = {"crop": _cropped, "affine_sample": _composed}

@@ -103,7 +103,7 @@ def test_calls_of_every_kind_and_their_gradients(accelerated: bool, asked: dict[
             out = functions[one.operator](*tensors, **one.kwargs)
             if out.requires_grad:
                 out.sum().backward()
-    assert len(asked) > 25
+    assert len(asked) > 20
     assert lacking(asked) == []
 
 

@@ -341,7 +341,8 @@ def warped_by(function: Callable[[Any], Any], image: Any) -> Any:
         return function(image)
     image.load()
     warped = _with_kernels()()
-    warped.im, warped._mode, warped._size, warped.info = image.im, image.mode, image.size, image.info
+    warped.im, warped.info = image.im, image.info
+    vars(warped).update(_mode=image.mode, _size=image.size)  # which Pillow lets nobody set
     made = function(warped)
     return image if made is warped else made
 

@@ -31,7 +31,7 @@ struct WarpGradients {
     }
   }
 
-  static constexpr Kernel kernel() { return {run, 0}; }
+  static constexpr Kernel kernel() { return {run, 0, 0}; }
 
  private:
   using V = typename Load::To;

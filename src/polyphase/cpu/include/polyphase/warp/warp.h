@@ -348,7 +348,7 @@ struct Warp {
     Rows{call, 0}.share(call.batch);
   }
 
-  static constexpr Kernel kernel() { return {run, sizeof(typename Prologue::To)}; }
+  static constexpr Kernel kernel() { return {run, sizeof(typename Prologue::To), 0}; }
 
  private:
   using V = typename Prologue::To;
