@@ -129,26 +129,26 @@ class Arranged:
             arranged = self._functions.arrange(request_of(record, architecture), facts_of(kind), *terms)
         except NotImplementedError as error:
             raise NoKernelError(str(error)) from None
-        self._call, self.outer = arranged
+        self.handle, self.outer = arranged
 
     @functools.cached_property
     def about(self) -> About:
-        about = About(*self._functions.about(self._call))
+        about = About(*self._functions.about(self.handle))
         x, y = (one and Taps(*one) for one in (about.x, about.y))
         return about._replace(x=x, y=y)
 
     def own_way(self) -> Way:
         """Most are made for numbers of taps and for how rows lie."""
-        return ways.unpacked(self._functions.own_way(self._call))
+        return ways.unpacked(self._functions.own_way(self.handle))
 
     def servers(self, own: Way) -> list[Way]:
         """The ways that can do a call in the stead of its own: the best first, the one that serves most sizes last.
         None of a large call whose own way serves many sizes."""
-        return [ways.unpacked(one) for one in self._functions.servers(self._call, ways.packed(own))]
+        return [ways.unpacked(one) for one in self._functions.servers(self.handle, ways.packed(own))]
 
     def way_by(self, template: str, *numbers: int) -> Way:
         """That of general.h; or of byte_stage.h or ring.h, for taps along x and y, of a ring also for columns."""
-        return ways.unpacked(self._functions.way_by(self._call, ways.TEMPLATES.index(template), *numbers))
+        return ways.unpacked(self._functions.way_by(self.handle, ways.TEMPLATES.index(template), *numbers))
 
     def of_call(self, way: Way) -> Way:
         """With the axes that the call has."""
@@ -156,7 +156,7 @@ class Arranged:
 
     def by(self, way: Way, instead: Way | None = None) -> PreparedMaps:
         """`instead`: of which way, whose bits the result is to have."""
-        found = self._functions.prepare(self._call, ways.packed(way), ways.packed(instead or way))
+        found = self._functions.prepare(self.handle, ways.packed(way), ways.packed(instead or way))
         (along, down, planes, *numbers), call, parts, places, (recipes, made_at, made_bytes), tables = found
         cut, makes = Cut((along, down, planes), *numbers), Making(recipes, made_at, made_bytes)
         return PreparedMaps(self.plan, self.of_call(way), cut, call, parts, places, makes, tables)
@@ -165,7 +165,7 @@ class Arranged:
 def way_of_all(calls: Sequence[Arranged], *, by_tiles: bool = True) -> Way:
     """One kernel for calls of one plan, of several sizes. What is not summed has the way of the first."""
     functions = launcher.device_functions()
-    return ways.unpacked(functions.way_of_all(tuple([one._call for one in calls]), not by_tiles))
+    return ways.unpacked(functions.way_of_all(tuple([one.handle for one in calls]), not by_tiles))
 
 
 class Making(NamedTuple):
