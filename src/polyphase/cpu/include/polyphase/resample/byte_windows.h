@@ -33,6 +33,11 @@ class ByteWindows {
   int64_t readable_length() const { return readable_length_; }
   size_t bytes() const { return memory_.bytes(); }
 
+  // What comes after two rows, if it lies as they do: of many windows, whose rows are mostly long.
+  Ahead after(const uint8_t* row, const uint8_t* next) const {
+    return {next + (next - row), in_length_, next - row, has_many() ? kRows : 0};
+  }
+
   // kRows rows: by the same tables, which are then loaded once for all of them.
   static constexpr int kRows = Bytes::kRowsAtOnce;
   void run(const uint8_t* const* in, uint8_t* const* out, const Ahead* ahead) const {
@@ -80,6 +85,7 @@ class ByteWindows {
     channels_ = channels;
     windows_ = windows;
     lanes_ = lanes;
+    in_length_ = taps.in_size * channels;
     out_length_ = taps.out_size * channels;
     precision_ = taps.precision;
     Bytes::fill_order(lanes, order_);
@@ -206,9 +212,8 @@ class ByteWindows {
     if (low == INT64_MAX) return true;  // nothing but border: all weights are 0
     const int64_t length = windows_ * Bytes::kWindow;
     if (high - low + reach >= length) return false;
-    const int64_t in_length = taps.in_size * channels;
     const int64_t needs = length + (products_ - 1) * Products::kTaps * channels;
-    int64_t base = min(low, in_length - needs);
+    int64_t base = min(low, in_length_ - needs);
     if (base < 0 || high - base + reach >= length) {  // the row is too short to begin that early
       base = low;
       readable_length_ = max(readable_length_, low + needs);
@@ -240,11 +245,11 @@ class ByteWindows {
   // which pixels of up to four channels have.
   int64_t most_shuffles() const {
     if (channels_ > 4) return INT64_MAX;
-    return channels_ == 1 ? 18 : channels_ == 2 ? 10 : 6;
+    return channels_ == 1 ? 18 : channels_ == 2 ? 10 : 4;
   }
 
   int64_t channels_ = 0;
-  int64_t out_length_ = 0;
+  int64_t in_length_ = 0, out_length_ = 0;
   int64_t readable_length_ = 0;
   int precision_ = 0;
   int windows_ = 1;
@@ -268,6 +273,7 @@ struct ByteWindows {
   bool has_many() const { return false; }
   int64_t readable_length() const { return 0; }
   size_t bytes() const { return 0; }
+  Ahead after(const uint8_t*, const uint8_t*) const { return {}; }
   void run(const uint8_t* const*, uint8_t* const*, const Ahead*) const {}
 };
 

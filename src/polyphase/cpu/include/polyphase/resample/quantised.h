@@ -185,7 +185,8 @@ class ByteLanes {
     if (way_ == kFourRows) return four_rows_.run(in, out, rows);
     for (int r = 0; r < rows; r += ByteWindows::kRows) {  // an odd one twice
       const int last = min(r + ByteWindows::kRows, rows) - 1;
-      run_windows(in[r], in[last], out[r], out[last], nullptr);
+      const Ahead ahead = windows_.after(in[r], in[last]);
+      run_windows(in[r], in[last], out[r], out[last], &ahead);
     }
   }
 #else
