@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import polyphase
+from polyphase.torch_versions import ROUNDS_LINEAR_POSITIONS_ONCE
 from tests.support.vision import torchvision
 
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32]
@@ -64,11 +65,12 @@ def test_what_is_moved_is_equal(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
 def test_resizes(dtype: torch.dtype) -> None:
     v2 = torchvision()
-    most = {torch.uint8: 0.0, torch.float32: 4.0, torch.float64: 16.0}.get(dtype, 1.0)
     for own in resizes(v2, ("bilinear", "bicubic")):
-        assert furthest(own, picture(dtype, 2, 2**18)) <= most, own
+        twice = not (ROUNDS_LINEAR_POSITIONS_ONCE or own.antialias or own.interpolation.value != "bilinear")
+        most = {torch.uint8: 0.0, torch.float32: 20.0 if twice else 4.0, torch.float64: 16.0}.get(dtype, 1.0)
+        assert furthest(own, picture(dtype, 2, 2**18)) <= (2.0 if twice and dtype == torch.int32 else most), own
         if dtype == torch.int32:
-            assert furthest(own, picture(dtype, 2)) <= 1024.0, own
+            assert furthest(own, picture(dtype, 2)) <= (2.0**14 if twice else 1024.0), own
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
