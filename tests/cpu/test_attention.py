@@ -101,6 +101,21 @@ def test_as_near_to_the_truth_as_torch(instruction_set: str, dtype: torch.dtype)
     assert (ours - truth).abs().max() <= 1.05 * (theirs - truth).abs().max()
 
 
+def test_gradients_as_near_to_the_truth_as_torch(instruction_set: str) -> None:
+    """Of values that are much alike, whose differences are slopes."""
+    case = Case(1, 2, 32, 200, Attention(((16, 16), (8, 8)), (4, 4)), 0.95)
+    value, places, weights, gradient = (one.abs() if one.dim() == 4 else one for one in case.inputs())
+    given = [one.requires_grad_() for one in (value + 10, places, weights)]
+    theirs = torch.autograd.grad(eager(given[0], given[1], given[2], case.attention), given, gradient)
+    ours = kernels.gradients(gradient, given[0].detach(), given[1].detach(), given[2].detach(), case.attention, True)
+    wide = [one.detach().double() for one in given]
+    truth = kernels.plain_gradients(gradient.double(), wide[0], wide[1], wide[2], case.attention)
+    for found, eagers, true in zip(ours, theirs, truth, strict=True):
+        assert found is not None
+        assert true is not None
+        assert (found - true).abs().mean() <= 1.05 * (eagers - true).abs().mean()
+
+
 def eager(value: Tensor, places: Tensor, weights: Tensor, attention: Attention) -> Tensor:
     """As models have it."""
     batch, _, heads, channels = value.shape

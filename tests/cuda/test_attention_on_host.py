@@ -106,7 +106,7 @@ def test_sums_of_integers_beside_what_is_not_finite() -> None:
         for head in range(3):
             one, other = found[n, :, head], wanted[n, :, head]
             most = other[other.isfinite()].abs().max().item()
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=2e-7 * most)
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=2e-7 * most, equal_nan=True)
     assert wanted.isinf().any()
     assert not wanted[0].isinf().any()
 

@@ -78,7 +78,7 @@ def prepared(
     point_bytes = 4 * 4 + (4 + 2 + 2 + 1) * kernel.work.itemsize  # an `AttentionPoint`
     shared = at_once * chunk * (point_bytes + point_bytes % 8)
     if gradients is not None:
-        shared += chunk * 4 * THREADS * kernel.work.itemsize
+        shared += chunk * 3 * THREADS * kernel.work.itemsize
     blocks = min(math.ceil(batch * queries * heads / at_once), MOST_BLOCKS)
     addresses = (0, 0) if rounding is None else (rounding.scales.data_ptr(), rounding.sums.data_ptr())
     own = struct.pack("=3q2Qd", lanes, at_once, chunk, *addresses, 1.0 if rounding is None else rounding.rest)

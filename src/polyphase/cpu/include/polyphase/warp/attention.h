@@ -184,38 +184,64 @@ class AttentionGradients {
     }
   }
 
-  // products_: of each point and pixel, the gradient times the pixel. And the pixel's gradient.
+  // products_: of each point, the gradient times the sample, and times what that grows by along x and y. And the pixels'
+  // gradients. Of pixels, which may be much alike, differences are summed, not sums subtracted.
   POLYPHASE_ROW_LOOP void multiply(const AttentionPart<P>& part, const P* weights, const P* gradient) {
     each_block<P>(call_.channels, [&](auto block, int64_t c) __attribute__((always_inline)) {
       using Block = decltype(block);
+      alignas(64) P clean[kCorners][Block::kCount * Lanes::kLanes];
       Lanes given[Block::kCount];
       repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) { given[v] = block.template load<v>(gradient + c); });
       for (int i = 0; i < points_.count; ++i) {
-        Lanes sums[kCorners];
+        const P* value[kCorners];
+        Lanes weight[kCorners], sums[4] = {Lanes::zero(), Lanes::zero(), Lanes::zero(), Lanes::zero()};
         repeat<kCorners>([&](auto k) __attribute__((always_inline)) {
           const int64_t pixel = points_.pixel[k][i];
-          const P* const value = (pixel < 0 ? zeros_.data() : part.value + pixel * call_.value_strides.pixel) + c;
-          sums[k] = Lanes::zero();
-          repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) {
-            sums[k] = multiply_add(given[v], block.template load<v>(value), sums[k]);
+          value[k] = (pixel < 0 ? zeros_.data() : part.value + pixel * call_.value_strides.pixel) + c;
+          if (points_.weight[k][i] == 0) value[k] = finite(value[k], Block::kCount * Lanes::kLanes, call_.channels - c, clean[k]);
+          weight[k] = Lanes::broadcast(points_.weight[k][i]);
+        });
+        const P x = points_.fraction[0][i], y = points_.fraction[1][i];
+        const Lanes right = Lanes::broadcast(x), left = Lanes::broadcast(1 - x), below = Lanes::broadcast(y), above = Lanes::broadcast(1 - y);
+        repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) {
+          Lanes at[kCorners], sampled = Lanes::zero();
+          repeat<kCorners>([&](auto k) __attribute__((always_inline)) {
+            at[k] = block.template load<v>(value[k]);
+            sampled = multiply_add(at[k], weight[k], sampled);
           });
-          if (added_to_ == nullptr) return;
-          const P weight = points_.weight[k][i];
-          P* const to = ((pixel < 0) | (weight == 0) ? unread_.data() : added_to_ + pixel * gradient_step()) + c;
-          const Lanes factor = Lanes::broadcast(weight * weights[i]);
+          const Lanes of_x = multiply_add(less(at[1], at[0]), above, multiply_add(less(at[3], at[2]), below, Lanes::zero()));
+          const Lanes of_y = multiply_add(less(at[2], at[0]), left, multiply_add(less(at[3], at[1]), right, Lanes::zero()));
+          sums[0] = multiply_add(given[v], sampled, sums[0]);
+          sums[1] = multiply_add(given[v], of_x, sums[1]);
+          sums[2] = multiply_add(given[v], of_y, sums[2]);
+        });
+        add_sums(sums, c == 0, products_[i]);
+        if (added_to_ == nullptr) continue;
+        repeat<kCorners>([&](auto k) __attribute__((always_inline)) {
+          const int64_t pixel = points_.pixel[k][i];
+          const P share = points_.weight[k][i];
+          P* const to = ((pixel < 0) | (share == 0) ? unread_.data() : added_to_ + pixel * gradient_step()) + c;
+          const Lanes factor = Lanes::broadcast(share * weights[i]);
           repeat<Block::kCount>([&](auto v) __attribute__((always_inline)) {
             block.template store<v>(multiply_add(given[v], factor, block.template load<v>(to)), to);
           });
         });
-        add_sums(sums, c == 0, products_[i]);
       }
     });
   }
 
+  static Lanes less(Lanes a, Lanes b) { return multiply_add(b, Lanes::broadcast(P(-1)), a); }
+
+  // Of a pixel that weighs nothing, which has a slope all the same: what is no number, or infinite, as 0.
+  static const P* finite(const P* pixel, int64_t most, int64_t channels, P* clean) {
+    for (int64_t c = 0; c < min(most, channels); ++c) clean[c] = pixel[c] * 0 == 0 ? pixel[c] : P(0);
+    return clean;
+  }
+
   // The sums of the lanes of four vectors, in registers as long as that goes: a read waits for what was just stored at the same
   // place of another 4096 bytes, and values are read in steps of a thousand.
-  POLYPHASE_BLOCK static void add_sums(Lanes (&vectors)[kCorners], bool is_first, P (&to)[kCorners]) {
-    alignas(64) P lanes[kCorners][Lanes::kLanes];
+  POLYPHASE_BLOCK static void add_sums(Lanes (&vectors)[4], bool is_first, P (&to)[4]) {
+    alignas(64) P lanes[4][Lanes::kLanes];
     typedef P Four __attribute__((vector_size(4 * sizeof(P))));
     Four sums = {};
 #if defined(__AVX512F__)
@@ -226,7 +252,7 @@ class AttentionGradients {
     } else
 #endif
     {
-      for (int k = 0; k < kCorners; ++k) vectors[k].store(lanes[k]);
+      for (int k = 0; k < 4; ++k) vectors[k].store(lanes[k]);
       for (int l = 0; l < Lanes::kLanes; ++l) sums += Four{lanes[0][l], lanes[1][l], lanes[2][l], lanes[3][l]};
     }
     Four& total = *reinterpret_cast<Four*>(to);
@@ -235,22 +261,13 @@ class AttentionGradients {
 
   int64_t gradient_step() const { return call_.heads * call_.channels; }
 
-  // The gradients of places and weights, of the points from `at` on. Behind the last one, products are of points before.
+  // The gradients of places and weights, of the points from `at` on.
   void store(const LevelTile<P>& levels, const P* weights, int64_t at) {
-    alignas(64) P sampled[kPoints] = {}, slope[2][kPoints] = {};
-    for (int k = 0; k < kCorners; ++k) {
-      const int right = k & 1, below = k >> 1;
-      for (int i = 0; i < kPoints; ++i) {
-        sampled[i] += weighed(points_.weight[k][i], products_[i][k]);
-        slope[0][i] += weighed(slope_of(right, below, points_.fraction[1][i]), products_[i][k]);
-        slope[1][i] += weighed(slope_of(below, right, points_.fraction[0][i]), products_[i][k]);
-      }
-    }
     P* const places = static_cast<P*>(call_.places_gradient) + at * 2;
     P* const of_weights = static_cast<P*>(call_.weights_gradient) + at;
     for (int i = 0; i < points_.count; ++i) {
-      for (int a = 0; a < 2; ++a) places[2 * i + a] = weights[i] * (slope[a][i] * levels.half[a][i]);
-      of_weights[i] = sampled[i];
+      for (int a = 0; a < 2; ++a) places[2 * i + a] = weights[i] * (products_[i][1 + a] * levels.half[a][i]);
+      of_weights[i] = products_[i][0];
     }
   }
 
@@ -260,7 +277,7 @@ class AttentionGradients {
   Buffer<P> unread_;
   P* added_to_ = nullptr;
   Points points_;
-  alignas(64) P products_[kPoints][kCorners] = {};
+  alignas(64) P products_[kPoints][4] = {};
 };
 
 }  // namespace polyphase

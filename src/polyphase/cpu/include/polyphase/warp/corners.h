@@ -24,17 +24,4 @@ struct Between {
   P weight(int which) const { return which == 0 ? 1 - fraction : fraction; }
 };
 
-// What corner k's weight grows by along an axis, as the place does; across: the fraction along the other axis.
-template <class P>
-inline P slope_of(int along, int other, P across) {
-  const P weight = other == 0 ? 1 - across : across;
-  return along == 0 ? -weight : weight;
-}
-
-// What weighs nothing is not read: it may be no number.
-template <class P>
-inline P weighed(P weight, P value) {
-  return weight == 0 ? P(0) : weight * value;
-}
-
 }  // namespace polyphase

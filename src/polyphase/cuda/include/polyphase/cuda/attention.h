@@ -166,11 +166,13 @@ struct AttentionBackward {
   using Point = typename Part::Point;
   using Channels = typename Part::Channels;
 
-  // Shared memory has the points, then, for each corner of a thread's points, its part of the product of the gradient and the
-  // pixel: element (point, corner, thread).
+  static constexpr int kProducts = 3;
+
+  // Shared memory has, for each point of a thread, its part of products with the gradient: element (point, product, thread);
+  // then the points.
   static void run(const AttentionLaunch& call, const Block& block) {
     auto* const products = reinterpret_cast<P*>(block.shared());
-    auto* const points = reinterpret_cast<Point*>(products + call.chunk * kCorners * kThreads);
+    auto* const points = reinterpret_cast<Point*>(products + call.chunk * kProducts * kThreads);
     const int64_t step = int64_t(block.count().x) * call.at_once;
     for (int64_t first = block.place().x * call.at_once; first < call.outputs(); first += step) {
       const Part part = {call, first};
@@ -192,23 +194,46 @@ struct AttentionBackward {
     const T *const value = part.value(number), *const gradient = part.output(number);
     const Adder add(call, number);
     for (int64_t i = 0; i < count; ++i) {
+      P sums[kProducts] = {};
+      for (int64_t c = part.channel_of(thread); c < call.channels; c += part.step()) {
+        const Channels given = Part::read(gradient + c);
+        Channels read[kCorners] = {};
 #pragma unroll
-      for (int k = 0; k < kCorners; ++k) {
-        const int64_t pixel = own[i].pixel[k];
-        const P weight = own[i].weight[k], share = weight * own[i].share;
-        P product = 0;
-        for (int64_t c = part.channel_of(thread); pixel >= 0 && c < call.channels; c += part.step()) {
-          const Channels given = Part::read(gradient + c), read = Part::read(value + pixel * call.value_strides.pixel + c);
+        for (int k = 0; k < kCorners; ++k) {
+          const int64_t pixel = own[i].pixel[k];
+          if (pixel < 0) continue;
+          read[k] = Part::read(value + pixel * call.value_strides.pixel + c);
+          if (own[i].weight[k] == 0) continue;
 #pragma unroll
           for (int t = 0; t < kTogether; ++t) {
-            const P one = static_cast<P>(given.items[t]);
-            product = multiply_add(static_cast<P>(read.items[t]), one, product);
-            if (weight != 0) add(pixel, c + t, share * one);
+            add(pixel, c + t, own[i].weight[k] * own[i].share * static_cast<P>(given.items[t]));
           }
         }
-        products[(i * kCorners + k) * kThreads + thread] = product;
+#pragma unroll
+        for (int t = 0; t < kTogether; ++t) add_products(own[i], read, t, static_cast<P>(given.items[t]), sums);
       }
+#pragma unroll
+      for (int s = 0; s < kProducts; ++s) products[(i * kProducts + s) * kThreads + thread] = sums[s];
     }
+  }
+
+  // The gradient of a channel times the sample, and times what that grows by along x and y. Of pixels, which may be much alike,
+  // differences are summed, not sums subtracted.
+  static void add_products(const Point& point, const Channels (&read)[kCorners], int channel, P gradient, P (&sums)[kProducts]) {
+    P at[kCorners], sampled = 0;
+#pragma unroll
+    for (int k = 0; k < kCorners; ++k) {
+      at[k] = static_cast<P>(read[k].items[channel]);
+      // What weighs nothing has a slope all the same; but it may be no number.
+      if (point.weight[k] == 0 && !(at[k] * 0 == 0)) at[k] = 0;
+      sampled = multiply_add(at[k], point.weight[k], sampled);
+    }
+    const P x = point.fraction[0], y = point.fraction[1];
+    const P of_x = multiply_add(at[1] - at[0], 1 - y, (at[3] - at[2]) * y);
+    const P of_y = multiply_add(at[2] - at[0], 1 - x, (at[3] - at[1]) * x);
+    sums[0] = multiply_add(gradient, sampled, sums[0]);
+    sums[1] = multiply_add(gradient, of_x, sums[1]);
+    sums[2] = multiply_add(gradient, of_y, sums[2]);
   }
 
   struct Adder {
@@ -248,22 +273,18 @@ struct AttentionBackward {
       const int64_t own = i / call.chunk, number = part.first + own, p = begin + i % call.chunk;
       if (number >= call.outputs() || p >= call.points) continue;
       const Point& point = points[i];
-      P sampled = 0, slope[2] = {};
+      P sums[kProducts] = {};
 #pragma unroll
-      for (int k = 0; k < kCorners; ++k) {
-        P product = 0;
-        const P* const parts = products + (i % call.chunk * kCorners + k) * kThreads + own * call.lanes;
-        for (int64_t l = 0; l < call.lanes; ++l) product += parts[l];
-        sampled += weighed(point.weight[k], product);
-        slope[0] += weighed(slope_of(k & 1, k >> 1, point.fraction[1]), product);
-        slope[1] += weighed(slope_of(k >> 1, k & 1, point.fraction[0]), product);
+      for (int s = 0; s < kProducts; ++s) {
+        const P* const parts = products + (i % call.chunk * kProducts + s) * kThreads + own * call.lanes;
+        for (int64_t l = 0; l < call.lanes; ++l) sums[s] += parts[l];
       }
       const int64_t at = number * call.points + p;
 #pragma unroll
       for (int a = 0; a < 2; ++a) {
-        static_cast<T*>(call.places_gradient)[at * 2 + a] = static_cast<T>(point.share * (slope[a] * point.half[a]));
+        static_cast<T*>(call.places_gradient)[at * 2 + a] = static_cast<T>(point.share * (sums[1 + a] * point.half[a]));
       }
-      static_cast<T*>(call.weights_gradient)[at] = static_cast<T>(sampled);
+      static_cast<T*>(call.weights_gradient)[at] = static_cast<T>(sums[0]);
     }
   }
 };
