@@ -101,7 +101,19 @@ def _never(given: tuple[Any, ...]) -> bool:
     return False
 
 
-_INTERPOLATE = ShortWay(_resized, any_size=lambda given: given[0] is not None)  # a factor's program has its result
+def _sizes_alone(image: Tensor, size: Any, factor: Any, *others: Any) -> tuple[int, ...] | None:
+    """Of a resize of a whole image, by a size for each axis. What becomes one pixel may be another program."""
+    *_, box = others
+    if type(size) not in (tuple, list) or factor is not None or box is not None or len(size) != image.ndim - 2:
+        return None
+    return tuple(size) if all(type(one) is int and 1 < one < 2**31 for one in size) else None
+
+
+_INTERPOLATE = ShortWay(
+    _resized,
+    any_size=lambda given: given[0] is not None,  # a factor's program has its result
+    sizes_of=_sizes_alone,
+)
 _FLIP, _PAD = ShortWay(_flipped, _always), ShortWay(_padded, _always)
 _GRID_SAMPLE, _AFFINE_SAMPLE = ShortWay(_sampled_at, _always), ShortWay(_sampled_by, _always)
 _PERSPECTIVE_SAMPLE = ShortWay(_sampled_by_homography, _never, whole_calls.parts_of_matrix)

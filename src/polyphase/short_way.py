@@ -23,10 +23,13 @@ from polyphase.kernels.binding import BoundCall, bind, bound, for_any_size
 from polyphase.kernels.facts import facts
 from polyphase.ops.recorded import recorded
 from polyphase.plain import is_plain
-from polyphase.sampling.programs import Program
+from polyphase.sampling.programs import Program, with_sizes
 
 #: What a call asks for, from the facts of its tensors and its other arguments; None where the image stays as it is.
 ProgramOf: TypeAlias = "Callable[..., Program | None]"
+
+#: Of the image and the other arguments, the sizes that its axes become; None where they say more, or are none.
+SizesOf: TypeAlias = "Callable[..., tuple[int, ...] | None]"
 
 #: A version of marshal's format that writes equal values as equal bytes, whoever else refers to them.
 _FORMAT = 2
@@ -37,17 +40,20 @@ _MOST_CALLS = 256
 class ShortWay(Latest):
     """Of one function: its latest call, and those before it. `any_size`: whether arguments ask for one program,
     whatever the sizes of the tensors are. `parts`: what the kernel is given instead of the tensors themselves; what
-    needs gradients then goes through the operators."""
+    needs gradients then goes through the operators. `sizes_of`: where the first argument may be sizes alone, which
+    calls are then given one by one."""
 
     def __init__(
         self,
         program_of: ProgramOf,
         any_size: Callable[[tuple[Any, ...]], bool],
         parts: Callable[..., tuple[Tensor, ...]] | None = None,
+        sizes_of: SizesOf | None = None,
     ) -> None:
         super().__init__()
-        self._program_of, self._any_size, self._parts = program_of, any_size, parts
+        self._program_of, self._any_size, self._parts, self._sizes_of = program_of, any_size, parts, sizes_of
         self._calls: dict[tuple[Any, ...], Callable[..., Tensor]] = {}
+        self._by_sizes: dict[tuple[Any, ...], Callable[..., Tensor] | None] = {}
 
     def find(self, given: tuple[Any, ...], tensors: tuple[Any, ...]) -> Callable[..., Tensor] | None:
         """What to call with the tensors; None where the call has to go through the operators.
@@ -75,7 +81,7 @@ class ShortWay(Latest):
             # are like those.
             if not _are_builtin(given):
                 return self._bound(bound, given, tensors)
-            call = self._bound_to_any_size(given, tensors)
+            call = self._given_sizes(given, tensors, kinds) or self._bound_to_any_size(given, tensors)
             any_size = call is not None
             call = call or self._bound(bind, given, tensors)
             if len(self._calls) >= _MOST_CALLS:
@@ -129,6 +135,37 @@ class ShortWay(Latest):
         program = self._program_of(*inputs, *given)
         otherwise = functools.partial(self._once, given)
         return None if program is None else for_any_size(program, inputs, otherwise)
+
+    def _given_sizes(
+        self, given: tuple[Any, ...], tensors: tuple[Tensor, ...], kinds: tuple[Any, ...]
+    ) -> Callable[..., Tensor] | None:
+        """By what was bound for any sizes among the arguments."""
+        sizes = None if self._sizes_of is None else self._sizes_of(tensors[0], *given)
+        if sizes is None or _need_gradients(tensors):
+            return None
+        name = dumps(given[1:], _FORMAT), kinds
+        if name not in self._by_sizes:
+            if len(self._by_sizes) >= _MOST_CALLS:
+                self._by_sizes.clear()
+            self._by_sizes[name] = self._bound_to_given_sizes(sizes, given, tensors)
+        call = self._by_sizes[name]
+        return None if call is None else functools.partial(call, *sizes)
+
+    def _bound_to_given_sizes(
+        self, sizes: tuple[int, ...], given: tuple[Any, ...], tensors: tuple[Tensor, ...]
+    ) -> Callable[..., Tensor] | None:
+        """None where a program has more of sizes than one in each map, as another's shows."""
+        inputs, others, rest = tuple(map(facts, tensors)), tuple([one + 1 for one in sizes]), loads(dumps(given[1:]))
+        program, other = (self._program_of(*inputs, some, *rest) for some in (given[0], others))
+        if program is None or other is None:
+            return None
+        if with_sizes(program, sizes) != program or with_sizes(program, others) != other:
+            return None
+
+        def otherwise(*given: Any) -> Tensor:
+            return self._once((given[: len(sizes)], *rest), *given[len(sizes) :])
+
+        return for_any_size(program, inputs, otherwise, len(sizes))
 
     def _once(self, given: tuple[Any, ...], *tensors: Tensor) -> Tensor:
         return self._bound(bound, given, tensors)(*tensors)

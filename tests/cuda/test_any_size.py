@@ -51,7 +51,7 @@ def asked(device: Device, monkeypatch: pytest.MonkeyPatch) -> Asked:
     return Asked(monkeypatch)
 
 
-def otherwise(given: Tensor) -> Tensor:
+def otherwise(*given: Any) -> Tensor:
     return torch.full((1,), -1.0)
 
 
@@ -103,6 +103,19 @@ def test_python_is_not_asked_for_kernels_that_are_there(device: Device, asked: A
         one = image(torch.float32, 1, 3, rows, 50)
         assert torch.equal(call(one), expected(program, one))
     assert asked.kernels - before <= 6, "servers are few"
+
+
+def test_sizes_that_are_given(asked: Asked) -> None:
+    """With every call, before the image."""
+    x = image(torch.uint8, 1, 3, 40, 68)
+    call = binding.for_any_size(resized(x, (20, 30), **AA), [host.on_cuda(facts(x))], otherwise, 2)
+    assert call is not None
+    for size in ((21, 33), (15, 25), (21, 33), (50, 70)):
+        assert torch.equal(call(*size, x), expected(resized(x, size, **AA), x))
+    assert asked.uploads == 3
+    assert call(0, 5, x).tolist() == [-1.0]
+    with pytest.raises(ValueError, match="sizes and an image"):
+        call(5, x)
 
 
 def test_an_image_that_begins_anywhere(asked: Asked) -> None:

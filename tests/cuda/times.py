@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 import polyphase.functional as P
-from polyphase.cuda import launcher
 
 BUILT_SECONDS, CACHED_SECONDS = 0.6, 0.02
 AGAIN = 200
@@ -68,10 +67,9 @@ def main(device: str) -> int:
                 late = judged and seconds > bound
                 missed += late + bool(held)
                 mark = "MISS" if late else "ok  " if judged else "    "
-                by = " by ctypes" if found["slow"] else ""
                 print(
                     f"{mark} first call, {state}: {name:20s} {seconds * 1e3:7.1f} ms (at most {bound * 1e3:g}), then "
-                    f"{found['again'] * 1e6:.1f} us{by}; {'HOLDS' if held else 'held'} {held} bytes beyond its output"
+                    f"{found['again'] * 1e6:.1f} us; {'HOLDS' if held else 'held'} {held} bytes beyond its output"
                 )
     return missed
 
@@ -95,7 +93,7 @@ def measured(device: str) -> dict[str, dict[str, float]]:
             output = call(image)
         _wait(on_gpu)
         again = (time.perf_counter() - began) / more
-        found[name] = {"first": first, "again": again, "held": held, "slow": on_gpu and launcher._functions() is None}
+        found[name] = {"first": first, "again": again, "held": held}
     return found
 
 

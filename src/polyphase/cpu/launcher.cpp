@@ -96,10 +96,14 @@ void release_sizes(PyObject* capsule) { delete static_cast<Here*>(PyCapsule_GetP
 
 enum { kSizes, kNew, kDtype, kStridesLike, kOtherwise, kAnySizeParts };
 
-PyObject* bound_here(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+Here& sizes_in(PyObject* parts) {
   auto* sizes = static_cast<Here*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
   if (sizes == nullptr) throw PythonError();
-  return bound_to_sizes(*sizes, args, count, 0, PyTuple_GetItem(parts, kDtype), PyTuple_GetItem(parts, kStridesLike));
+  return *sizes;
+}
+
+PyObject* bound_here(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
+  return bound_to_sizes(sizes_in(parts), args, count, 0, PyTuple_GetItem(parts, kDtype), PyTuple_GetItem(parts, kStridesLike));
 }
 
 PyObject* python_call_any_size(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
@@ -107,7 +111,9 @@ PyObject* python_call_any_size(PyObject* parts, PyObject* const* args, ptrdiff_t
     const Reference kept(bound_here(parts, args, count));
     if (kept.get() == nullptr) return PyObject_VectorcallDict(PyTuple_GetItem(parts, kOtherwise), args, count, nullptr);
     const Bound& bound = bound_in(PyTuple_GetItem(kept.get(), kBoundCall));
-    return run_into_new(bound, PyTuple_GetItem(parts, kNew), PyTuple_GetItem(kept.get(), kPlaceOfOutput), args, count);
+    PyObject* const place = PyTuple_GetItem(kept.get(), kPlaceOfOutput);
+    const int64_t given = sizes_in(parts).given();
+    return run_into_new(bound, PyTuple_GetItem(parts, kNew), place, args + given, count - given);
   });
 }
 

@@ -202,19 +202,25 @@ void release_sizes(PyObject* capsule) { delete static_cast<There*>(PyCapsule_Get
 // What `any_size` takes: `launcher.AnySizeCall`, the first two of which become the first here.
 enum { kSizes, kCalls, kRefused, kMake, kDtype, kStridesLike, kStreamNow, kOfDevice, kKeepTables, kElse, kAnySizeParts };
 
-PyObject* bound_there(PyObject* parts, PyObject* image, int64_t aligned) {
+There& sizes_in(PyObject* parts) {
   auto* const sizes = static_cast<There*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
   if (sizes == nullptr) throw PythonError();
-  return bound_to_sizes(*sizes, &image, 1, aligned, PyTuple_GetItem(parts, kDtype), PyTuple_GetItem(parts, kStridesLike));
+  return *sizes;
+}
+
+// source: the address of the image, which is the last.
+PyObject* bound_there(PyObject* parts, PyObject* const* args, ptrdiff_t count, int64_t source) {
+  PyObject *const dtype = PyTuple_GetItem(parts, kDtype), *const strides_like = PyTuple_GetItem(parts, kStridesLike);
+  return bound_to_sizes(sizes_in(parts), args, count, source % 16 == 0, dtype, strides_like);
 }
 
 PyObject* python_call_any_size(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    if (count != 1) throw BadCall{"an image, and nothing else"};
     const auto part = [parts](int place) { return PyTuple_GetItem(parts, place); };
-    const int64_t source = source_of(args[0]);
-    const Reference kept(bound_there(parts, args[0], source % 16 == 0));
-    if (kept.get() == nullptr) return PyObject_VectorcallDict(part(kElse), args, 1, nullptr);
+    if (count != sizes_in(parts).given() + 1) throw BadCall{"sizes and an image, and nothing else"};
+    const int64_t source = source_of(args[count - 1]);
+    const Reference kept(bound_there(parts, args, count, source));
+    if (kept.get() == nullptr) return PyObject_VectorcallDict(part(kElse), args, count, nullptr);
     const int64_t stream = stream_of(part(kStreamNow), part(kOfDevice));
     Bound& bound = bound_in(PyTuple_GetItem(kept.get(), kBoundCall));
     PyObject* const place = PyTuple_GetItem(kept.get(), kPlaceOfOutput);
@@ -244,8 +250,7 @@ PyObject* python_bound_of(PyObject*, PyObject* const* args, ptrdiff_t count) {
       if (PyErr_Occurred() != nullptr) throw PythonError();
       throw BadCall{"bound_of takes what any_size made, and an image"};
     }
-    const int64_t source = source_of(args[1]);
-    PyObject* const found = bound_there(PyCFunction_GetSelf(args[0]), args[1], source % 16 == 0);
+    PyObject* const found = bound_there(PyCFunction_GetSelf(args[0]), args + 1, 1, source_of(args[1]));
     return found == nullptr ? none() : found;
   });
 }

@@ -103,11 +103,12 @@ def bind_record(record: CallRecord, batched: bool = False) -> BoundCall:
 
 
 def for_any_size(
-    program: Program, inputs: Sequence[Facts], otherwise: Callable[..., Tensor]
+    program: Program, inputs: Sequence[Facts], otherwise: Callable[..., Tensor], given: int = 0
 ) -> Callable[..., Tensor] | None:
     """A program for inputs of any sizes and strides, of which only ranks, dtypes and the device are as these'. What no
     kernel takes, mistakes among it, is `otherwise`'s. None where it is bound to one
-    size at a time."""
+    size at a time. `given`: sizes that every call is given before the tensors, for those of the maps' steps, of which
+    each has one; 0 where they are the program's."""
     wing, axes = devices.wing_of(inputs[0].device), program.sampler
     depends = axes.transposed if isinstance(axes, Axes) else axes.source == "formula"
     if wing.bind_any_size is None or depends:
@@ -122,6 +123,7 @@ def for_any_size(
         longest=wing.longest_runs if moves_runs(program) else wing.longest_axis,
         most_warped=wing.most_warped,
         most_bytes=_LARGE,
+        given=given,
     )
     try:
         return wing.bind_any_size(record, rules, otherwise)

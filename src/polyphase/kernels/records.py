@@ -150,9 +150,10 @@ class AnySize:
     longest: int
     most_warped: int
     most_bytes: int
+    given: int = 0
 
     def packed(self) -> bytes:
-        return struct.pack("=5q", *vars(self).values())
+        return struct.pack("=6q", *vars(self).values())
 
 
 def assertions() -> str:

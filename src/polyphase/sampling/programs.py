@@ -19,7 +19,7 @@ from polyphase.errors import InvalidProgramError, UnknownNameError
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.integers import can_be_mixed
 from polyphase.sampling.pointwise import VALUE, Expression, Operand, dtype_of, operands_of
-from polyphase.sampling.steps import Area, Flip, Pad, Size, Slice
+from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, Slice
 from polyphase.sampling.warps import Warp
 
 #: How the output lies in memory; `preserve` follows the input's suggested memory format, as eager does.
@@ -133,6 +133,18 @@ def _maps_program(
     bordered = not adjoint_of and any(isinstance(step, Pad) and step.border for one in maps for step in one.steps)
     order = "preserve" if adjoint_of else forward_order(maps)
     return Program(dtype, Axes(maps, adjoint_of), borders=(Border(border),) if bordered else (), order=order)
+
+
+def with_sizes(program: Program, sizes: tuple[int, ...]) -> Program | None:
+    """A program whose axes are resized to other sizes, by one step each; None where its maps are others."""
+    axes = program.sampler
+    if not isinstance(axes, Axes) or len(axes.maps) != len(sizes):
+        return None
+    steps = [step for one in axes.maps for step in one.steps if isinstance(step, (Area, Nearest, Resize))]
+    if len(steps) != len(sizes) or any(len(one.steps) != 1 for one in axes.maps):
+        return None
+    maps = [AxisMap((replace(one, size=size),)) for one, size in zip(steps, sizes, strict=True)]
+    return replace(program, sampler=replace(axes, maps=tuple(maps)))
 
 
 def forward_order(maps: tuple[AxisMap, ...]) -> str:

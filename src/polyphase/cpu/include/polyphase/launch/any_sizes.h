@@ -19,24 +19,32 @@ class AnySizes {
     request_.assign(request.data, request.size);
   }
 
+  // Sizes that each call is given, before its tensors.
+  int64_t given() const { return rules_.given; }
+
   // As a tuple that the caller owns; null where Python has to do it.
-  PyObject* get(const Extent* tensors, int64_t count, int64_t variant, PyObject* dtype, PyObject* strides_like) {
+  PyObject* get(const int64_t* given, const Extent* tensors, int64_t count, int64_t variant, PyObject* dtype,
+                PyObject* strides_like) {
     Key key(tensors, count);
+    for (int64_t i = 0; i < rules_.given; ++i) key.add(given[i]);
     key.add(variant);
     const uint64_t hash = key.hash();
     PyObject* kept = sizes_.find(key, hash);
     if (kept != nullptr) return kept;
-    kept = bound_to(tensors, count, variant, dtype, strides_like);
+    kept = bound_to(given, tensors, count, variant, dtype, strides_like);
     if (kept != nullptr) sizes_.keep(key, hash, kept);
     return kept;
   }
 
  private:
-  PyObject* bound_to(const Extent* tensors, int64_t count, int64_t variant, PyObject* dtype, PyObject* strides_like) {
+  PyObject* bound_to(const int64_t* given, const Extent* tensors, int64_t count, int64_t variant, PyObject* dtype,
+                     PyObject* strides_like) {
     Buffer<uint8_t> copy(request_.size());  // others may come here too, while Python is asked for something
     std::memcpy(copy.data(), request_.data(), request_.size());
     Request& request = *reinterpret_cast<Request*>(copy.data());
-    Refit refit(rules_, reinterpret_cast<const Step*>(copy.data() + sizeof(request)), request);
+    auto* const steps = reinterpret_cast<Step*>(copy.data() + sizeof(request));
+    for (int64_t i = 0; i < rules_.given; ++i) steps[i].a = given[i];
+    Refit refit(rules_, steps, request);
     if (!refit.to(tensors[0], count > 1 ? &tensors[1] : nullptr)) return nullptr;
     const Reference shape(numbers(request.out_size, request.rank));
     if (refit.follows_image()) follow_image(request, shape.get(), strides_like);
@@ -60,19 +68,22 @@ class AnySizes {
   Sizes<PyObject> sizes_;
 };
 
-// `AnySizes::get` for tensors: an image, and coordinates at most.
+// `AnySizes::get` for the sizes that a call is given, and tensors: an image, and coordinates at most.
 template <class Bind>
 PyObject* bound_to_sizes(AnySizes<Bind>& sizes, PyObject* const* args, ptrdiff_t count, int64_t variant, PyObject* dtype,
                          PyObject* strides_like) {
-  if (count < 1 || count > 2) throw BadCall{"an image, and coordinates at most"};
+  const ptrdiff_t first = sizes.given();
+  if (count < first + 1 || count > first + 2) throw BadCall{"an image, and coordinates at most"};
+  int64_t given[kMaxDimensions];
+  for (ptrdiff_t i = 0; i < first; ++i) given[i] = integer(args[i]);
   Extent tensors[2];
-  for (ptrdiff_t t = 0; t < count; ++t) {
-    if (tensors[t].read(args[t])) continue;
+  for (ptrdiff_t t = 0; t < count - first; ++t) {
+    if (tensors[t].read(args[first + t])) continue;
     if (PyErr_Occurred() != nullptr) throw PythonError();
     throw TooManyDimensions();
   }
   try {
-    return sizes.get(tensors, count, variant, dtype, strides_like);
+    return sizes.get(given, tensors, count - first, variant, dtype, strides_like);
   } catch (const TooManyDimensions&) {
     return nullptr;
   }
@@ -85,6 +96,11 @@ inline AnySize rules_for(const Data& request, const Data& rules) {
   }
   AnySize copy;
   std::memcpy(&copy, rules.data, sizeof(copy));
+  Request known;
+  read_request(request.data, request.size, known);
+  bool each_has_one = copy.given == 0 || copy.given == known.map_count;
+  for (int64_t m = 0; m < copy.given && each_has_one; ++m) each_has_one = known.last_step[m] == m + 1;
+  if (!each_has_one) throw BadCall{"sizes for other maps than a request's"};
   return copy;
 }
 

@@ -77,6 +77,7 @@ struct AnySize {
   int64_t longest;        // axis that is mapped
   int64_t most_warped;    // elements that a plane of a warped image extends over
   int64_t most_bytes;     // of an output that is sure to be had
+  int64_t given;          // sizes that each call is given: of all steps, one of each map; 0 where the request has them
 };
 
 }  // namespace polyphase
