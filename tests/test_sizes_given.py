@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+import polyphase
 import polyphase.functional as P
 from polyphase.errors import PolyphaseError
 from polyphase.functional import _INTERPOLATE, _resized
@@ -92,3 +95,36 @@ def test_what_needs_a_gradient_goes_another_way() -> None:
     x = torch.rand(1, 3, 11, 12)
     for given in (x, x.clone().requires_grad_()):
         assert P.interpolate(given, (5, 6), mode="bicubic").requires_grad == given.requires_grad
+
+
+OPERATORS: dict[str, tuple[int, Callable[..., Tensor]]] = {
+    "nearest": (2, lambda x, size: F.interpolate(x, size, mode="nearest-exact")),
+    "antialiased": (2, lambda x, size: F.interpolate(x, size, mode="bilinear", antialias=True)),
+    "bicubic": (2, lambda x, size: F.interpolate(x, size, mode="bicubic", align_corners=True)),
+    "trilinear": (3, lambda x, size: F.interpolate(x, size, mode="trilinear")),
+    "means": (2, F.adaptive_avg_pool2d),
+    "means of volumes": (3, F.adaptive_avg_pool3d),
+    "pads": (2, lambda x, amounts: F.pad(x, [1, *amounts, 1], mode="reflect")),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_under_accelerate(name: str) -> None:
+    """Whatever sizes come, each often enough to be made without Python."""
+    axes, operator = OPERATORS[name]
+    draw, cases = random.Random(name), []
+    for number in range(24):
+        least = 1 if number > 3 and name != "antialiased" else 2  # to one pixel eager weighs otherwise
+        size = [draw.randrange(least, 5) if draw.random() < 0.5 else draw.randrange(least, 20) for _ in range(axes)]
+        size = [1] * axes if number == 9 and least == 1 else size
+        x = torch.rand(1, 2, *[draw.randrange(7, 15) for _ in range(axes)], dtype=torch.float64)
+        if name == "pads":
+            size = [min(one, 6) for one in size]
+        x = x.movedim(1, -1).contiguous().movedim(-1, 1) if number % 3 == 0 else x
+        cases.append((x, size, operator(x, size)))
+    with polyphase.accelerate():
+        for x, size, want in [*cases, *cases]:
+            for _ in range(3):
+                got = operator(x, size)
+                torch.testing.assert_close(got, want)
+                assert got.stride() == want.stride()

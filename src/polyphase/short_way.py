@@ -23,7 +23,7 @@ from polyphase.kernels.binding import BoundCall, bind, bound, for_any_size
 from polyphase.kernels.facts import facts
 from polyphase.ops.recorded import recorded
 from polyphase.plain import is_plain
-from polyphase.sampling.programs import Program, with_sizes
+from polyphase.sampling.programs import Program, differ_in_sizes
 
 #: What a call asks for, from the facts of its tensors and its other arguments; None where the image stays as it is.
 ProgramOf: TypeAlias = "Callable[..., Program | None]"
@@ -157,9 +157,7 @@ class ShortWay(Latest):
         """None where a program has more of sizes than one in each map, as another's shows."""
         inputs, others, rest = tuple(map(facts, tensors)), tuple([one + 1 for one in sizes]), loads(dumps(given[1:]))
         program, other = (self._program_of(*inputs, some, *rest) for some in (given[0], others))
-        if program is None or other is None:
-            return None
-        if with_sizes(program, sizes) != program or with_sizes(program, others) != other:
+        if program is None or other is None or not differ_in_sizes(program, sizes, other, others):
             return None
 
         def otherwise(*given: Any) -> Tensor:

@@ -182,10 +182,10 @@ def test_sizes_that_are_not_for_kernels(asked: Asked) -> None:
 def test_what_is_bound_to_a_size(asked: Asked) -> None:
     x = image(torch.float32, 1, 3, 40, 68)
     program = resized(x, (20, 30), **AA)
-    found = launch.bound_of(call_for(program, x), x)
+    found = launch.bound_of(call_for(program, x), (), x)
     assert found is not None
     assert (found.shape, found.reads) == ((1, 3, 20, 30), 1)
-    other = launch.bound_of(launch.OnDevice(0, call_for(program, x)), x[:, :, :0])
+    other = launch.bound_of(launch.OnDevice(0, call_for(program, x)), (), x[:, :, :0])
     assert other is None
     with pytest.raises(ValueError, match="any_size"):
         launcher.bound_of(torch.clone, x)

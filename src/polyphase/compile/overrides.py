@@ -29,7 +29,7 @@ from polyphase.kernels.facts import Facts, facts
 from polyphase.kernels.layout import gradient_order, is_channels_last, order_on
 from polyphase.kernels.slower import question
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.programs import Program, maps_program, warp_program
+from polyphase.sampling.programs import Program, differ_in_sizes, maps_program, warp_program
 from polyphase.sampling.steps import Pad, Step
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
 from polyphase.torch_private import OpOverload
@@ -108,6 +108,7 @@ class Override:
         keys = torch_private.DispatchKeySet(self._dispatch_key)
         self._own = functools.partial(self._kernel().call_boxed, keys)
         self._for_any_size: dict[tuple[Any, ...], Taken] = {}
+        self._given_sizes: dict[tuple[Any, ...], Taken | None] = {}
         self._latest = Latest()
         self._library: torch.library.Library | None = None
         self._in_c: _InC | None = None
@@ -184,7 +185,7 @@ class Override:
     def _find(self, args: tuple[Any, ...]) -> Taken | None:
         """What is bound to any size, or to the sizes of these tensors."""
         kinds = _kinds(args)
-        taken = self._for_any_size.get(kinds)
+        taken = self._for_any_size.get(kinds) or self._by_sizes(args, kinds)
         any_size = taken is not None
         if taken is None:
             taken = self._taken(*[_key(one) for one in args])
@@ -196,14 +197,50 @@ class Override:
             otherwise = functools.partial(self._once, given)
             run = binding.for_any_size(taken.program, tuple(map(facts, tensors)), otherwise)
             if run is not None:
-                taken, any_size = Taken(run, taken.moves), True
-                if len(self._for_any_size) >= _MOST_CALLS:
-                    self._for_any_size.clear()
-                self._for_any_size[kinds] = taken
+                taken, any_size = self._remembered(kinds, Taken(run, taken.moves)), True
         self._latest.follow(taken.run, tensors, given, any_size)
         if self._may_be_in_c and self._latest.again is not never:
             self._switch.called_again(self)
         return taken
+
+    def _remembered(self, kinds: tuple[Any, ...], taken: Taken) -> Taken:
+        if len(self._for_any_size) >= _MOST_CALLS:
+            self._for_any_size.clear()
+        self._for_any_size[kinds] = taken
+        return taken
+
+    def _by_sizes(self, args: tuple[Any, ...], kinds: tuple[Any, ...]) -> Taken | None:
+        """What is bound for any sizes among the arguments; None where nothing is."""
+        place = _place_of_sizes(args)
+        if place is None:
+            return None
+        name = (*kinds[:place], *kinds[place + 1 :])
+        if name not in self._given_sizes:
+            if len(self._given_sizes) >= _MOST_CALLS:
+                self._given_sizes.clear()
+            self._given_sizes[name] = self._bound_to_given_sizes(args, place)
+        taken = self._given_sizes[name]
+        if taken is None:
+            return None
+        return self._remembered(kinds, Taken(functools.partial(taken.run, *args[place]), taken.moves))
+
+    def _bound_to_given_sizes(self, args: tuple[Any, ...], place: int) -> Taken | None:
+        """None where a program has more of sizes than one in each map, as another's shows."""
+        (image, *before), after, sizes = args[:place], args[place + 1 :], tuple(args[place])
+        others = tuple([one + 1 for one in sizes])
+        taken, other = (
+            self._taken(*[_key(one) for one in (image, *before, list(some), *after)]) for some in (sizes, others)
+        )
+        if taken is None or other is None or taken.program is None or other.program is None:
+            return None
+        if not differ_in_sizes(taken.program, sizes, other.program, others):
+            return None
+
+        def otherwise(*given: Any) -> Any:
+            return self._once((*before, list(given[:-1]), *after), given[-1])
+
+        run = binding.for_any_size(taken.program, (facts(image),), otherwise, len(sizes))
+        return None if run is None else Taken(run, taken.moves)
 
     def _direct(self, *args: Any) -> dispatched.DirectCall | None:
         """Makes a direct call of one that came here a second time."""
@@ -212,8 +249,9 @@ class Override:
         taken = self._for_any_size.get(_kinds(args))
         if taken is not None:
             tensors = [one for one in args if isinstance(one, Tensor)]
-            bound_of = devices.wing_of(tensors[0].device).bound_of
-            return None if bound_of is None else bound_of(taken.run, *tensors)
+            bound_of, run = devices.wing_of(tensors[0].device).bound_of, taken.run
+            run, sizes = (run.func, run.args) if isinstance(run, functools.partial) else (run, ())
+            return None if bound_of is None else bound_of(run, sizes, *tensors)
         taken = self._taken(*[_key(one) for one in args])
         return None if taken is None else taken.direct
 
@@ -245,6 +283,15 @@ class _InC(NamedTuple):
 
     kernels: dispatched.Kernels
     place: int
+
+
+def _place_of_sizes(args: tuple[Any, ...]) -> int | None:
+    """Where the arguments, an image before all others, have a list of sizes and no other. What becomes one pixel may be
+    another program."""
+    lists = [place for place, one in enumerate(args) if type(one) is list]
+    if len(lists) != 1 or sum([isinstance(one, Tensor) for one in args]) != 1 or not isinstance(args[0], Tensor):
+        return None
+    return lists[0] if all(type(one) is int and 1 < one < 2**31 for one in args[lists[0]]) else None
 
 
 def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...]:

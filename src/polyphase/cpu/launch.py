@@ -103,9 +103,9 @@ def bind_any_size(
     return libraries.launcher().any_size(request, rules.packed(), *made_by, otherwise)
 
 
-def bound_of(call: Callable[..., Tensor], *tensors: Tensor) -> dispatched.DirectCall | None:
+def bound_of(call: Callable[..., Tensor], sizes: Sizes, *tensors: Tensor) -> dispatched.DirectCall | None:
     """Gives what a call that `bind_any_size` made calls for tensors of these sizes."""
-    found = libraries.launcher().bound_of(call, *tensors)
+    found = libraries.launcher().bound_of(call, *sizes, *tensors)
     if found is None:
         return None
     bound, (shape, strides, _) = found

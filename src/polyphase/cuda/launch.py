@@ -184,10 +184,9 @@ def bind_any_size(
     return call if torch.cuda.device_count() == 1 else OnDevice(device, call)
 
 
-def bound_of(call: Callable[..., Tensor], *tensors: Tensor) -> dispatched.DirectCall | None:
-    """Of what `bind_any_size` made: what it calls for an image of this size."""
-    (image,) = tensors
-    found = launcher.bound_of(call.call if isinstance(call, OnDevice) else call, image)
+def bound_of(call: Callable[..., Tensor], sizes: Sizes, image: Tensor) -> dispatched.DirectCall | None:
+    """Of what `bind_any_size` made: what it calls for an image of this size, and the sizes that it is given."""
+    found = launcher.bound_of(call.call if isinstance(call, OnDevice) else call, *sizes, image)
     if found is None:
         return None
     bound, (shape, strides, _) = found

@@ -246,11 +246,11 @@ PyObject* python_any_size(PyObject*, PyObject* const* args, ptrdiff_t count) {
 // What any_size made, an image -> what is bound to its size, and the place of its output; None where Python binds it.
 PyObject* python_bound_of(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    if (count != 2 || PyCFunction_GetFunction(args[0]) != python_call_any_size) {
+    if (count < 2 || PyCFunction_GetFunction(args[0]) != python_call_any_size) {
       if (PyErr_Occurred() != nullptr) throw PythonError();
       throw BadCall{"bound_of takes what any_size made, and an image"};
     }
-    PyObject* const found = bound_there(PyCFunction_GetSelf(args[0]), args + 1, 1, source_of(args[1]));
+    PyObject* const found = bound_there(PyCFunction_GetSelf(args[0]), args + 1, count - 1, source_of(args[count - 1]));
     return found == nullptr ? none() : found;
   });
 }

@@ -112,9 +112,9 @@ def any_size(request: bytes, rules: bytes, call: AnySizeCall) -> Callable[..., T
     return _functions().any_size(request, rules, call)
 
 
-def bound_of(call: Callable[..., Tensor], image: Tensor) -> tuple[object, tuple[Any, ...]] | None:
+def bound_of(call: Callable[..., Tensor], *given: Any) -> tuple[object, tuple[Any, ...]] | None:
     """Of what `any_size` made: what it calls for an image of this size, and the place of the output."""
-    return _functions().bound_of(call, image)
+    return _functions().bound_of(call, *given)
 
 
 class FreshCall(NamedTuple):

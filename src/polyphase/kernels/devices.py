@@ -134,7 +134,7 @@ class Wing:
     attend: attention at sampled places: output, value, places, weights. attend_gradients: the output's gradient, value,
     places, weights; and whether the value's gradient is asked for.
     bind_any_size: a record, for all other sizes too; the last argument is called for those that are not for kernels.
-    bound_of: of what that made and tensors, what it calls for their sizes.
+    bound_of: of what that made, the sizes that it is given and tensors, what it calls for these.
     bind_like: of a record of maps, what binds programs that differ in the numbers of their steps alone. sized: what
     learns records whose numbers follow from the image's size, to results of a dtype.
     again: `again.plainly` in C, None where nothing can be built. dispatched_kernels: kernels of operators, likewise.

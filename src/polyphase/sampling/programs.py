@@ -135,8 +135,12 @@ def _maps_program(
     return Program(dtype, Axes(maps, adjoint_of), borders=(Border(border),) if bordered else (), order=order)
 
 
-def with_sizes(program: Program, sizes: tuple[int, ...]) -> Program | None:
-    """A program whose axes are resized to other sizes, by one step each; None where its maps are others."""
+def differ_in_sizes(program: Program, sizes: tuple[int, ...], other: Program, others: tuple[int, ...]) -> bool:
+    """Whether two programs are the same but for the sizes that their axes are resized to, by one step each."""
+    return _with_sizes(program, sizes) == program and _with_sizes(program, others) == other
+
+
+def _with_sizes(program: Program, sizes: tuple[int, ...]) -> Program | None:
     axes = program.sampler
     if not isinstance(axes, Axes) or len(axes.maps) != len(sizes):
         return None
