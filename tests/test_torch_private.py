@@ -187,13 +187,15 @@ def private_names(path: Path) -> Iterator[str]:
             case ast.Import(names=names):
                 yield from (one.name for one in names if one.name.startswith("torch.") and _is_private(one.name))
             case ast.Attribute(value=value, attr=name) if _is_private(name) and ast.unparse(value) not in OURS:
-                if name not in NAMED_TUPLES:
+                if name not in (*NAMED_TUPLES, *OF_PILLOW):
                     yield ast.unparse(node)
 
 
 #: Whose private attributes are ours to use; ATen's operators have names of their own.
 OURS = ("self", "cls", "aten")
 NAMED_TUPLES = ("_replace", "_asdict")
+#: What subclasses of Pillow's images set.
+OF_PILLOW = ("_mode", "_size")
 
 
 def _is_private(name: str) -> bool:
