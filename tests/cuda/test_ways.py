@@ -95,7 +95,7 @@ def test_what_a_kernel_was_not_made_for_is_refused() -> None:
     with pytest.raises(ValueError, match="windows"):
         wide.by(narrow.own_way())
     with pytest.raises(ValueError, match="another size"):
-        wide._functions.prepare(wide.call, b"", b"")
+        wide._functions.prepare(wide.handle, b"", b"")
 
 
 def test_too_many_dimensions_are_refused() -> None:
