@@ -121,6 +121,30 @@ struct Vec<double> {
   static Vec pick(const double* window, Index i) { return gather(window, i); }
   static Vec gather(const double* p, Index i) { return {_mm256_i32gather_pd(p, i, 8)}; }
 
+  // What the positions of warps need, as floats have it. `within` is a mask of integers.
+  using Mask = __m256i;
+  using Rounded = RoundedByConversion<Vec>;
+  static Index sum(Index a, Index b) { return _mm_add_epi32(a, b); }
+  static Index times(Index i, int32_t by) { return _mm_mullo_epi32(i, _mm_set1_epi32(by)); }
+  static void store_index(Index i, int32_t* p) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), i); }
+  static Index truncated(Vec x) { return _mm256_cvttpd_epi32(x.v); }
+  static Index nearest(Vec x) { return _mm256_cvtpd_epi32(x.v); }
+  static Vec of_index(Index i) { return {_mm256_cvtepi32_pd(i)}; }
+  static Index within(Index i, int32_t last) { return _mm_cmpeq_epi32(_mm_min_epu32(i, _mm_set1_epi32(last)), i); }
+  static Index both(Index a, Index b) { return _mm_and_si128(a, b); }
+  static bool all(Index mask) { return _mm_movemask_epi8(mask) == 0xffff; }
+  static bool all(Mask mask) { return _mm256_movemask_epi8(mask) == -1; }
+  static Index greater(Index a, Index b) { return _mm_max_epu32(a, b); }
+  Vec minus(Vec other) const { return {_mm256_sub_pd(v, other.v)}; }
+  Vec abs() const { return {_mm256_andnot_pd(_mm256_set1_pd(-0.0), v)}; }
+  Vec lesser(Vec other) const { return {_mm256_min_pd(v, other.v)}; }
+  Vec greater(Vec other) const { return {_mm256_max_pd(v, other.v)}; }
+  Vec distance(Vec other) const { return minus(other).abs(); }
+  Vec replaced(Mask mask, Vec by) const { return {_mm256_blendv_pd(v, by.v, _mm256_castsi256_pd(mask))}; }
+  Mask at_most(Vec most) const { return _mm256_castpd_si256(_mm256_cmp_pd(v, most.v, _CMP_LE_OQ)); }
+  struct Pair;
+  static Pair load_pairs(const double* p);
+
   bool has_nan() const { return _mm256_movemask_pd(_mm256_cmp_pd(v, v, _CMP_UNORD_Q)) != 0; }
   bool lies_between(Vec least, Vec most) const {
     const __m256d from = _mm256_cmp_pd(v, least.v, _CMP_GE_OQ), to = _mm256_cmp_pd(v, most.v, _CMP_LT_OQ);
@@ -146,6 +170,16 @@ inline Vec<float>::Pair Vec<float>::load_pairs(const float* p) {
   return {{_mm256_shuffle_ps(a, b, 0x88)}, {_mm256_shuffle_ps(a, b, 0xdd)}};
 }
 
+struct Vec<double>::Pair {
+  Vec first, second;
+};
+inline Vec<double>::Pair Vec<double>::load_pairs(const double* p) {
+  const auto twos = [](const double* first, const double* second) __attribute__((always_inline)) {
+    return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(first)), _mm_loadu_pd(second), 1);
+  };
+  const __m256d a = twos(p, p + 4), b = twos(p + 2, p + 6);
+  return {{_mm256_unpacklo_pd(a, b)}, {_mm256_unpackhi_pd(a, b)}};
+}
 inline Vec<float> multiply_add(Vec<float> a, Vec<float> b, Vec<float> c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
 

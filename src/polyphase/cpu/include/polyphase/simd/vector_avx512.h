@@ -167,6 +167,31 @@ struct Vec<double> {
   static Vec pick(const double* window, Index i) { return pick(load(window), load(window + kLanes), i); }
   static Vec gather(const double* p, Index i) { return {_mm512_mask_i32gather_pd(_mm512_setzero_pd(), 0xff, i, p, 8)}; }
 
+  // What the positions of warps need, as floats have it.
+  using Mask = __mmask8;
+  using Rounded = RoundedByConversion<Vec>;
+  static Index sum(Index a, Index b) { return _mm256_add_epi32(a, b); }
+  static Index times(Index i, int32_t by) { return _mm256_mullo_epi32(i, _mm256_set1_epi32(by)); }
+  static void store_index(Index i, int32_t* p) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), i); }
+  static Index truncated(Vec x) { return _mm512_cvttpd_epi32(x.v); }
+  static Index nearest(Vec x) { return _mm512_cvtpd_epi32(x.v); }
+  static Vec of_index(Index i) { return {_mm512_cvtepi32_pd(i)}; }
+  static Mask within(Index i, int32_t last) {
+    return static_cast<Mask>(_mm512_cmple_epu32_mask(_mm512_castsi256_si512(i), _mm512_set1_epi32(last)));
+  }
+  static Mask both(Mask a, Mask b) { return a & b; }
+  static bool all(Mask mask) { return mask == 0xff; }
+  static Index greater(Index a, Index b) { return _mm256_max_epu32(a, b); }
+  Vec minus(Vec other) const { return {_mm512_sub_pd(v, other.v)}; }
+  Vec abs() const { return {_mm512_abs_pd(v)}; }
+  Vec lesser(Vec other) const { return {_mm512_min_pd(v, other.v)}; }
+  Vec greater(Vec other) const { return {_mm512_max_pd(v, other.v)}; }
+  Vec distance(Vec other) const { return minus(other).abs(); }
+  Vec replaced(Mask mask, Vec by) const { return {_mm512_mask_mov_pd(v, mask, by.v)}; }
+  Mask at_most(Vec most) const { return _mm512_cmp_pd_mask(v, most.v, _CMP_LE_OQ); }
+  struct Pair;
+  static Pair load_pairs(const double* p);
+
   bool has_nan() const { return _mm512_cmp_pd_mask(v, v, _CMP_UNORD_Q) != 0; }
   bool lies_between(Vec least, Vec most) const {
     const __mmask8 from = _mm512_cmp_pd_mask(v, least.v, _CMP_GE_OQ);
@@ -212,6 +237,14 @@ inline Vec<float>::Pair Vec<float>::gather_pairs(const float* p, Index i) {
 }
 inline Vec<float>::Pair Vec<float>::load_pairs(const float* p) {
   return unzipped(_mm512_loadu_ps(p), _mm512_loadu_ps(p + 16));
+}
+struct Vec<double>::Pair {
+  Vec first, second;
+};
+inline Vec<double>::Pair Vec<double>::load_pairs(const double* p) {
+  const __m512d low = _mm512_loadu_pd(p), high = _mm512_loadu_pd(p + 8);
+  const __m512i even = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), odd = _mm512_add_epi64(even, _mm512_set1_epi64(1));
+  return {{_mm512_permutex2var_pd(low, even, high)}, {_mm512_permutex2var_pd(low, odd, high)}};
 }
 inline Vec<float> multiply_add(Vec<float> a, Vec<float> b, Vec<float> c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec<double> multiply_add(Vec<double> a, Vec<double> b, Vec<double> c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }

@@ -206,7 +206,7 @@ class CubicTiles {
 
   // As `InsideTiles` has it.
   template <class EachBlock>
-  POLYPHASE_BLOCK bool sample(const EachBlock& each_block, const float* image, int64_t channels, float* out, int64_t stride) {
+  POLYPHASE_BLOCK bool sample(const EachBlock& each_block, int count, const float* image, int64_t channels, float* out, int64_t stride) {
     bool touch = false, here = true;
     each_block([&](int i, const Lanes* x, const Lanes* y) __attribute__((always_inline)) {
       for (int k = 0; k < kSideBySide; ++k) here = here && locate(x[k], y[k], i + Lanes::kLanes * k, touch);
@@ -219,7 +219,7 @@ class CubicTiles {
     }
     prefetch_planes_right(image, channel_stride_, channels, taps_.first);
     bool numbers = true;
-    for (int i = 0; i < kTile; i += Quads::kPixels) {
+    for (int i = 0; i < count; i += Quads::kPixels) {
       numbers &= sum_fours(taps_, i, image, y_stride_, channel_stride_, channels, out + i, stride);
     }
     return numbers;

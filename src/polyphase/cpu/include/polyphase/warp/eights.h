@@ -45,7 +45,7 @@ POLYPHASE_ROW_LOOP inline bool sum_pixel_squares(const SquareTaps& taps, const f
   float* const rows[4] = {out, out + stride, out + 2 * stride, out + 3 * stride};
   const float *const right = image + channels, *const below = image + y_stride, *const below_right = below + channels;
   Quads total = Quads::zero();  // NaN where a value is
-  for (int i = 0; i < kTile; i += Quads::kPixels) {
+  for (int i = 0; i < taps.count; i += Quads::kPixels) {
     const Quads a = Quads::load(taps.weight[0] + i), b = Quads::load(taps.weight[1] + i);
     const Quads c = Quads::load(taps.weight[2] + i), d = Quads::load(taps.weight[3] + i);
     const auto pixel = [&](auto j) __attribute__((always_inline)) {
@@ -107,7 +107,7 @@ template <class S>
 POLYPHASE_ROW_LOOP bool sum_plane_squares(const SquareTaps& taps, const S* image, int64_t y_stride, int64_t channel_stride,
                                           int64_t channels, float* out, int64_t stride) {
   Quads total = Quads::zero();
-  for (int i = 0; i < kTile; i += 8) {
+  for (int i = 0; i < taps.count; i += 8) {
     const EightPlaces places(taps.first + i);
     const EightWeights weights(taps, i);
     const S* above = image;
@@ -130,7 +130,7 @@ template <int kChannels>
 POLYPHASE_ROW_LOOP void sum_byte_squares(const SquareTaps& taps, const uint8_t* image, int64_t y_stride, float* out,
                                          int64_t stride) {
   const uint8_t* const below = image + y_stride;
-  for (int i = 0; i < kTile; i += 8) {
+  for (int i = 0; i < taps.count; i += 8) {
     const EightPlaces places(taps.first + i);
     const EightWeights weights(taps, i);
     const EightQuads upper = EightQuads::load_transposed(image, places.at);
@@ -147,7 +147,7 @@ inline void store_where(Quads mask, Quads values, float* out) { Quads{_mm256_and
 
 POLYPHASE_ROW_LOOP inline void pick_planes(const NearestTaps& taps, const float* image, int64_t channel_stride,
                                            int64_t channels, float* out, int64_t stride) {
-  for (int i = 0; i < kTile; i += 8) {
+  for (int i = 0; i < taps.count; i += 8) {
     const EightPlaces places(taps.first + i);
     const Quads inside = Quads::load(reinterpret_cast<const float*>(taps.inside + i));
     const float* plane = image;
@@ -161,7 +161,7 @@ POLYPHASE_ROW_LOOP inline void pick_planes(const NearestTaps& taps, const float*
 // Pixels whose channels lie one after the other, four channels at a time.
 POLYPHASE_ROW_LOOP inline void pick_pixels(const NearestTaps& taps, const float* image, int64_t channels, float* out,
                                            int64_t stride) {
-  for (int i = 0; i < kTile; i += 8) {
+  for (int i = 0; i < taps.count; i += 8) {
     const EightPlaces places(taps.first + i);
     const Quads inside = Quads::load(reinterpret_cast<const float*>(taps.inside + i));
     float* to = out + i;

@@ -51,7 +51,7 @@ struct ByteSquares {
 
   POLYPHASE_ROW_LOOP static void sum(const SquareTaps& taps, const uint8_t* image, int64_t y_stride, float* out,
                                      int64_t stride) {
-    for (int i = 0; i < kTile; i += 4) {
+    for (int i = 0; i < taps.count; i += 4) {
       const Words now = load(image, taps.first + i, y_stride);
       const Quad a = Quad::load(taps.weight[0] + i), b = Quad::load(taps.weight[1] + i);
       const Quad c = Quad::load(taps.weight[2] + i), d = Quad::load(taps.weight[3] + i);
@@ -102,7 +102,7 @@ POLYPHASE_ROW_LOOP inline bool sum_pixel_squares(const SquareTaps& taps, const f
     const float *above = image + taps.first[i], *below = above + y_stride;
     return Corners{Quad::load(above), Quad::load(above + right), Quad::load(below), Quad::load(below + right)};
   };
-  for (int i = 0; i < kTile; i += 4) {
+  for (int i = 0; i < taps.count; i += 4) {
     Quad a = Quad::load(taps.weight[0] + i), b = Quad::load(taps.weight[1] + i);
     Quad c = Quad::load(taps.weight[2] + i), d = Quad::load(taps.weight[3] + i);
     transpose(a, b, c, d);
@@ -139,7 +139,7 @@ template <class S>
 POLYPHASE_ROW_LOOP bool sum_plane_squares(const SquareTaps& taps, const S* image, int64_t y_stride, int64_t channel_stride,
                                           int64_t channels, float* out, int64_t stride) {
   Quad total = Quad::zero();
-  for (int i = 0; i < kTile; i += 4) {
+  for (int i = 0; i < taps.count; i += 4) {
     const int32_t* first = taps.first + i;
     const S *p = image + first[0], *q = image + first[1], *r = image + first[2], *s = image + first[3];
     const Quad a = Quad::load(taps.weight[0] + i), b = Quad::load(taps.weight[1] + i);

@@ -50,14 +50,15 @@ class NearestTiles {
 
   // As `InsideTiles` has it.
   template <class EachBlock>
-  POLYPHASE_BLOCK bool sample(const EachBlock& each_block, const S* image, int64_t channels, S* out, int64_t stride) const {
+  POLYPHASE_BLOCK bool sample(const EachBlock& each_block, [[maybe_unused]] int count, const S* image, int64_t channels, S* out, int64_t stride) const {
     const float* from = reinterpret_cast<const float*>(image);
     float* to = reinterpret_cast<float*>(out);
 #if defined(__AVX512VBMI__)
-    gather(each_block, from, channels, to, stride);
+    gather(each_block, count, from, channels, to, stride);
     return true;
 #else
     NearestTaps taps;
+    taps.count = count;
     Index furthest = Index();
     Lanes::Mask touch = Lanes::Mask();
     each_block([&](int i, const Lanes* x, const Lanes* y) __attribute__((always_inline)) {
@@ -101,7 +102,7 @@ class NearestTiles {
 #if defined(__AVX512VBMI__)
   // All blocks are done together, without arrays: for each there is little to compute and much to wait for.
   template <class EachBlock>
-  POLYPHASE_BLOCK void gather(const EachBlock& each_block, const float* plane, int64_t channels, float* out,
+  POLYPHASE_BLOCK void gather(const EachBlock& each_block, int count, const float* plane, int64_t channels, float* out,
                               int64_t stride) const {
     constexpr int kBlocks = kSideBySide;
     static_assert(kBlocks * Lanes::kLanes == kTile, "all blocks of a tile");
@@ -109,6 +110,12 @@ class NearestTiles {
     each_block([&](int, const Lanes* x, const Lanes* y) __attribute__((always_inline)) {
       repeat<kBlocks>([&](auto b) __attribute__((always_inline)) { at[b] = places(x[b], y[b]); });
     });
+    if (count > Lanes::kLanes) return gather<kBlocks>(at, plane, channels, out, stride);
+    gather<1>(at, plane, channels, out, stride);
+  }
+
+  template <int kBlocks>
+  POLYPHASE_BLOCK void gather(const Places* at, const float* plane, int64_t channels, float* out, int64_t stride) const {
     int64_t c = 0;
     for (; channel_stride_ == 1 && c + 2 <= channels; c += 2, plane += 2, out += 2 * stride) {
       repeat<kBlocks>([&](auto b) __attribute__((always_inline)) {

@@ -65,9 +65,10 @@ inline void sum_byte_pixels(const uint8_t* image, int channels, const Taps& taps
 #if defined(POLYPHASE_WARPS_IN_REGISTERS)
 
 // A tile that nothing touches.
-inline bool store_zeros(int64_t channels, float* out, int64_t stride) {
+template <class T>
+inline bool store_zeros(int64_t channels, T* out, int64_t stride) {
   for (int64_t c = 0; c < channels; ++c) {
-    for (int i = 0; i < kTile; i += Vec<float>::kLanes) Vec<float>::zero().store(out + c * stride + i);
+    for (int i = 0; i < kTile; i += Vec<T>::kLanes) Vec<T>::zero().store(out + c * stride + i);
   }
   return true;
 }
@@ -89,16 +90,20 @@ POLYPHASE_BLOCK void prefetch_planes_right(const S* image, int64_t channel_strid
 
 #endif
 
-// The 2 x 2 taps of a tile's pixels, all of them inside the image.
-struct SquareTaps {
-  alignas(64) int32_t first[kTile];    // the upper left one's offset
-  alignas(64) float weight[4][kTile];  // row by row
+// The 2 x 2 taps of a tile's first `count` pixels, all of them inside the image.
+template <class T>
+struct SquareTapsOf {
+  alignas(64) int32_t first[kTile];  // the upper left one's offset
+  alignas(64) T weight[4][kTile];    // row by row
+  int count;
 };
+using SquareTaps = SquareTapsOf<float>;
 
 // The nearest pixels of a tile, as bits. Where none is inside, its place can be read all the same, and the value is 0.
 struct NearestTaps {
   alignas(64) int32_t first[kTile];
   alignas(64) int32_t inside[kTile];  // all bits, or none
+  int count;                          // pixels
 };
 
 #if defined(__AVX512F__)

@@ -4,6 +4,8 @@
 // for every instruction set. What lies beyond the row's end is computed like the rest and thrown away.
 #pragma once
 
+#include <cstring>
+
 #include "polyphase/core/cache.h"
 #include "polyphase/core/unroll.h"
 #include "polyphase/simd/vector.h"
@@ -25,8 +27,9 @@ constexpr int kSideBySide = 1;
 #endif
 
 #if defined(POLYPHASE_WARPS_IN_REGISTERS)
-inline Vec<float> nearest_half(Vec<float> position) {
-  const Vec<float> halves = Vec<float>::broadcast(kHalves<float>);
+template <class P>
+inline Vec<P> nearest_half(Vec<P> position) {
+  const Vec<P> halves = Vec<P>::broadcast(kHalves<P>);
   return position.plus(halves).minus(halves);
 }
 #endif
@@ -103,7 +106,7 @@ class Positions {
       : call_(call),
         x_stride_(grid_of(call).row_stride()),
         walks_(call.is_points() && !grid_of(call).are_one(call.planes_of_points())),
-        dense_(__is_same(G, float) && call.coordinate_strides.component == 1 && x_stride_ == kAxes && !walks_) {
+        dense_(call.coordinate_strides.component == 1 && x_stride_ == kAxes && !walks_) {
     for (int i = 0; i < kTile; ++i) ramp_.at[i] = i;
     for (int a = 0; a < kAxes; ++a) axes_[a] = PixelAxis<P>(call.in_size[2 - a], call.align_corners != 0, sizeof(G) < 8);
     for (int i = 0; i < Formula::kNumbers; ++i) at_.shared.numbers[i] = static_cast<P>(call.numbers[i]);
@@ -147,31 +150,33 @@ class Positions {
     }
   }
 
-  // What `block` needs of a whole tile of an image: by a matrix, its first position; of a dense grid, where its part begins;
-  // else nothing, as `enter_tile` has put its positions into `tile_`.
+  // What `block` needs of the first `count` pixels of a tile of an image: by a matrix, its first position; of a dense grid, where
+  // its part begins; else nothing, as `enter_tile` has put its positions into `tile_`.
   struct Start {
     P x, y;
     const G* grid;
+    int count;
   };
-  POLYPHASE_BLOCK Start enter_tile(int64_t y, int64_t x) {
-    static_assert(kAxes == 2 && __is_same(P, float), "images, positions in float");
+  POLYPHASE_BLOCK Start enter_tile(int64_t y, int64_t x, int count) {
+    static_assert(kAxes == 2, "images");
     if (!Formula::kExists && call_.affine) {
       const double at_x = static_cast<double>(x), at_y = static_cast<double>(y);
       return {static_cast<P>(origin_[0] + step_[0][0] * at_x + step_[0][1] * at_y),
-              static_cast<P>(origin_[1] + step_[1][0] * at_x + step_[1][1] * at_y), nullptr};
+              static_cast<P>(origin_[1] + step_[1][0] * at_x + step_[1][1] * at_y), nullptr, count};
     }
     if constexpr (Formula::kExists) {
-      read_formula(0, y, x, kTile);
+      read_formula(0, y, x, count);
       compute(tile_);
-      return {};
+      return {0, 0, nullptr, count};
     }
-    if (!dense_) {
-      tile(0, y, x, kTile, tile_);
-      return {};
+    if (!__is_same(G, P) || !dense_) {
+      tile(0, y, x, count, tile_);
+      return {0, 0, nullptr, count};
     }
     const G* grid = coordinates_ + y * call_.coordinate_strides.y + x * 2;
+    if (count < kTile) return {0, 0, whole_tile(grid, count), count};
     prefetch_right(grid, kAxes);
-    return {0, 0, grid};
+    return {0, 0, grid, count};
   }
 
   // A vector of the tile's positions, from pixel i on.
@@ -187,8 +192,8 @@ class Positions {
       unsettled_block(i, out_x, out_y);
       return settle(out_x, out_y);
     }
-    if constexpr (__is_same(G, float) && !Formula::kExists) {
-      if (dense_) {
+    if constexpr (__is_same(G, P) && !Formula::kExists) {
+      if (start.grid != nullptr) {
         const Lanes one = Lanes::broadcast(1), offset = Lanes::broadcast(axes_[0].offset);
         const typename Lanes::Pair pairs = Lanes::load_pairs(start.grid + 2 * i);
         out_x = multiply_add(pairs.first.plus(one), Lanes::broadcast(axes_[0].half), offset);
@@ -200,14 +205,14 @@ class Positions {
     out_y = Lanes::load(tile_[1].at + i);
   }
 
-  // each(i, x, y) for kSideBySide vectors of the tile at a time, from pixel i on.
+  // each(i, x, y) for kSideBySide vectors of the tile at a time, from pixel i on, until it has no more pixels.
   template <class Each>
   POLYPHASE_BLOCK void each_block(const Start& start, const Each& each) const {
-    using Lanes = Vec<float>;
+    using Lanes = Vec<P>;
     constexpr int kSide = kSideBySide, kStep = kSide * Lanes::kLanes;
     Lanes x[kSide], y[kSide];
     if constexpr (Formula::kExists) {
-      for (int i = 0; i < kTile; i += kStep) {
+      for (int i = 0; i < start.count; i += kStep) {
         repeat<kSide>([&](auto k) __attribute__((always_inline)) { unsettled_block(i + k * Lanes::kLanes, x[k], y[k]); });
         settle<kSide>(x, y);
         each(i, x, y);
@@ -215,7 +220,7 @@ class Positions {
       return;
     }
     if (!call_.affine) {
-      for (int i = 0; i < kTile; i += kStep) {
+      for (int i = 0; i < start.count; i += kStep) {
         repeat<kSide>([&](auto k) __attribute__((always_inline)) { block(start, i + k * Lanes::kLanes, x[k], y[k]); });
         each(i, x, y);
       }
@@ -224,7 +229,7 @@ class Positions {
     const Lanes step_x = Lanes::broadcast(static_cast<P>(step_[0][0]));
     const Lanes step_y = Lanes::broadcast(static_cast<P>(step_[1][0]));
     const Lanes start_x = Lanes::broadcast(start.x), start_y = Lanes::broadcast(start.y);
-    for (int i = 0; i < kTile; i += kStep) {
+    for (int i = 0; i < start.count; i += kStep) {
       repeat<kSide>([&](auto k) __attribute__((always_inline)) {
         const Lanes place = Lanes::load(ramp_.at + i + k * Lanes::kLanes);
         x[k] = multiply_add(place, step_x, start_x);
@@ -389,18 +394,33 @@ class Positions {
     }
   }
 
-  void read_grid(const G* grid, int count, TileOf<P> (&out)[kAxes]) const {
-    const CoordinateStrides& s = call_.coordinate_strides;
-    if constexpr (kAxes == 2 && __is_same(G, float) && __is_same(P, float)) {
-      if (count == kTile && dense_) {
-        using Lanes = Vec<float>;
-        for (int i = 0; i < kTile; i += Lanes::kLanes) {
-          const typename Lanes::Pair pairs = Lanes::load_pairs(grid + 2 * i);
-          pairs.first.store(out[0].at + i);
-          pairs.second.store(out[1].at + i);
-        }
-        return;
+  // Points that lie one after the other, followed by points at the middle of the image.
+  const G* whole_tile(const G* grid, int count) {
+    std::memcpy(copied_, grid, static_cast<size_t>(count) * kAxes * sizeof(G));
+    for (int i = count * kAxes; i < kTile * kAxes; ++i) copied_[i] = G();
+    return copied_;
+  }
+
+  // A whole tile of points that lie one after the other.
+  static void read_dense(const G* grid, TileOf<P> (&out)[kAxes]) {
+    if constexpr (kAxes == 2 && __is_same(G, P)) {
+      using Lanes = Vec<P>;
+      for (int i = 0; i < kTile; i += Lanes::kLanes) {
+        const typename Lanes::Pair pairs = Lanes::load_pairs(grid + 2 * i);
+        pairs.first.store(out[0].at + i);
+        pairs.second.store(out[1].at + i);
       }
+    } else {
+      for (int i = 0; i < kTile; ++i) {
+        for (int a = 0; a < kAxes; ++a) out[a].at[i] = static_cast<P>(grid[i * kAxes + a]);
+      }
+    }
+  }
+
+  void read_grid(const G* grid, int count, TileOf<P> (&out)[kAxes]) {
+    const CoordinateStrides& s = call_.coordinate_strides;
+    if (dense_) {
+      return read_dense(count == kTile ? grid : whole_tile(grid, count), out);
     }
     for (int i = 0; i < kTile; ++i) {
       for (int a = 0; a < kAxes; ++a) out[a].at[i] = i < count ? static_cast<P>(grid[i * x_stride_ + a * s.component]) : P(0);
@@ -410,11 +430,12 @@ class Positions {
   const WarpCall& call_;
   const int64_t x_stride_;          // of a grid, from point to point of a row
   const bool walks_;                // it is one of points that do not lie as one row
-  const bool dense_;                // a grid of floats that lie one after the other
+  const bool dense_;                // of a grid whose points lie one after the other
   const G* coordinates_ = nullptr;  // of the image
   PixelAxis<P> axes_[kAxes];
   TileOf<P> ramp_;
   double origin_[kAxes] = {}, step_[kAxes][kAxes] = {};  // of a matrix, in pixels
+  alignas(64) G copied_[kTile * kAxes];  // of a dense grid, what is less than a tile
   TileOf<P> tile_[kAxes];  // positions of one whose grid is not dense; of one by a formula, its coordinates
   int64_t n_ = 0;
   int64_t row_at_ = -1;  // where the places in `at_` begin

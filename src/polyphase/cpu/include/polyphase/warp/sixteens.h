@@ -29,7 +29,7 @@ POLYPHASE_ROW_LOOP bool sum_plane_squares(const SquareTaps& taps, const S* image
                                           int64_t channels, float* out, int64_t stride) {
   using Lanes = Vec<float>;
   Lanes total = Lanes::zero();
-  for (int i = 0; i < kTile; i += Lanes::kLanes) {
+  for (int i = 0; i < taps.count; i += Lanes::kLanes) {
     const SixteenWeights weights(taps, i);
     const Lanes::Index first = Lanes::load_index(taps.first + i);
     const S* plane = image;
@@ -49,7 +49,7 @@ POLYPHASE_ROW_LOOP void sum_byte_squares(const SquareTaps& taps, const uint8_t* 
                                          int64_t stride) {
   using Lanes = Vec<float>;
   const uint8_t *const right = image + kChannels, *const below = image + y_stride, *const below_right = below + kChannels;
-  for (int i = 0; i < kTile; i += Lanes::kLanes) {
+  for (int i = 0; i < taps.count; i += Lanes::kLanes) {
     const SixteenWeights weights(taps, i);
     const Lanes::Index first = Lanes::load_index(taps.first + i);
     const Lanes::Index a = Lanes::gather_bytes(image, first), b = Lanes::gather_bytes(right, first);

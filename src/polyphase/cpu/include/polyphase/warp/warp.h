@@ -30,27 +30,25 @@ class WarpWorker {
         positions_(call),
         sampler_(call),
         inner_(call, positions_.axis(0), positions_.axis(1)),
-        count_(static_cast<int>(min<int64_t>(kTile, call.out_size[2]))),
         streams_(can_stream(call)),
-        in_place_(Epilogue::kIdentity && call.target_strides.x == 1 && count_ == kTile && !streams_),
-        in_registers_(kInner && count_ == kTile && inner_.can()),
+        may_be_in_place_(Epilogue::kIdentity && call.target_strides.x == 1 && !streams_),
+        in_registers_(kInner && (__is_same(P, float) || call.fill_rule == kFillNone) && inner_.can()),
         followed_rows_(followed_rows(call, sizeof(typename Prologue::From), sizeof(G), sizeof(O), streams_)),
         filled_(call.fill_rule != kFillNone),
         fill_(call) {}
 
-  // Of outputs that are one row, parts begin to end: of `parts` that each image is cut into, the last of whole tiles too.
+  // Of outputs that are one row, parts begin to end: of `parts` that each image is cut into.
   void run_parts(int64_t begin, int64_t end, int64_t parts) {
-    const int64_t length = call_.out_size[2], tiles = length / kTile;
+    const int64_t length = call_.out_size[2], tiles = (length + kTile - 1) / kTile;
     for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t part = unit % parts, stop = part + 1 == parts ? length : tiles * (part + 1) / parts * kTile;
+      const int64_t part = unit % parts, stop = min(length, tiles * (part + 1) / parts * kTile);
       n_ = unit / parts;
       z_ = 0;
       positions_.enter_image(n_);
       sampler_.enter_image(n_);
       O* target = static_cast<O*>(call_.target) + n_ * call_.target_strides.batch;
       for (int64_t x = tiles * part / parts * kTile; x < stop; x += kTile) {
-        const int64_t from = min(x, length - count_);
-        tile(0, from, target + from * call_.target_strides.x);
+        tile(0, x, target + x * call_.target_strides.x);
       }
     }
     if (streams_) finish_streaming();
@@ -69,10 +67,8 @@ class WarpWorker {
       O* target = static_cast<O*>(call_.target) + n_ * s.batch + z_ * s.z + y * s.y;
       const int64_t stop = min(min(end - plane * rows, rows), y + rows_of_band(y));
       for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
-        // The last tile begins within the one before: whole ones are faster.
-        const int64_t from = min(x, call_.out_size[2] - count_);
-        O* at = target + from * s.x;
-        for (int64_t row = y; row < stop; ++row, at += s.y) tile(row, from, at);
+        O* at = target + x * s.x;
+        for (int64_t row = y; row < stop; ++row, at += s.y) tile(row, x, at);
       }
       r = plane * rows + stop;
     }
@@ -98,9 +94,10 @@ class WarpWorker {
   int64_t rows_of_band(int64_t y) {
     if (followed_rows_ == kMostRowsOfBand) return kMostRowsOfBand;
     TileOf<P> positions[kAxes];
-    positions_.tile(z_, y, (call_.out_size[2] - count_) / 2, count_, positions);
+    const int count = static_cast<int>(min<int64_t>(kTile, call_.out_size[2]));
+    positions_.tile(z_, y, (call_.out_size[2] - count) / 2, count, positions);
     double turned = 0;
-    for (int a = 1; a < kAxes; ++a) turned += abs(static_cast<double>(positions[a].at[count_ - 1] - positions[a].at[0]));
+    for (int a = 1; a < kAxes; ++a) turned += abs(static_cast<double>(positions[a].at[count - 1] - positions[a].at[0]));
     return lies_upright(followed_rows_, turned) ? followed_rows_ : kMostRowsOfBand;
   }
 
@@ -108,6 +105,8 @@ class WarpWorker {
     y_ = y;
     x_ = x;
     target_ = target;
+    count_ = static_cast<int>(min<int64_t>(kTile, call_.out_size[2] - x));
+    in_place_ = may_be_in_place_ && count_ == kTile;
     if (kTargetIsPrefetched && count_ == kTile && !streams_) prefetch_target();
     if constexpr (kInner) {
       if (in_registers_ && tile_in_registers(y, x)) return;
@@ -174,22 +173,24 @@ class WarpWorker {
 #else
   using Inner = InsideTiles<Prologue, Filter>;
 #endif
-  static constexpr bool kInner = Inner::kExists && kAxes == 2 && __is_same(P, float);
+  static constexpr bool kInner = Inner::kExists && kAxes == 2 && (__is_same(P, float) || __is_same(P, V));
 
   // False where some block has to be done by arrays.
   POLYPHASE_BLOCK bool tile_in_registers(int64_t y, int64_t x) {
-    const auto start = positions_.enter_tile(y, x);
+    const auto start = positions_.enter_tile(y, x, count_);
     const auto positions = [&](const auto& each) __attribute__((always_inline)) { positions_.each_block(start, each); };
-    if (filled_ && !tile_lies_inside<Filter>(positions, positions_)) return false;
+    if constexpr (__is_same(P, float)) {
+      if (filled_ && !tile_lies_inside<Filter>(positions, positions_)) return false;
+    }
     if constexpr (Epilogue::kIdentity && !Sampler::kWeighted) {
       // A nearest pixel takes so little that what follows would be noticed.
-      if (in_place_) return inner_.sample(positions, sampler_.image(), call_.channels, target_, call_.target_strides.channel);
+      if (in_place_) return inner_.sample(positions, count_, sampler_.image(), call_.channels, target_, call_.target_strides.channel);
     }
     const int64_t at_once = in_place_ ? call_.channels : kRows, stride = in_place_ ? call_.target_strides.channel : kTile;
     for (int64_t from = 0; from < call_.channels; from += at_once) {
       const int64_t count = min(at_once, call_.channels - from);
       const auto* image = sampler_.image() + from * call_.image_strides.channel;
-      if (!inner_.sample(positions, image, count, row_of(from), stride)) return false;
+      if (!inner_.sample(positions, count_, image, count, row_of(from), stride)) return false;
       for (int64_t c = 0; fill_.changes_inner() && c < count; ++c) fill_.apply_inner(from + c, row_of(from + c));
       if (!in_place_) store_rows(from, count);
     }
@@ -261,8 +262,15 @@ class WarpWorker {
       if (call_.target_strides.x == 1 && call_.vector_count + call_.tensor_count == 0) {
         O* to = target_ + c * call_.target_strides.channel;
         for (int64_t i = 0; i < count; ++i) {
-          Epilogue::row(rows_[i], to + i * call_.target_strides.channel, kTile, RowOperands());
+          Epilogue::row(rows_[i], to + i * call_.target_strides.channel, count_, RowOperands());
         }
+        return;
+      }
+    }
+    if constexpr (Epilogue::kIdentity) {
+      if (!streams_) {
+        const ImageStrides& s = call_.target_strides;
+        for (int64_t i = 0; i < count; ++i) put(rows_[i], target_ + (c + i) * s.channel, s.x);
         return;
       }
     }
@@ -274,18 +282,34 @@ class WarpWorker {
     const int64_t stride = call_.target_strides.x;
     if constexpr (Epilogue::kIdentity) {
       if (streams_) return stream(row, to);
-      for (int i = 0; i < count_; ++i) to[i * stride] = row[i];
+      put(row, to, stride);
     } else if (stride == 1 && !streams_) {
       Epilogue::row(row, to, count_, operands(c));
     } else {
       Epilogue::row(row, stored_, count_, operands(c));
       if (streams_) return stream(stored_, to);
-      for (int i = 0; i < count_; ++i) to[i * stride] = stored_[i];
+      put(stored_, to, stride);
     }
   }
 
-  POLYPHASE_BLOCK static void stream(const O* row, O* to) {
-    for (int64_t i = 0; i < kTile; i += kLine) stream_line(row + i, to + i);
+  POLYPHASE_BLOCK void put(const O* row, O* to, int64_t stride) const {
+    if constexpr (sizeof(O) == 4 || sizeof(O) == 8) {
+      using Element = Conditional<sizeof(O) == 4, float, double>;  // as bits
+      using Lanes = Vec<Element>;
+      if (stride == 1) {
+        const Element* const from = reinterpret_cast<const Element*>(row);
+        Element* const out = reinterpret_cast<Element*>(to);
+        int i = 0;
+        for (; i + Lanes::kLanes <= count_; i += Lanes::kLanes) Lanes::load(from + i).store(out + i);
+        if (i < count_) Lanes::load(from + i).store_first(out + i, count_ - i);
+        return;
+      }
+    }
+    for (int i = 0; i < count_; ++i) to[i * stride] = row[i];
+  }
+
+  POLYPHASE_BLOCK void stream(const O* row, O* to) const {
+    for (int64_t i = 0; i < count_; i += kLine) stream_line(row + i, to + i);
   }
 
   RowOperands operands(int64_t c) {
@@ -317,13 +341,14 @@ class WarpWorker {
   Positions<G, P, kAxes, Sampler::kWeighted, Formula> positions_;
   Sampler sampler_;
   Conditional<kInner, Inner, Unused> inner_;
-  const int count_;                        // pixels of a tile
   const bool streams_;                     // the target goes past the caches
-  const bool in_place_;                    // channels are made in the target
+  const bool may_be_in_place_;             // channels of whole tiles are made in the target
   const bool in_registers_;                // tiles need no arrays, or most do not
   const int64_t followed_rows_;            // of a band
   const bool filled_;                      // what lies outside has a colour
   int64_t n_ = 0, z_ = 0, y_ = 0, x_ = 0;  // where the tile begins
+  int count_ = 0;                          // its pixels
+  bool in_place_ = false;
   O* target_ = nullptr;                    // its first channel
   alignas(64) V rows_[kRows][kTile];       // channel c in row c % kRows, where not in place
   alignas(64) O stored_[kTile];
@@ -331,8 +356,7 @@ class WarpWorker {
   TileFill<V, Filter, P, kAxes> fill_;
 };
 
-// What threads share of an output that is one row. A part has two whole tiles and more: the last tile begins within the one
-// before, which is then the same part's.
+// What threads share of an output that is one row: two tiles and more.
 inline int64_t parts_of_row(const WarpCall& call) {
   constexpr int64_t kMostParts = 16;
   return call.threads < 2 ? 1 : max<int64_t>(1, min(kMostParts, call.out_size[2] / (2 * kTile)));
