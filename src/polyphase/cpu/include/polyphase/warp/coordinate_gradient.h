@@ -8,7 +8,7 @@ namespace polyphase {
 // Of fewer channels a pixel is no vector to be multiplied.
 constexpr int64_t kFewestProducts = 8;
 
-// The gradient of a row of coordinates, or that row's share of the gradient of a matrix.
+// The gradient of a row of coordinates, or that row's share of the gradient of a matrix, by tiles that `tile` enters.
 template <class Load, class Filter, class G, class P, int kAxes, class Formula>
 class CoordinateGradient {
  public:
@@ -16,21 +16,27 @@ class CoordinateGradient {
   using V = typename Load::To;
   using Tile = GradientTile<Load, Filter, G, P, kAxes, Formula>;
 
-  explicit CoordinateGradient(const WarpCall& call)
-      : call_(call), tile_(call), by_pixels_(call.channels >= kFewestProducts && call.image_strides.channel == 1) {}
+  CoordinateGradient(const WarpCall& call, Tile& tile)
+      : call_(call), tile_(tile), by_pixels_(call.channels >= kFewestProducts && call.image_strides.channel == 1) {}
 
   // Rows are counted over (batch, z, y).
   void run(int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t n = row / tile_.rows(), r = row % tile_.rows();
       tile_.enter_row(n, r);
-      for (double& sum : sums_) sum = 0;
+      begin_row();
       for (int64_t x = 0; x < call_.out_size[2]; x += kTile) tile(n, r, x);
-      if (Formula::kExists || call_.affine) {
-        double* share = static_cast<double*>(call_.coordinate_gradient) + row * kSums;
-        for (int m = 0; m < kSums; ++m) share[m] = sums_[m];
-      }
+      end_row(row);
     }
+  }
+
+  void begin_row() {
+    for (double& sum : sums_) sum = 0;
+  }
+  void end_row(int64_t row) {
+    if (!Formula::kExists && !call_.affine) return;
+    double* share = static_cast<double*>(call_.coordinate_gradient) + row * kSums;
+    for (int m = 0; m < kSums; ++m) share[m] = sums_[m];
   }
 
   // Of a grid whose points are one row: tiles, counted over the batch.
@@ -56,10 +62,15 @@ class CoordinateGradient {
   }
   static constexpr int kSums = sums();
 
-  // Of row r of image n, from pixel x on.
   void tile(int64_t n, int64_t r, int64_t x) {
-    const int64_t pixel = (n * tile_.rows() + r) * call_.out_size[2] + x;
     tile_.enter_tile(x, call_.image_strides, true);
+    add_tile(n, r, x);
+  }
+
+ public:
+  // The tile that was entered, with slopes: of row r of image n, from pixel x on.
+  void add_tile(int64_t n, int64_t r, int64_t x) {
+    const int64_t pixel = (n * tile_.rows() + r) * call_.out_size[2] + x;
     sum_channels(static_cast<const S*>(call_.source) + n * call_.image_strides.batch);
     if constexpr (Formula::kExists) {
       through_formula(pixel);
@@ -70,14 +81,45 @@ class CoordinateGradient {
     }
   }
 
+ private:
   // by_axis_[a] = sum over channels and taps of gradient * value * slope along axis a.
   void sum_channels(const S* image) {
     if constexpr (Tile::kRows) {
       return sum_rows(image);
     } else if constexpr (Load::kIdentity) {
       if (by_pixels_) return sum_pixels(image);
+      if constexpr (kAxes == 2 && Filter::kTaps == 2) return sum_squares(image);
     }
     sum_taps(image);
+  }
+
+  // 2 x 2 taps of a plane: those of a row by their slopes, and of a column. What is no number is summed again, tap by tap.
+  POLYPHASE_ROW_LOOP void sum_squares(const S* image) {
+    const auto &x = tile_.taps.axes[0], &y = tile_.taps.axes[1];
+    TileOf<P> along_x = {}, along_y = {};
+    for (int64_t c = 0; c < call_.channels; ++c) {
+      alignas(64) V gradient[kTile], a[kTile], b[kTile], d[kTile], e[kTile];
+      tile_.load_gradient(c, gradient);
+      const S* plane = image + c * call_.image_strides.channel;
+      gather(plane, tile_.taps.offset[0], a);
+      gather(plane, tile_.taps.offset[1], b);
+      gather(plane, tile_.taps.offset[2], d);
+      gather(plane, tile_.taps.offset[3], e);
+      for (int i = 0; i < kTile; ++i) {
+        const P sloped = y.weight[0][i] * (x.slope[0][i] * a[i] + x.slope[1][i] * b[i]) +
+                         y.weight[1][i] * (x.slope[0][i] * d[i] + x.slope[1][i] * e[i]);
+        const P weighed = y.slope[0][i] * (x.weight[0][i] * a[i] + x.weight[1][i] * b[i]) +
+                          y.slope[1][i] * (x.weight[0][i] * d[i] + x.weight[1][i] * e[i]);
+        along_x.at[i] += gradient[i] * sloped;
+        along_y.at[i] += gradient[i] * weighed;
+      }
+    }
+    if (!are_finite(along_x.at) || !are_finite(along_y.at)) return sum_taps(image);
+    const P half_x = tile_.positions.axis(0).half, half_y = tile_.positions.axis(1).half;
+    for (int i = 0; i < kTile; ++i) {
+      by_axis_[0].at[i] = along_x.at[i] * half_x;
+      by_axis_[1].at[i] = along_y.at[i] * half_y;
+    }
   }
 
   void sum_taps(const S* image) {
@@ -247,7 +289,7 @@ class CoordinateGradient {
   }
 
   const WarpCall& call_;
-  Tile tile_;
+  Tile& tile_;
   const bool by_pixels_;
   Conditional<Tile::kRows, CubicRows<P, true>, Unused> rows_;
   alignas(64) V mixed_[Tile::kRows ? kTile : 1][kCount];

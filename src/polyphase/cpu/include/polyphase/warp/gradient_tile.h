@@ -9,6 +9,14 @@
 
 namespace polyphase {
 
+// Of a whole tile.
+template <class T>
+inline bool are_finite(const T* values) {
+  int32_t finite = 1;
+  for (int i = 0; i < kTile; ++i) finite &= values[i] - values[i] == 0;
+  return finite != 0;
+}
+
 // A tile's taps and the gradient of its output. Load: from the image's dtype to V, which sums are made in.
 template <class Load, class Filter, class G, class P, int kAxes, class Formula>
 class GradientTile {

@@ -20,9 +20,10 @@ struct WarpGradients {
     const WarpCall& call = static_cast<const WarpCall&>(any);
     WarpCall* context = const_cast<WarpCall*>(&call);
     if (call.image_gradient != nullptr) {
+      if (makes_both(call)) return call.parallel(call.batch, call.threads, both_of_images, context);
       call.parallel(call.batch * parts(call), call.threads, image_part, context);
     }
-    if constexpr (Filter::kTaps > 1) {
+    if constexpr (kSloped) {
       if (call.coordinate_gradient == nullptr) return;
       if constexpr (Load::kIdentity && !Coordinates::Tile::kRows) {
         if (is_worth_turning(call)) return ByTurnedImages<V, Rows>::run(call);
@@ -36,6 +37,39 @@ struct WarpGradients {
  private:
   using V = typename Load::To;
   using Coordinates = CoordinateGradient<Load, Filter, G, P, kAxes, Formula>;
+  using Image = ImageGradient<Load, Filter, G, P, kAxes, Formula>;
+  using Tile = typename Coordinates::Tile;
+  static constexpr bool kSloped = Filter::kTaps > 1;
+
+  // Whether an image's gradient and its coordinates' are made together, by the same taps: where each image is one thread's, and
+  // both lie alike, as they are.
+  static bool makes_both(const WarpCall& call) {
+    if (!kSloped || call.coordinate_gradient == nullptr || parts(call) > 1) return false;
+    const ImageStrides &image = call.image_strides, &gradient = call.image_gradient_strides;
+    const bool alike = image.x == gradient.x && image.y == gradient.y && image.z == gradient.z;
+    return alike && !is_worth_turning(call) && !is_worth_adding_turned(call, call.channels);
+  }
+
+  static void both_of_images(void* context, int64_t begin, int64_t end) {
+    if constexpr (kSloped) {
+      const WarpCall& call = *static_cast<const WarpCall*>(context);
+      const ImageStrides& s = call.image_gradient_strides;
+      Tile tile(call);
+      Image image(call, tile);
+      Coordinates coordinates(call, tile);
+      for (int64_t row = begin * tile.rows(); row < end * tile.rows(); ++row) {
+        const int64_t n = row / tile.rows(), r = row % tile.rows();
+        tile.enter_row(n, r);
+        coordinates.begin_row();
+        for (int64_t x = 0; x < call.out_size[2]; x += kTile) {
+          tile.enter_tile(x, s, true);
+          image.add_tile(0, call.channels, static_cast<V*>(call.image_gradient) + n * s.batch, s);
+          coordinates.add_tile(n, r, x);
+        }
+        coordinates.end_row(row);
+      }
+    }
+  }
 
   // An image is split by its channels where there are fewer images than threads: each part goes over the whole output.
   static int64_t parts(const WarpCall& call) {
@@ -47,7 +81,8 @@ struct WarpGradients {
     const ImageStrides& s = call.image_gradient_strides;
     const int64_t count = parts(call), pixels = pixels_of(call);
     const bool turns = !Coordinates::Tile::kRows && is_worth_adding_turned(call, call.channels / count);
-    ImageGradient<Load, Filter, G, P, kAxes, Formula> gradient(call);
+    Tile tile(call);
+    Image gradient(call, tile);
     Kept<Buffer<V>> turned;
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t n = unit / count, part = unit % count;
@@ -78,8 +113,10 @@ struct WarpGradients {
     }
     void run(int64_t begin, int64_t end) const {
       const int64_t before = first_image * count();
-      if (call.is_points()) return Coordinates(call).run_tiles(before + begin, before + end);
-      Coordinates(call).run(before + begin, before + end);
+      Tile tile(call);
+      Coordinates coordinates(call, tile);
+      if (call.is_points()) return coordinates.run_tiles(before + begin, before + end);
+      coordinates.run(before + begin, before + end);
     }
   };
 };

@@ -5,51 +5,68 @@
 
 namespace polyphase {
 
-// Adds the output's gradient to channels `begin` to `end` of an image's.
+// Adds the output's gradient to channels `begin` to `end` of an image's, of the tiles that `tile` enters.
 template <class Load, class Filter, class G, class P, int kAxes, class Formula>
 class ImageGradient {
  public:
   using V = typename Load::To;
+  using Tile = GradientTile<Load, Filter, G, P, kAxes, Formula>;
 
-  explicit ImageGradient(const WarpCall& call) : call_(call), tile_(call) {}
+  ImageGradient(const WarpCall& call, Tile& tile) : call_(call), tile_(tile) {}
 
   // Of image n, to `image`, where channel `begin` lies.
   void run(int64_t n, int64_t begin, int64_t end, V* image, const ImageStrides& strides) {
-    const bool interleaved = strides.channel == 1 && end - begin > 1;
     for (int64_t r = 0; r < tile_.rows(); ++r) {
       tile_.enter_row(n, r);
       for (int64_t x = 0; x < call_.out_size[2]; x += kTile) {
         tile_.enter_tile(x, strides, false);
-        for (int64_t c = begin; c < end; c += interleaved ? kChunk : 1) {
-          V* plane = image + (c - begin) * strides.channel;
-          if constexpr (Tile::kRows) {
-            if (strides.x == 1) {
-              if (c == begin) rows_.make(tile_.taps);
-              add_rows(c, plane);
-              continue;
-            }
-          }
-          if (interleaved) {
-            add_pixels(c, min(kChunk, end - c), plane);
-          } else {
-            add_plane(c, plane);
-          }
+        add_tile(begin, end, image, strides);
+      }
+    }
+  }
+
+  // The tile that was entered, whose offsets are by these strides.
+  void add_tile(int64_t begin, int64_t end, V* image, const ImageStrides& strides) {
+    const bool interleaved = strides.channel == 1 && end - begin > 1;
+    for (int64_t c = begin; c < end; c += interleaved ? kChunk : 1) {
+      V* plane = image + (c - begin) * strides.channel;
+      if constexpr (Tile::kRows) {
+        if (strides.x == 1) {
+          if (c == begin) rows_.make(tile_.taps);
+          add_rows(c, plane);
+          continue;
         }
+      }
+      if (interleaved) {
+        add_pixels(c, min(kChunk, end - c), plane);
+      } else {
+        add_plane(c, plane);
       }
     }
   }
 
  private:
-  using Tile = GradientTile<Load, Filter, G, P, kAxes, Formula>;
   static constexpr int64_t kChunk = Tile::kChunk;
 
   // A position that is no number touches nothing.
   static bool touches(V weight) { return weight < 0 || weight > 0; }
 
-  void add_plane(int64_t c, V* plane) {
-    alignas(64) V gradient[kTile];
+  // To add 0 where a tap touches nothing changes nothing, where the gradient is finite. A position that is no number makes the
+  // first weight none.
+  POLYPHASE_ROW_LOOP void add_plane(int64_t c, V* plane) {
+    alignas(64) V gradient[kTile], shares[kCount][kTile];
     tile_.load_gradient(c, gradient);
-    for (int i = 0; i < tile_.count; ++i) add_taps(i, gradient[i], plane);
+    tile_.taps.combine();
+    for (int k = 0; k < kCount; ++k) {
+      for (int i = 0; i < kTile; ++i) shares[k][i] = tile_.taps.weight[k][i] * gradient[i];
+    }
+    if (!are_finite(shares[0])) {
+      for (int i = 0; i < tile_.count; ++i) add_taps(i, gradient[i], plane);
+      return;
+    }
+    for (int i = 0; i < tile_.count; ++i) {
+      repeat<kCount>([&](auto k) __attribute__((always_inline)) { plane[tile_.taps.offset[k][i]] += shares[k][i]; });
+    }
   }
 
   void add_taps(int i, V gradient, V* plane) {
@@ -108,7 +125,7 @@ class ImageGradient {
   static constexpr int kCount = WarpTaps<Filter, P, kAxes>::kCount;
 
   const WarpCall& call_;
-  Tile tile_;
+  Tile& tile_;
   Conditional<Tile::kRows, CubicRows<P, false>, Unused> rows_;
 };
 

@@ -221,6 +221,7 @@ class InsideTiles {
         strides_(call.image_strides),
         windows_(call, way_ != kPixels, [&](int64_t read) { return last_of(call, way_, read); }),
         finder_(call, x, y, last_first(call, way_)) {
+    if (way_ != kNone && last_first(call, way_) < 0) way_ = kBytes ? kNone : kApart;
     if (!SquareFinder<V>::can(call)) way_ = kNone;
   }
 

@@ -322,4 +322,21 @@ struct WarpTaps<Nearest, P, kAxes> {
   }
 };
 
+// out[i] = from[offset[i]] for a tile. The compiler would not use gathers, which it takes to be slow.
+template <class S>
+inline void gather(const S* from, const int32_t* offset, S* out) {
+#if defined(__AVX2__)
+  if constexpr (sizeof(S) == 4 || sizeof(S) == 8) {
+    using Element = Conditional<sizeof(S) == 4, float, double>;  // as bits
+    using Lanes = Vec<Element>;
+    for (int b = 0; b < kTile; b += Lanes::kLanes) {
+      const typename Lanes::Index index = Lanes::load_index(offset + b);
+      Lanes::gather(reinterpret_cast<const Element*>(from), index).store(reinterpret_cast<Element*>(out + b));
+    }
+    return;
+  }
+#endif
+  for (int i = 0; i < kTile; ++i) out[i] = from[offset[i]];
+}
+
 }  // namespace polyphase
