@@ -213,8 +213,17 @@ class Worker {
     if (!target_dense_) scattered_.store(target);
   }
 
+  // Whether output i of an axis is a sum of nothing: of gradients, where a pixel was not read.
+  static bool sums_nothing(const Axis& axis, int64_t i) {
+    return axis.taps != nullptr && axis.taps->begin[i] == axis.taps->begin[i + 1];
+  }
+
   // The row of output (y, z): in `out`, or where it lies in the source.
   const T* sample(int64_t y, int64_t z, T* out) {
+    if ((way_.vertical != Sum::kNone && sums_nothing(call_.y, y)) || (way_.depth != Sum::kNone && sums_nothing(call_.z, z))) {
+      std::memset(out, 0, static_cast<size_t>(all_channels_.size() > 0 ? all_channels_.size() : out_length_) * kSize);
+      return out;
+    }
     if (way_.vertical == Sum::kAtOnce) return sum_at_once(y, picked(call_.z, z), out);
     if (way_.vertical == Sum::kNone && way_.together) return made_together(y, picked(call_.z, z));
     T* summed = way_.horizontal == Horizontal::kLast ? summed_.data() : out;

@@ -167,7 +167,8 @@ class SquareFinder {
     if (padding_ == kBorder) position = position.greater(none).lesser(Lanes::broadcast(last));
     const Index place = Lanes::truncated(position.greater(none).lesser(Lanes::broadcast(last - 1)));
     const Lanes from_first = position.minus(Lanes::of_index(place));
-    return {place, one.minus(from_first.abs()).greater(none), one.minus(from_first.minus(one).abs()).greater(none)};
+    const Lanes beyond = Lanes::broadcast(2).minus(from_first);  // of a pair inside, the weights are those of `locate`, to the bit
+    return {place, one.minus(from_first.abs()).greater(none), from_first.lesser(beyond).greater(none)};
   }
 
   int32_t x_stride_, y_stride_;
