@@ -192,11 +192,26 @@ inline Dimension take_planes(Dimensions& rest) {
   return pixel;
 }
 
+// Axes of which every output takes the same input: they make no rows, and what is walked along beside them may.
+inline Dimensions take_single_outputs(Dimensions& rest) {
+  Dimensions taken;
+  for (int64_t i = 0; i < rest.size();) {
+    const Dimension& d = rest[i];
+    if (d.mapped() && !d.weighted && d.out_size == 1 && d.blocks.size == 0 && !d.by_rows()) {
+      taken.push_back(rest.take(i));
+    } else {
+      ++i;
+    }
+  }
+  return taken;
+}
+
 // any_order: sums along one axis need not be made before those along another; where they are rounded in between, those along
 // the last one come first. False where more axes are weighted than a kernel has passes, or the tensor has too many dimensions.
 inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t tensors, bool any_order, Geometry* geometry) {
   Dimensions rest = tidy(dimensions, tensors);
   if (!any_order) keep_order_of_sums(dimensions, rest);
+  const Dimensions single = take_single_outputs(rest);
   const auto is_axis = [](const Dimension& d) { return d.is_axis(); };
   const auto weighted = [](const Dimension& d) { return d.weighted; };
   int64_t last_mapped = last_place(rest, is_axis);
@@ -204,7 +219,7 @@ inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t
   int64_t sums = 0;
   for (int64_t i = 0; i < rest.size(); ++i) sums += rest[i].weighted ? 1 : 0;
   const auto is_row = [&](const Dimension& d) {
-    const bool is_pixel = d.in_size <= kMostOfPixel && rest.size() > 1;
+    const bool is_pixel = (d.in_size <= kMostOfPixel || d.in_size == element_bytes) && rest.size() > 1;
     return !d.channels && (last_mapped < 0 ? !is_pixel : sums <= 1 && d.in_size * element_bytes >= kLongRow);
   };
   const bool rows_mapped = tail && last_mapped >= 0 && rest[last_mapped].by_rows();
@@ -230,6 +245,7 @@ inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t
   if (y >= 0) geometry->y = rest.take(y);
   const int64_t z = last_place(rest, weighted);
   if (z >= 0) geometry->z = rest.take(z);
+  for (int64_t i = 0; i < single.size(); ++i) rest.push_back(single[i]);
   geometry->outer = rest;
   return last_place(geometry->outer, weighted) < 0 && geometry->outer.size() <= kMaxOuter;
 }

@@ -21,6 +21,7 @@ struct CubicTaps {
   alignas(64) int32_t first[kTile];    // the upper left one's offset
   alignas(64) float column[4][kTile];  // weights
   alignas(64) float row[4][kTile];
+  int count;                           // pixels
 };
 
 // ---- planes: eight pixels at a time, for AVX-512 too: loads of four floats take the time, and there are as many of them
@@ -129,7 +130,7 @@ class PixelFours {
   POLYPHASE_ROW_LOOP static bool sum_tile(const CubicTaps& taps, const float* image, int64_t y_stride, float* out,
                                           int64_t stride) {
     Quads total = Quads::zero();  // NaN where a value is
-    for (int i = 0; i < kTile; i += Quads::kPixels) {
+    for (int i = 0; i < taps.count; i += Quads::kPixels) {
       Quads sums[kChannels];
       sum_eight(taps, i, image, y_stride, sums);
       repeat<kChannels>([&](auto c) __attribute__((always_inline)) {
@@ -194,9 +195,9 @@ class CubicTiles {
       : x_stride_(static_cast<int32_t>(call.image_strides.x)),
         y_stride_(static_cast<int32_t>(call.image_strides.y)),
         channel_stride_(call.image_strides.channel),
-        x_last_(x.last),
-        y_last_(y.last),
-        zeros_(call.padding == kZeros),
+        x_(x),
+        y_(y),
+        padding_(call.padding),
         fours_(static_cast<int>(call.channels)) {
     pixels_ = call.channels > 1 && call.channels <= 4 && call.image_strides.channel == 1 && call.image_strides.x == call.channels;
     can_ = (pixels_ || call.image_strides.x == 1) && call.in_size[1] >= 4 && call.in_size[2] >= 4;
@@ -207,6 +208,7 @@ class CubicTiles {
   // As `InsideTiles` has it.
   template <class EachBlock>
   POLYPHASE_BLOCK bool sample(const EachBlock& each_block, int count, const float* image, int64_t channels, float* out, int64_t stride) {
+    taps_.count = count;
     bool touch = false, here = true;
     each_block([&](int i, const Lanes* x, const Lanes* y) __attribute__((always_inline)) {
       for (int k = 0; k < kSideBySide; ++k) here = here && locate(x[k], y[k], i + Lanes::kLanes * k, touch);
@@ -214,10 +216,10 @@ class CubicTiles {
     if (!here) return false;
     if (!touch) return store_zeros(channels, out, stride);
     if (pixels_) {
-      prefetch_right<2>(image, taps_.first);
+      if (count == kTile) prefetch_right<2>(image, taps_.first);
       return fours_.sum(taps_, image, y_stride_, out, stride);
     }
-    prefetch_planes_right(image, channel_stride_, channels, taps_.first);
+    if (count == kTile) prefetch_planes_right(image, channel_stride_, channels, taps_.first);
     bool numbers = true;
     for (int i = 0; i < count; i += Quads::kPixels) {
       numbers &= sum_fours(taps_, i, image, y_stride_, channel_stride_, channels, out + i, stride);
@@ -230,7 +232,7 @@ class CubicTiles {
   // inside the image.
   POLYPHASE_ROW_LOOP bool locate(Lanes x, Lanes y, int i, bool& touch) {
     const Lanes one = Lanes::broadcast(1), two = Lanes::broadcast(2);
-    const Lanes x_last = Lanes::broadcast(x_last_), y_last = Lanes::broadcast(y_last_);
+    const Lanes x_last = Lanes::broadcast(x_.last), y_last = Lanes::broadcast(y_.last);
     Lanes column, row;
     if (x.lies_between(one, x_last.minus(one)) && y.lies_between(one, y_last.minus(one))) {
       touch = true;
@@ -238,11 +240,12 @@ class CubicTiles {
       row = inner_fours(y, taps_.row, i);
     } else {
       const bool finite = !x.minus(x.floor()).has_nan() && !y.minus(y.floor()).has_nan();
-      if (!zeros_ || !finite) return false;
+      if (!finite) return false;
       const Lanes before = Lanes::broadcast(-2);
-      touch |= Lanes::any(Lanes::both(x.between(before, x_last.plus(two)), y.between(before, y_last.plus(two))));
-      column = fours(x, x_last_, taps_.column, i);
-      row = fours(y, y_last_, taps_.row, i);
+      const auto near = Lanes::both(x.between(before, x_last.plus(two)), y.between(before, y_last.plus(two)));
+      touch |= padding_ != kZeros || Lanes::any(near);
+      column = padding_ == kZeros ? fours(x, x_.last, taps_.column, i) : padded_fours(x, x_, taps_.column, i);
+      row = padding_ == kZeros ? fours(y, y_.last, taps_.row, i) : padded_fours(y, y_, taps_.row, i);
     }
     const Index along_x = Lanes::times(Lanes::truncated(column), x_stride_);
     const Index along_y = Lanes::times(Lanes::truncated(row), y_stride_);
@@ -278,11 +281,43 @@ class CubicTiles {
     return first;
   }
 
+  // Of taps that padding moves, each for itself: they stay among four neighbours, whose weights are sums of theirs.
+  Lanes padded_fours(Lanes position, const PixelAxis<float>& axis, float (&weights)[4][kTile], int i) const {
+    const Lanes half = Lanes::broadcast(0.5f);
+    const Lanes left = inner_fours(position, weights, i);
+    Lanes places[4], first = Lanes::broadcast(axis.last - 3);
+    repeat<4>([&](auto k) __attribute__((always_inline)) {
+      places[k] = padded(left.plus(Lanes::broadcast(static_cast<float>(k))), axis);
+      first = first.lesser(places[k]);
+    });
+    Lanes sums[4] = {Lanes::zero(), Lanes::zero(), Lanes::zero(), Lanes::zero()};
+    repeat<4>([&](auto k) __attribute__((always_inline)) {
+      const Lanes weight = Lanes::load(weights[k] + i), from_first = places[k].minus(first);
+      repeat<4>([&](auto n) __attribute__((always_inline)) {
+        const Lanes place = Lanes::broadcast(static_cast<float>(n));
+        const auto here = from_first.between(place.minus(half), place.plus(half));
+        sums[n] = sums[n].plus(Lanes::zero().replaced(here, weight));
+      });
+    });
+    repeat<4>([&](auto n) __attribute__((always_inline)) { sums[n].store(weights[n] + i); });
+    return first;
+  }
+
+  // Whole places outside become places inside.
+  Lanes padded(Lanes place, const PixelAxis<float>& axis) const {
+    const Lanes last = Lanes::broadcast(axis.last);
+    if (padding_ == kBorder) return place.clamped(last);
+    const Lanes low = Lanes::broadcast(axis.low), twice = Lanes::broadcast(2 * axis.span);
+    const Lanes distance = place.distance(low), folds = Lanes{distance.v / twice.v}.floor();
+    const Lanes rest = distance.minus({folds.v * twice.v});
+    return rest.lesser(twice.minus(rest)).plus(low).clamped(last);
+  }
+
   bool can_, pixels_;
   int32_t x_stride_, y_stride_;
   int64_t channel_stride_;
-  float x_last_, y_last_;
-  bool zeros_;
+  PixelAxis<float> x_, y_;
+  int64_t padding_;
   PixelFours fours_;
   CubicTaps taps_;
 };

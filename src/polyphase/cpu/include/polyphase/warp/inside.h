@@ -138,9 +138,10 @@ class SquareFinder {
       });
     });
     for (int i = 0; i < kTile; ++i) {
-      const T nothing = (columns.at[i] + rows.at[i]) * 0;  // NaN stays, though no number is clamped to 0
-      columns.at[i] = reflected(columns.at[i], x_) + nothing;
-      rows.at[i] = reflected(rows.at[i], y_);
+      const T x = columns.at[i], y = rows.at[i], nothing = (x + y) * 0;  // NaN stays, though no number is clamped to 0
+      const T folded_x = reflected(x, x_), folded_y = reflected(y, y_);
+      columns.at[i] = (lies_inside(x, x_) ? x : folded_x) + nothing;  // as `locate` has it
+      rows.at[i] = lies_inside(y, y_) ? y : folded_y;
     }
     const Found found = locate_anywhere(
         [&](const auto& each) __attribute__((always_inline)) {
@@ -154,7 +155,6 @@ class SquareFinder {
           }
         },
         taps);
-    reaches_out_ = true;
     return found;
   }
 
@@ -260,10 +260,10 @@ class InsideTiles {
       return windows_.sum(taps, image, channels, out, stride);
     }
     if (way_ == kPlanes) {
-      if (kPlanesArePrefetched) prefetch_planes_right(further, strides_.channel, channels, taps.first);
+      if (kPlanesArePrefetched && taps.count == kTile) prefetch_planes_right(further, strides_.channel, channels, taps.first);
       return sum_plane_squares(taps, image, strides_.y, strides_.channel, channels, out, stride);
     }
-    prefetch_right<(kBytes ? 4 : kPrefetchedPixel)>(further, taps.first);
+    if (taps.count == kTile) prefetch_right<(kBytes ? 4 : kPrefetchedPixel)>(further, taps.first);
     if constexpr (!kBytes) {
       return sum_pixel_squares(taps, image, strides_.y, channels_, out, stride);
     } else {

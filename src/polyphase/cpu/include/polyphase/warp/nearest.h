@@ -73,10 +73,10 @@ class NearestTiles {
     if (!Lanes::any(touch)) return store_zeros(channels, to, stride);
     if (!Lanes::all(Lanes::within(furthest, static_cast<int32_t>(last_first_)))) return false;
     if (pixels_) {
-      prefetch_right<2>(from, taps.first);
+      if (count == kTile) prefetch_right<2>(from, taps.first);
       pick_pixels(taps, from, channels, to, stride);
     } else {
-      prefetch_planes_right(from, channel_stride_, channels, taps.first);
+      if (count == kTile) prefetch_planes_right(from, channel_stride_, channels, taps.first);
       pick_planes(taps, from, channel_stride_, channels, to, stride);
     }
     return true;
