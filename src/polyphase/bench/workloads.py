@@ -194,7 +194,7 @@ TABLE: tuple[Workload, ...] = (
         Workload("model", Points(size), (shape,), kinds, backward=backward)
         for size, shape, kinds in (
             ((4, 1), (64, 3, 20, 20), ("f32 CF",)),
-            ((784, 1), (100, 1, 64, 64), ("f32 CF", "f64 CF")),
+            ((784, 1), (100, 1, 16, 16), ("f32 CF", "f64 CF")),
             ((2000, 4), (8, 32, 32, 32), FLOATS),
         )
         for backward in (False, True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from polyphase.kernels.layout import is_channels_last
@@ -48,12 +47,9 @@ def _has_few_points_backward(gradient: Tensor, *arguments: Any) -> bool:
     return _has_few_points(*arguments)
 
 
-def _is_of_doubles(image: Tensor, grid: Tensor, mode: int, *others: Any) -> bool:
-    return image.dtype == torch.float64 and mode != _BICUBIC
-
-
-def _is_of_few_channels(gradient: Tensor, image: Tensor, grid: Tensor, mode: int, *others: Any) -> bool:
-    return mode != _BICUBIC and image.shape[1] < _MANY_CHANNELS
+def _adds_often_to_few_channels(gradient: Tensor, image: Tensor, grid: Tensor, mode: int, *others: Any) -> bool:
+    points, pixels = grid.shape[1:-1].numel(), image.shape[2:].numel()
+    return mode != _BICUBIC and image.shape[1] < _MANY_CHANNELS and points >= pixels
 
 
 SLOWER = (
@@ -76,18 +72,15 @@ SLOWER = (
         "model: points bilinear 64x3x20x20 at 4x1",
     ),
     Slower(
-        "grids of float64", ("grid_sampler_2d",), _is_of_doubles, "model: points bilinear 100x1x64x64 at 784x1, f64"
-    ),
-    Slower(
         "gradients of few points of several images",
         ("grid_sampler_2d_backward",),
         _has_few_points_backward,
         "model: forward + backward points bilinear 64x3x20x20 at 4x1",
     ),
     Slower(
-        "gradients of images of few channels",
+        "gradients of small images of few channels",
         ("grid_sampler_2d_backward",),
-        _is_of_few_channels,
-        "model: forward + backward points bilinear 100x1x64x64 at 784x1",
+        _adds_often_to_few_channels,
+        "model: forward + backward points bilinear 100x1x16x16 at 784x1",
     ),
 )

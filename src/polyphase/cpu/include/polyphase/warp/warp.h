@@ -398,9 +398,9 @@ struct Warp {
   };
 
   // Whether neighbouring points are far apart in the image, as a tile in the middle has them. Where they are not, planes are
-  // read by whole vectors; volumes and doubles never are.
+  // read by whole vectors; volumes never are.
   static bool is_scattered(const WarpCall& call) {
-    if (kAxes == 3 || sizeof(P) == 8) return true;
+    if (kAxes == 3) return true;
     if (call.affine) return false;
     constexpr P kFar[2] = {4, 1};  // columns, rows
     const int count = static_cast<int>(min<int64_t>(kTile, call.out_size[2]));
