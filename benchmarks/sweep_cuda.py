@@ -28,9 +28,9 @@ from polyphase.bench import gpu
 from polyphase.cuda import build, driver, emit, launch
 from polyphase.cuda.ways import Way
 from polyphase.errors import PolyphaseError
-from polyphase.kernels import checking
-from polyphase.kernels.facts import Facts
-from polyphase.kernels.records import CallRecord
+from polyphase.records import checking
+from polyphase.records.facts import Facts
+from polyphase.records.records import CallRecord
 from polyphase.sampling.programs import maps_program
 
 BLOCK_SECONDS = 0.01

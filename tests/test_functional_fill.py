@@ -13,8 +13,8 @@ from torch.autograd import forward_ad
 
 import polyphase.functional as P
 from polyphase import errors
+from polyphase.calls import plain_torch
 from polyphase.decompositions import own
-from polyphase.kernels import plain_torch
 from polyphase.sampling.warps import FILL_RULES, Warp
 from tests.support.samples import image
 

@@ -15,11 +15,11 @@ ORDER = [
     ("version", "errors", "importing", "torch_versions"),
     ("settings", "torch_private"),
     ("sampling",),
+    ("records",),
     ("kernels",),
-    ("arguments", "plain", "decompositions"),
-    ("again",),
+    ("calls",),
+    ("arguments", "decompositions"),
     ("ops",),
-    ("short_way", "shrinking"),
     ("functional",),
     ("pipelines",),
     ("transforms",),
@@ -30,7 +30,7 @@ ORDER = [
     ("cli",),
 ]
 #: A device's own folder: what it may import, and who may import it besides the registry, which does so by name.
-_FOR_WINGS = ("version", "errors", "importing", "settings", "torch_private", "sampling", "kernels")
+_FOR_WINGS = ("version", "errors", "importing", "settings", "torch_private", "sampling", "records", "kernels", "calls")
 WINGS = {"cpu": _FOR_WINGS, "cuda": (*_FOR_WINGS, "cpu")}  # what launches CUDA kernels is a library for the CPU
 MAY_ENTER_A_WING = {
     "bench/environment.py",  # says which processor this is, and which instruction sets it has

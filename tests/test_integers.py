@@ -15,7 +15,7 @@ from torch import Tensor
 import polyphase
 import polyphase.functional as P
 from polyphase import arguments
-from polyphase.kernels import plain_torch
+from polyphase.calls import plain_torch
 from polyphase.sampling import reference
 from polyphase.sampling.integers import SUMMED_IN, stored
 from polyphase.sampling.programs import Program, maps_program, warp_program

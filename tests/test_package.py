@@ -55,7 +55,7 @@ IMPORT = """
 import sys
 import polyphase
 print(*sys.modules)
-from polyphase import plain
+from polyphase.calls import plain
 print(len(plain._SEEN), len(plain._CHECKS), len(plain._USUAL))
 """
 

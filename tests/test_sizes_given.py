@@ -13,11 +13,11 @@ from torch import Tensor
 
 import polyphase
 import polyphase.functional as P
+from polyphase.calls import binding
 from polyphase.errors import PolyphaseError
 from polyphase.functional import _INTERPOLATE, _resized
-from polyphase.kernels import binding
-from polyphase.kernels.facts import facts
-from polyphase.short_way import ShortWay
+from polyphase.ops.short_way import ShortWay
+from polyphase.records.facts import facts
 
 MODES: dict[str, tuple[int, dict[str, Any]]] = {
     "nearest": (2, {}),

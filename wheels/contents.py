@@ -10,11 +10,11 @@ import torch
 
 from polyphase.arguments.resampling import WEIGHTED_DTYPES
 from polyphase.arguments.warping import COORDINATES, OTHER_COORDINATES
+from polyphase.calls.plain import DTYPES
 from polyphase.cpu import build, isa, libraries
 from polyphase.cuda import launcher as cuda_launcher
-from polyphase.kernels.checking import WARPED_AXES
 from polyphase.kernels.plans import MapsPlan, WarpPlan, expressions_of, plan_maps, plan_warp, plan_warp_gradients
-from polyphase.plain import DTYPES
+from polyphase.records.checking import WARPED_AXES
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.formulas import displacement, homography
 from polyphase.sampling.pointwise import Expression

@@ -19,12 +19,12 @@ from polyphase.cuda import emit, launch
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.maps import PreparedMaps
 from polyphase.cuda.warps import PreparedWarp
-from polyphase.kernels import checking
-from polyphase.kernels.facts import Facts, Sizes
-from polyphase.kernels.layout import dense_strides
-from polyphase.kernels.operands import slots
 from polyphase.kernels.plans import purpose
-from polyphase.kernels.records import GradientRecord
+from polyphase.records import checking
+from polyphase.records.facts import Facts, Sizes
+from polyphase.records.layout import dense_strides
+from polyphase.records.operands import slots
+from polyphase.records.records import GradientRecord
 from polyphase.sampling.pointwise import Channel
 from polyphase.sampling.programs import Axes, Program, maps_program, warp_program
 from polyphase.sampling.warps import MODES, Warp

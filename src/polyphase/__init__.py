@@ -6,10 +6,10 @@ from polyphase.importing import uncollected as _uncollected
 
 with _uncollected():
     from polyphase import decompositions, functional, transforms
+    from polyphase.calls.counts import stats
+    from polyphase.calls.devices import import_the_usual as _import_the_usual
     from polyphase.compile.accelerate import accelerate
     from polyphase.compile.registration import register as _register
-    from polyphase.kernels.counts import stats
-    from polyphase.kernels.devices import import_the_usual as _import_the_usual
     from polyphase.pipelines.columns import OnColumn
     from polyphase.pipelines.pipeline import fuse
     from polyphase.version import __version__

@@ -1,8 +1,8 @@
 """Resampling and warping with PyTorch's signatures, `crop`, and warps without a grid in memory.
 
-A plain image (`plain.py`) goes straight to a kernel, and so does one that is plain but for its gradient
-(`short_way.py`). Every other call goes through the operators in `ops`: under forward mode, `torch.func`, tracing, modes
-or autocast. Where we have no kernel, PyTorch's own function runs.
+A plain image (`calls/plain.py`) goes straight to a kernel, and so does one that is plain but for its gradient
+(`ops/short_way.py`). Every other call goes through the operators in `ops`: under forward mode, `torch.func`, tracing,
+modes or autocast. Where we have no kernel, PyTorch's own function runs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 
-from polyphase import arguments, shrinking
+from polyphase import arguments
 from polyphase.errors import NotATensorError, NotSupportedError, WrongArgumentError
-from polyphase.kernels.facts import Facts
-from polyphase.ops import whole_calls
+from polyphase.ops import shrinking, whole_calls
+from polyphase.ops.short_way import ShortWay, of_image
+from polyphase.records.facts import Facts
 from polyphase.sampling.programs import Program, maps_program, warp_program
 from polyphase.sampling.warps import from_pixels
-from polyphase.short_way import ShortWay, of_image
 
 __all__ = [
     "affine_grid",

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from polyphase.kernels.devices import MovingCosts, wing_of
+from polyphase.calls.devices import MovingCosts, wing_of
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,11 @@ from torch._dispatch.python import enable_python_dispatcher
 import polyphase
 import polyphase.functional as P
 from polyphase import accelerate
+from polyphase.calls import binding
+from polyphase.calls.bound import BoundCall
 from polyphase.compile import overrides
 from polyphase.compile.overrides import MOST_CALLS_OUTSIDE, Override
 from polyphase.errors import NoKernelError
-from polyphase.kernels import binding
-from polyphase.kernels.binding import BoundCall
 from polyphase.sampling.programs import Program
 
 IMAGE = torch.rand(2, 3, 20, 22)

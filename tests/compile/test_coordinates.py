@@ -15,9 +15,9 @@ from torch.fx import GraphModule
 
 import polyphase
 import polyphase.functional as P
+from polyphase.calls import plain_torch
 from polyphase.compile.grids import without_grids
 from polyphase.compile.reasons import NotFused, Why
-from polyphase.kernels import plain_torch
 from polyphase.ops.formulas import _sampler
 from polyphase.sampling.formulas import Formula, is_smooth, nodes_of, slope
 from polyphase.sampling.pointwise import Binary, Constant, Entry, Number, Place, Select, Unary

@@ -20,10 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import polyphase
 from polyphase import accelerate, torch_private
+from polyphase.calls import dispatched
 from polyphase.compile import overrides
 from polyphase.compile.overrides import Override
 from polyphase.cpu import launch
-from polyphase.kernels import dispatched
 from tests.conformance.checks import same_bits
 from tests.support.samples import OPERATORS, Sample, small
 

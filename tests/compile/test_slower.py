@@ -12,10 +12,10 @@ from torch import Tensor
 import polyphase
 from polyphase import accelerate
 from polyphase.bench.workloads import TABLE
+from polyphase.calls.devices import MODULES, wing_of
+from polyphase.calls.slower import Slower, goes_outside, question
 from polyphase.compile.reasons import Why
 from polyphase.compile.recognise import aten_operators
-from polyphase.kernels.devices import MODULES, wing_of
-from polyphase.kernels.slower import Slower, goes_outside, question
 from tests.compile.graphs import fused
 
 TURNED = torch.rand(8, 4, 12, 40).transpose(-1, -2)

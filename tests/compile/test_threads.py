@@ -12,8 +12,8 @@ from torch import Tensor
 from torch._inductor.compile_fx import compile_fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from polyphase.calls.plain import in_a_new_thread
 from polyphase.compile.whole import kept_whole
-from polyphase.plain import in_a_new_thread
 
 IMAGE = torch.rand(1, 2, 6, 7)
 

@@ -13,11 +13,11 @@ from functorch.compile import aot_function, make_boxed_func
 from torch._inductor.decomposition import select_decomp_table
 from torch.fx import GraphModule
 
+from polyphase.calls import binding, devices
+from polyphase.calls import prepared as programs
 from polyphase.compile.fuse import fuse
 from polyphase.compile.whole import kept_whole
 from polyphase.errors import CompilerMissingError
-from polyphase.kernels import binding, devices
-from polyphase.kernels import prepared as programs
 
 
 def fused(function: Callable[..., Any], fusion: bool = True) -> tuple[Callable[..., Any], list[GraphModule]]:

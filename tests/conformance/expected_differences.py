@@ -13,7 +13,7 @@ from torch import Tensor
 
 from polyphase.compile import eager_faults
 from polyphase.compile.eager_faults import FORWARD, ONE_COLUMN_TRANSPOSED, Call, Difference, find
-from polyphase.kernels.layout import is_channels_last
+from polyphase.records.layout import is_channels_last
 from polyphase.sampling import reference
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.evaluate import evaluate

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from polyphase.kernels import devices
+from polyphase.calls.rules import RULES
 from polyphase.sampling.windows import backward_arithmetic
 from tests.conformance import expected_differences as of_decompositions
 from tests.conformance import expected_functional_differences as expected
@@ -134,7 +134,7 @@ def gradient_failures(pair: Pair) -> Iterator[str | None]:
     if backward is None:
         want = pair.case.gradients(torch.float64)[pair.seen.place]
     else:
-        want = of_decompositions.expected_backward(backward, partial(backward_arithmetic, rules=devices.RULES["cpu"]))
+        want = of_decompositions.expected_backward(backward, partial(backward_arithmetic, rules=RULES["cpu"]))
     tolerance = torch.finfo(pair.ours.dtype).eps * (1 if pair.case.dtype in HALF else 16)
     yield close(pair.ours.to(want.dtype), want, rtol=tolerance, atol=tolerance * greatest(want))
 

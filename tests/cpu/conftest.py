@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from polyphase import settings
+from polyphase.calls import binding
 from polyphase.cpu import isa, launch
-from polyphase.kernels import binding
 
 Tell: TypeAlias = Callable[[object], None]
 

@@ -13,10 +13,11 @@ from torch import Tensor
 
 import polyphase
 import polyphase.functional as P
+from polyphase.calls import binding, handles
 from polyphase.cpu import launch
 from polyphase.errors import PolyphaseError
-from polyphase.kernels import binding, handles, layout
-from polyphase.kernels.facts import facts
+from polyphase.records import layout
+from polyphase.records.facts import facts
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Program, maps_program, warp_program
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice, Step

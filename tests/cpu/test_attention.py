@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyphase.kernels import attention as kernels
-from polyphase.kernels.attention import Gradients
+from polyphase.calls import attention as kernels
+from polyphase.calls.attention import Gradients
 from polyphase.sampling.attention import Attention
 from tests.cpu.conftest import Tell, in_a_child, run_sanitised
 from tests.cpu.test_memory_safety import Arena, protect

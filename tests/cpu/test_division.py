@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyphase.kernels import binding
+from polyphase.calls import binding
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Channel, Number
 from polyphase.sampling.programs import Axes, Program

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import polyphase.functional as P
-from polyphase.kernels.binding import warp_gradients
+from polyphase.calls.binding import warp_gradients
 from polyphase.sampling.warps import Warp
 
 PADDINGS = ("zeros", "border", "reflection")

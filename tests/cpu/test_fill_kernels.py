@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from polyphase.kernels import binding, plain_torch
+from polyphase.calls import binding, plain_torch
 from polyphase.sampling import warps
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Number
 from polyphase.sampling.programs import Program

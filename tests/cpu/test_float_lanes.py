@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from polyphase.cpu import build, isa
-from polyphase.kernels.recipes import encode
+from polyphase.records.recipes import encode
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.steps import Resize
 

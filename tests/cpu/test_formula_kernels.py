@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyphase.kernels import binding, plain_torch
-from polyphase.kernels.facts import facts
+from polyphase.calls import binding, plain_torch
+from polyphase.records.facts import facts
 from polyphase.sampling import formulas, reference
 from polyphase.sampling.pointwise import VALUE, Base, Binary, Cast, Constant, Operand, normalise
 from polyphase.sampling.programs import Program, warp_program

@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polyphase.calls import binding
+from polyphase.calls.rules import RULES
 from polyphase.cpu import isa
-from polyphase.kernels import binding, devices
-from polyphase.kernels.facts import facts
-from polyphase.kernels.layout import keeps_strides
+from polyphase.records.facts import facts
+from polyphase.records.layout import keeps_strides
 from polyphase.sampling import reference
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap
@@ -127,7 +128,7 @@ def adjoint_of(picture: Tensor, maps: Sequence[AxisMap], in_size: Sequence[int])
 
 
 def adjoint_matrices(dtype: torch.dtype, maps: Sequence[AxisMap], in_size: Sequence[int]) -> list[Tensor]:
-    arithmetic = backward_arithmetic(dtype, devices.RULES["cpu"])
+    arithmetic = backward_arithmetic(dtype, RULES["cpu"])
     return [evaluate(one, n, arithmetic).dense().T for one, n in zip(maps, in_size, strict=True)]
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from polyphase import settings, stats
-from polyphase.kernels import binding
+from polyphase.calls import binding
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.evaluate import evaluate

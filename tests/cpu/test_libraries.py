@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyphase.calls import binding
 from polyphase.cpu import build, emit, isa, libraries
 from polyphase.errors import BuildFailedError
-from polyphase.kernels import binding, store
+from polyphase.kernels import store
 from polyphase.kernels.plans import MapsPlan, purpose
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.steps import Flip

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyphase.calls import binding
 from polyphase.cpu import isa, launch
-from polyphase.kernels import binding
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise

@@ -16,10 +16,10 @@ from torch import Tensor
 
 import polyphase
 import polyphase.functional as P
+from polyphase.calls import binding
+from polyphase.calls.prepared import FixedCall
 from polyphase.cpu import build, launch, libraries
 from polyphase.errors import BuildFailedError, NoKernelsWarning, UnknownNameError
-from polyphase.kernels import binding
-from polyphase.kernels.prepared import FixedCall
 from tests.support.vision import torchvision
 
 CALLS = """

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import pytest
 import torch
 
+from polyphase.calls import binding
 from polyphase.cpu import isa
-from polyphase.kernels import binding
 from polyphase.sampling.warps import PADDINGS, Warp
 from tests.cpu import test_memory_safety as of_maps
 from tests.cpu import test_warp_memory_safety as of_warps

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polyphase.calls.rules import RULES
 from polyphase.cpu import libraries
-from polyphase.kernels import devices
-from polyphase.kernels.recipes import FILTERS, encode
 from polyphase.kernels.tables import TapBytes
+from polyphase.records.recipes import FILTERS, encode
 from polyphase.sampling import filters
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.evaluate import evaluate
@@ -125,7 +125,7 @@ def assert_equal(make: Make, axis_map: AxisMap, in_size: int, dtype: torch.dtype
     assert bool(((table.dense() - matrix).abs() <= allowed).all())
     if dtype != torch.uint8:
         adjoint = make(axis_map, in_size, dtype, True)
-        backward = evaluate(axis_map, in_size, backward_arithmetic(dtype, devices.RULES["cpu"]))
+        backward = evaluate(axis_map, in_size, backward_arithmetic(dtype, RULES["cpu"]))
         if bool((backward.dense() == matrix).all()):  # all but eager's bicubic
             assert_adjoint(table, adjoint)
         assert bool(((adjoint.dense() - transpose(backward).dense()).abs() <= allowed.T).all())

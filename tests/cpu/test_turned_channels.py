@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import polyphase.functional as P
-from polyphase.kernels.binding import warp_gradients
+from polyphase.calls.binding import warp_gradients
 from polyphase.sampling.warps import Warp
 
 #: Numbers of channels that no vector divides, that are a chunk and one more, and several.

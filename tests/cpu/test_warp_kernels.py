@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from polyphase.kernels import binding, plain_torch
-from polyphase.kernels.binding import Gradients
+from polyphase.calls import binding, plain_torch
+from polyphase.calls.bound import Gradients
 from polyphase.sampling import reference, warps
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Channel, Expression, Number, Operand, clamp, normalise
 from polyphase.sampling.programs import Program

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyphase.calls import binding
 from polyphase.cpu import launch
 from polyphase.errors import WrongInputError
-from polyphase.kernels import binding
 from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Program

@@ -11,9 +11,9 @@ from torch import Tensor
 from polyphase.cuda.calls import AXIS_NUMBERS
 from polyphase.cuda.made_tables import BEFORE_TABLE, RECIPE_NUMBERS, bytes_before_weights
 from polyphase.cuda.maps import Arranged, PreparedMaps
-from polyphase.kernels import checking
-from polyphase.kernels.facts import Facts
-from polyphase.kernels.layout import dense_strides
+from polyphase.records import checking
+from polyphase.records.facts import Facts
+from polyphase.records.layout import dense_strides
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.programs import Axes, Border, Program, maps_program

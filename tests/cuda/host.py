@@ -20,18 +20,19 @@ import torch
 from torch import Tensor
 
 from polyphase import settings
+from polyphase.calls.bound import Gradients
 from polyphase.cuda import batches, build, driver, emit, items, launch, memory
 from polyphase.cuda.calls import ALIGNMENT
 from polyphase.cuda.gradients import WarpGradients
 from polyphase.cuda.maps import PreparedMaps
 from polyphase.cuda.memory import TorchMemory
 from polyphase.cuda.warps import PreparedWarp
-from polyphase.kernels import binding, checking, operands
-from polyphase.kernels.facts import Facts, facts
-from polyphase.kernels.layout import dense_strides
-from polyphase.kernels.operands import Operands
 from polyphase.kernels.plans import MapsPlan, WarpPlan
-from polyphase.kernels.records import CallRecord, GradientRecord
+from polyphase.records import checking, operands
+from polyphase.records.facts import Facts, facts
+from polyphase.records.layout import dense_strides
+from polyphase.records.operands import Operands
+from polyphase.records.records import CallRecord, GradientRecord
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import Warp
 from tests.cuda.stand_in import Driver
@@ -240,7 +241,7 @@ def gradients(
     *fields: Tensor,
     deterministic: bool = True,
     backwards: bool = False,
-) -> binding.Gradients:
+) -> Gradients:
     """Of a warp, as launches make them one after the other."""
     of_gradient, of_image, of_coordinates = (on_cuda(facts(one)) for one in (gradient, image, coordinates))
     of_fields = operands.describe_fields(gradient.shape, len(fields), [facts(one) for one in fields])

@@ -25,8 +25,8 @@ import torch
 
 import polyphase
 import polyphase.functional as P
+from polyphase.calls import binding
 from polyphase.cuda import warps, ways
-from polyphase.kernels import binding
 from tests.cuda import times
 from tests.cuda.judging import Found, exact_failure, float_failure, integer_failure, strides_failure, tie_failure
 from tests.cuda.random_calls import INTEGERS, draw, placed, warped

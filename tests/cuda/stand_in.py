@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from polyphase.calls.handles import use_handles
 from polyphase.cpu import build, isa
 from polyphase.cuda import driver, launcher
-from polyphase.kernels.handles import use_handles
 
 CONTEXT = 42
 POINTER = ctypes.c_void_p

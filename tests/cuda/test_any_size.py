@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from polyphase import arguments
+from polyphase.calls import binding, plain_torch
 from polyphase.cuda import batches, launch, launcher, loading, programs
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelsWarning
-from polyphase.kernels import binding, plain_torch
-from polyphase.kernels.facts import facts
-from polyphase.kernels.recipes import Recipe
+from polyphase.records.facts import facts
+from polyphase.records.recipes import Recipe
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Program, maps_program
 from polyphase.sampling.steps import Resize, Slice

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyphase.calls import attention as kernels
+from polyphase.calls.attention import Gradients, Tensors
 from polyphase.cuda import attention as of_cuda
-from polyphase.kernels import attention as kernels
-from polyphase.kernels.attention import Gradients, Tensors
 from polyphase.sampling.attention import Attention
 from tests.cpu.test_attention import Case, drawn, near
 from tests.cuda import host

@@ -18,11 +18,11 @@ from torch import Tensor
 import polyphase
 from polyphase import arguments
 from polyphase import transforms as T
+from polyphase.calls import binding, devices
 from polyphase.cpu import wing
 from polyphase.cuda import batches, emit, items
 from polyphase.cuda.made_tables import BEFORE_TABLE, RECIPE_BYTES, Form, bytes_before_weights, table_bytes
 from polyphase.errors import WrongImageError
-from polyphase.kernels import binding, devices
 from polyphase.sampling.axis_maps import AxisMap, AxisPath
 from polyphase.sampling.programs import Axes, Program, warp_program
 from polyphase.sampling.steps import Flip, Pad, Resize, Slice

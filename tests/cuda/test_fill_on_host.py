@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from polyphase.kernels import binding
+from polyphase.calls import binding
 from polyphase.sampling.programs import warp_program
 from polyphase.sampling.warps import FILL_RULES, Warp
 from tests.cpu import test_fill_kernels as cpu

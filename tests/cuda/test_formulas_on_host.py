@@ -7,8 +7,8 @@ import itertools
 import pytest
 import torch
 
+from polyphase.calls import plain_torch
 from polyphase.cuda import warps
-from polyphase.kernels import plain_torch
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Operand, normalise
 from polyphase.sampling.programs import Program, warp_program
 from polyphase.sampling.warps import Warp

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from polyphase import arguments
+from polyphase.calls import binding, plain_torch
 from polyphase.cuda import launch, ways
 from polyphase.cuda.maps import PreparedMaps
-from polyphase.kernels import binding, plain_torch
-from polyphase.kernels.facts import facts
+from polyphase.records.facts import facts
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import Binary, Cast, Channel, Number, Operand, Value
 from polyphase.sampling.programs import Axes, Border, Program, maps_program

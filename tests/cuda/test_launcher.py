@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyphase.calls import dispatched, handles
 from polyphase.cuda import launcher
 from polyphase.cuda.launcher import FreshCall, LaunchPlan
-from polyphase.kernels import dispatched, handles
 from tests.cuda.stand_in import POINTER, Driver
 
 STREAM, DEFAULT = 77, 0

@@ -18,7 +18,7 @@ from polyphase.cuda.ways import Way
 from polyphase.errors import BuildFailedError, NvrtcMissingError
 from polyphase.kernels import store
 from polyphase.kernels.plans import MapsPlan, WarpPlan
-from polyphase.kernels.records import GradientRecord
+from polyphase.records.records import GradientRecord
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.formulas import displacement
 from polyphase.sampling.programs import Axes, maps_program, warp_program

@@ -143,7 +143,7 @@ def test_a_size_first_met_while_a_graph_is_captured() -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = P.interpolate(x, size=(51, 61), **AA)
-    polyphase.kernels.binding.forget()
+    polyphase.calls.binding.forget()
     x.uniform_()
     graph.replay()
     torch.testing.assert_close(result, F.interpolate(x, size=(51, 61), **AA))
@@ -323,7 +323,7 @@ def test_a_batch_waits_for_nothing_and_can_be_captured() -> None:
         got = pipeline.batch(there)
     for one in there:
         one.random_(0, 256)
-    polyphase.kernels.binding.forget()
+    polyphase.calls.binding.forget()
     graph.replay()
     assert torch.equal(got.cpu(), pipeline.batch([one.cpu() for one in there]))
 

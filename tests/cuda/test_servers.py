@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from polyphase import torch_private
+from polyphase.calls.bound import BoundCall
 from polyphase.cuda import driver, emit, launch, loading, maps, programs, ways
 from polyphase.cuda.ways import Way
 from polyphase.errors import BuildFailedError
-from polyphase.kernels.binding import BoundCall
-from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.plans import MapsPlan
+from polyphase.records.layout import dense_strides
 from polyphase.sampling.programs import Program
 from tests.cuda import host
 from tests.cuda.stand_in import Driver

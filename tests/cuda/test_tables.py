@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polyphase.calls.rules import RULES
 from polyphase.cuda import driver, memory
-from polyphase.kernels.devices import RULES
-from polyphase.kernels.recipes import FILTERS
+from polyphase.records.recipes import FILTERS
 from polyphase.sampling import filters
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.evaluate import evaluate

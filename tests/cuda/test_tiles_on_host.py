@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyphase.calls import binding
 from polyphase.cuda import emit, tiles, ways
 from polyphase.cuda.made_tables import BEFORE_TABLE, GROUP, Form, bytes_before_weights, matrix_bytes
 from polyphase.cuda.maps import Arranged, way_of_all
 from polyphase.cuda.ways import Way
-from polyphase.kernels import binding
-from polyphase.kernels.facts import facts
+from polyphase.records.facts import facts
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import Binary, Cast, Channel, Number, Value
 from polyphase.sampling.programs import Axes, Program

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyphase.calls import binding, plain_torch
+from polyphase.calls.bound import Gradients, Needed
 from polyphase.cuda import launch, warps
 from polyphase.cuda.ways import Way
-from polyphase.kernels import binding, plain_torch
-from polyphase.kernels.binding import Gradients, Needed
-from polyphase.kernels.operands import ordered
+from polyphase.records.operands import ordered
 from polyphase.sampling import formulas
 from polyphase.sampling.programs import Program, warp_program
 from polyphase.sampling.warps import PADDINGS, Warp

@@ -14,9 +14,9 @@ from polyphase import arguments
 from polyphase.cuda.maps import Arranged, way_of_all
 from polyphase.cuda.ways import Cut, Way, packed, unpacked
 from polyphase.errors import NoKernelError
-from polyphase.kernels import checking
-from polyphase.kernels.facts import Facts, Sizes
-from polyphase.kernels.layout import dense_strides
+from polyphase.records import checking
+from polyphase.records.facts import Facts, Sizes
+from polyphase.records.layout import dense_strides
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Program, maps_program
 from polyphase.sampling.steps import Resize

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from polyphase.calls import binding
+from polyphase.calls.rules import rules_of
 from polyphase.compile import overrides
 from polyphase.compile.recognise import aten_operators
-from polyphase.kernels import binding
-from polyphase.kernels.devices import rules_of
-from polyphase.kernels.facts import Facts
+from polyphase.records.facts import Facts
 from polyphase.sampling.programs import Program
 
 aten = torch.ops.aten

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from polyphase.kernels.devices import RULES, wing_of
+from polyphase.calls.devices import wing_of
+from polyphase.calls.rules import RULES
 from polyphase.kernels.tables import TapBytes, tap_bytes
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Slice

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 import polyphase.functional as P
-from polyphase import plain, short_way
-from polyphase.again import never
+from polyphase.calls import plain
+from polyphase.calls.again import never
+from polyphase.ops import short_way
 
 CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "bilinear": lambda x: P.interpolate(x, (7, 3), mode="bilinear"),

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import polyphase.functional as P
-from polyphase.kernels import binding, plain_torch
+from polyphase.calls import binding, plain_torch
 from polyphase.ops import warp as operators
 from polyphase.sampling.warps import PADDINGS, Warp
 from tests.ops.test_resample import TRANSFORMS

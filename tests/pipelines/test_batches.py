@@ -194,9 +194,9 @@ def test_boxes_go_with_their_images() -> None:
 @pytest.mark.cpu
 def test_the_launcher_checks_what_it_is_given() -> None:
     """No read beyond a tuple, and no launch of what was not bound."""
+    from polyphase.calls.binding import bind
     from polyphase.cpu import libraries
-    from polyphase.kernels.binding import bind
-    from polyphase.kernels.facts import facts
+    from polyphase.records.facts import facts
     from polyphase.sampling.axis_maps import AxisMap
     from polyphase.sampling.programs import maps_program
     from polyphase.sampling.steps import Flip

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 import polyphase
 from polyphase import errors, transforms
-from polyphase.kernels import devices
+from polyphase.calls import devices
 from polyphase.pipelines import drawing
 from polyphase.pipelines.draws import (
     Chance,

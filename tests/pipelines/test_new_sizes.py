@@ -14,13 +14,13 @@ from torch import Tensor
 
 import polyphase
 from polyphase import transforms as T
-from polyphase.kernels import binding
-from polyphase.kernels.facts import facts
-from polyphase.kernels.recipes import NUMBERS, RECORD, encode
+from polyphase.calls import binding
 from polyphase.pipelines.picture import Picture
 from polyphase.pipelines.pipeline import Pipeline
 from polyphase.pipelines.templates import Sketch
 from polyphase.pipelines.walks import Image, Walk, image_of
+from polyphase.records.facts import facts
+from polyphase.records.recipes import NUMBERS, RECORD, encode
 from polyphase.sampling.programs import Axes
 from tests.pipelines import chains
 from tests.support.vision import torchvision

@@ -10,12 +10,12 @@ from torch import Tensor
 
 import polyphase
 from polyphase import transforms as T
+from polyphase.calls import plain_torch
+from polyphase.calls.binding import bind
 from polyphase.errors import NotSupportedError, WrongArgumentError, WrongImageError, WrongInputError
-from polyphase.kernels import plain_torch
-from polyphase.kernels.binding import bind
-from polyphase.kernels.facts import Facts, facts
-from polyphase.kernels.patchwork import Blocks
 from polyphase.pipelines.patched import Patched
+from polyphase.records.facts import Facts, facts
+from polyphase.records.patchwork import Blocks
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import maps_program
 from polyphase.sampling.steps import Flip

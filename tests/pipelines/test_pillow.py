@@ -460,7 +460,7 @@ def test_threads_share_a_warp(v2: Any, threads: int) -> None:
 
 
 def test_other_warps_are_left_to_pillow(v2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from polyphase.kernels import binding
+    from polyphase.calls import binding
     from polyphase.pipelines import pillow
 
     for mode in (v2.InterpolationMode.NEAREST, v2.InterpolationMode.BICUBIC):

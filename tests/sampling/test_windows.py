@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
-from polyphase.kernels.devices import RULES
+from polyphase.calls.rules import RULES
 from polyphase.sampling import filters
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap

@@ -16,11 +16,11 @@ import polyphase
 import polyphase.functional as P
 from polyphase.arguments.resampling import WEIGHTED_DTYPES
 from polyphase.arguments.warping import COORDINATES, OTHER_COORDINATES
+from polyphase.calls import binding
+from polyphase.calls.plain import DTYPES
 from polyphase.cpu import build, isa, launch, libraries
 from polyphase.errors import BuildFailedError
-from polyphase.kernels import binding
 from polyphase.kernels.plans import MapsPlan, WarpPlan
-from polyphase.plain import DTYPES
 from tests.support import samples
 from tests.support.vision import torchvision
 from wheels import contents

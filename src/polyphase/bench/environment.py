@@ -15,10 +15,11 @@ from polyphase import settings
 from polyphase.bench.columns.compiled import backend_missing
 from polyphase.bench.gpu import missing
 from polyphase.bench.results import Environment
+from polyphase.calls import devices
 from polyphase.cpu import isa
 from polyphase.cuda import driver, launch
 from polyphase.errors import PolyphaseError
-from polyphase.kernels import devices, store
+from polyphase.kernels import store
 from polyphase.torch_private import TESTED_TORCH
 from polyphase.version import __version__
 

@@ -13,9 +13,9 @@ from contextlib import ContextDecorator, nullcontext
 from typing import Any, TypeVar, overload
 
 from polyphase import torch_private
+from polyphase.calls.dispatched import Kernels
 from polyphase.compile.overrides import Mode, Override, new_overrides, unwarned
 from polyphase.errors import WrongArgumentTypeError
-from polyphase.kernels.dispatched import Kernels
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

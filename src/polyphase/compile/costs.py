@@ -11,11 +11,11 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
+from polyphase.calls.devices import wing_of
 from polyphase.compile.arithmetic import is_pointwise, makes_views
 from polyphase.compile.drafts import Draft, value
 from polyphase.compile.reasons import Why
 from polyphase.compile.recognise import can_be_given_back
-from polyphase.kernels.devices import wing_of
 from polyphase.sampling.pointwise import VALUE
 from polyphase.sampling.steps import Pad, Size, Slice, Step
 

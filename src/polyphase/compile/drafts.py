@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from polyphase.calls.devices import wing_of
 from polyphase.compile.arithmetic import expression_of, is_pointwise
 from polyphase.compile.reasons import Why
 from polyphase.compile.recognise import MapsOf, Sampling, WarpOf, readers
 from polyphase.errors import InvalidProgramError
-from polyphase.kernels.devices import wing_of
 from polyphase.kernels.expressions import CPP_TYPES
 from polyphase.sampling.axis_maps import AxisMap, NotMerged, compose
 from polyphase.sampling.pointwise import (

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from polyphase import torch_private
-from polyphase.kernels.layout import is_channels_last
+from polyphase.records.layout import is_channels_last
 from polyphase.torch_private import OpOverload
 
 

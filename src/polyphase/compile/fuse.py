@@ -15,14 +15,14 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from polyphase.arguments.warping import COORDINATES
+from polyphase.calls.devices import has_kernels, wing_of
+from polyphase.calls.slower import question
 from polyphase.compile import drafts, fills
 from polyphase.compile.arithmetic import is_pointwise
 from polyphase.compile.costs import better_left_to_inductor
 from polyphase.compile.drafts import Draft, Refusal, value
 from polyphase.compile.reasons import NotFused, Why
 from polyphase.compile.recognise import call_of, sampling_of, slice_of
-from polyphase.kernels.devices import has_kernels, wing_of
-from polyphase.kernels.slower import question
 from polyphase.ops.program import program as program_op
 from polyphase.ops.warp import options, warp_backward
 from polyphase.sampling.steps import Size, size_slot

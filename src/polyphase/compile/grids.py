@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
+from polyphase.calls.devices import has_kernels
 from polyphase.compile.coordinates.algebra import STEPS, Refused, has_operation, has_step, simplified
 from polyphase.compile.coordinates.cutout import CutOut, cut_out, example, may_write
 from polyphase.compile.coordinates.emit import Emitter
@@ -25,7 +26,6 @@ from polyphase.compile.coordinates.found import Found, Tensors
 from polyphase.compile.coordinates.readers import readers
 from polyphase.compile.coordinates.walk import Walk, pixel
 from polyphase.compile.reasons import NotFused, Why
-from polyphase.kernels.devices import has_kernels
 from polyphase.sampling.formulas import is_smooth
 from polyphase.sampling.warps import FILL_RULES, MODES, PADDINGS
 from polyphase.torch_private import is_erased

@@ -13,9 +13,9 @@ from typing import Any
 import sympy
 import torch
 
+from polyphase.calls.prepared import prepared
 from polyphase.compile.fuse import MADE_FROM, Fused
 from polyphase.compile.recognise import aten_operators
-from polyphase.kernels.prepared import prepared
 from polyphase.ops.program import program as program_op
 from polyphase.torch_private import (
     ExternKernel,
@@ -30,7 +30,7 @@ from polyphase.torch_private import (
     register_lowering,
 )
 
-_IMPORT = "from polyphase.kernels.prepared import FixedCall as polyphase_fixed, prepared as polyphase_program"
+_IMPORT = "from polyphase.calls.prepared import FixedCall as polyphase_fixed, prepared as polyphase_program"
 
 
 class ProgramKernel(ExternKernelOut):  # type: ignore[misc]

@@ -19,15 +19,17 @@ import torch
 from torch import Tensor
 
 from polyphase import torch_private
-from polyphase.again import Latest, never
 from polyphase.arguments.warping import COORDINATES
+from polyphase.calls import binding, devices, dispatched
+from polyphase.calls.again import Latest, never
+from polyphase.calls.bound import BoundCall
+from polyphase.calls.rules import rules_of
+from polyphase.calls.slower import question
 from polyphase.compile.checked import check
 from polyphase.compile.recognise import AtenCall, Sampling, WarpOf, aten_operators
 from polyphase.errors import PolyphaseError, WrongSettingError
-from polyphase.kernels import binding, devices, dispatched
-from polyphase.kernels.facts import Facts, facts
-from polyphase.kernels.layout import gradient_order, is_channels_last, order_on
-from polyphase.kernels.slower import question
+from polyphase.records.facts import Facts, facts
+from polyphase.records.layout import gradient_order, is_channels_last, order_on
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Program, differ_in_sizes, maps_program, warp_program
 from polyphase.sampling.steps import Pad, Step
@@ -322,7 +324,7 @@ def _argument(key: Any) -> Any:
 
 def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken | None:
     image, operator = args[0], aten_operators()[op]
-    if 0 in image.shape or not operator.takes(image.dtype, devices.rules_of(device)):
+    if 0 in image.shape or not operator.takes(image.dtype, rules_of(device)):
         return None
     if operator.rank not in (None, image.dim()):
         return None
@@ -353,7 +355,7 @@ def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken
     return Taken(run, program.moves_only, program, _direct(call, reads=1))
 
 
-def _by_kernel(call: binding.BoundCall) -> Callable[..., Tensor | None]:
+def _by_kernel(call: BoundCall) -> Callable[..., Tensor | None]:
     """Binds a call; None while there is no kernel: ATen's own is quicker than the plain twin, which calls some that are
     replaced.
     """
@@ -368,7 +370,7 @@ def _by_kernel(call: binding.BoundCall) -> Callable[..., Tensor | None]:
     return run
 
 
-def _direct(call: binding.BoundCall, reads: int) -> dispatched.DirectCall | None:
+def _direct(call: BoundCall, reads: int) -> dispatched.DirectCall | None:
     if call.direct is None:
         return None
     return dispatched.DirectCall(call.direct, tuple(call.out.shape), tuple(call.out.strides), reads)

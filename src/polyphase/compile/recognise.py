@@ -16,8 +16,8 @@ from torch.fx import Node
 
 from polyphase.arguments.resampling import WEIGHTED_DTYPES
 from polyphase.arguments.warping import COORDINATES
+from polyphase.calls.plain import DTYPES
 from polyphase.decompositions.upsample import Family, arguments_of, overloads, resize_steps
-from polyphase.plain import DTYPES
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, SizeSlot, Slice, Step
 from polyphase.sampling.templates import warp_with_sizes, with_sizes
 from polyphase.sampling.text import from_text, maps_from_text

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyphase.calls.devices import has_kernels
+from polyphase.calls.plain import DTYPES
 from polyphase.compile.recognise import aten_operators, is_taken_apart
 from polyphase.decompositions.precedence import built_ins_replaced
 from polyphase.decompositions.upsample import Family, overloads, vectors_as_default
 from polyphase.decompositions.warp import affine_grid_generator
-from polyphase.kernels.devices import has_kernels
-from polyphase.kernels.layout import has_contiguous_gradient
-from polyphase.plain import DTYPES
+from polyphase.records.layout import has_contiguous_gradient
 from polyphase.torch_private import OpOverload, select_decomp_table, suggest_memory_format
 
 

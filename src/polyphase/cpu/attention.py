@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from polyphase.calls.attention import Gradients, Tensors
 from polyphase.cpu import isa, libraries
-from polyphase.kernels.attention import Gradients, Tensors
-from polyphase.kernels.plans import HALF
+from polyphase.records.facts import HALF
 from polyphase.sampling.attention import Attention
 
 

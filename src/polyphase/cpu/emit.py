@@ -16,8 +16,8 @@ from polyphase.kernels.expressions import (
     divides_often,
 )
 from polyphase.kernels.formulas import formula_type
-from polyphase.kernels.operands import leaves, slots
 from polyphase.kernels.plans import MapsPlan, Plan, WarpPlan
+from polyphase.records.operands import leaves, slots
 from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.pointwise import VALUE, Cast, Channel, Expression, Operand
 

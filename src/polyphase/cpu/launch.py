@@ -13,18 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyphase.calls import dispatched
+from polyphase.calls.binding import bind_record
+from polyphase.calls.bound import BoundCall, BoundGradients, Gradients
+from polyphase.calls.devices import BindLike, Described, SizedGiven
+from polyphase.calls.shares import Shares, are_shares
 from polyphase.cpu import emit, isa, libraries
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelError
-from polyphase.kernels import dispatched, records, store
-from polyphase.kernels.binding import BoundCall, BoundGradients, Gradients, bind_record
-from polyphase.kernels.devices import BindLike, Described, SizedGiven
-from polyphase.kernels.facts import Facts, Sizes
-from polyphase.kernels.layout import dense_strides, strides_like
-from polyphase.kernels.patchwork import Patchwork
+from polyphase.kernels import store
 from polyphase.kernels.plans import WarpPlan, expressions_of, plan_maps, plan_of, plan_warp, plan_warp_gradients
-from polyphase.kernels.recipes import Recipe
-from polyphase.kernels.records import CallRecord, GradientRecord
-from polyphase.kernels.shares import Shares, are_shares
+from polyphase.records import records
+from polyphase.records.facts import Facts, Sizes
+from polyphase.records.layout import dense_strides, strides_like
+from polyphase.records.patchwork import Patchwork
+from polyphase.records.recipes import Recipe
+from polyphase.records.records import CallRecord, GradientRecord
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.warps import Warp

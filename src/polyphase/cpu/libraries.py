@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from polyphase import settings
+from polyphase.calls.handles import use_handles
 from polyphase.cpu import build, emit, isa
 from polyphase.errors import BuildFailedError
-from polyphase.kernels import records
-from polyphase.kernels.facts import Sizes
-from polyphase.kernels.handles import use_handles
 from polyphase.kernels.plans import MapsPlan, WarpPlan, purpose, sampled_as
-from polyphase.kernels.recipes import encode
 from polyphase.kernels.tables import TapBytes
+from polyphase.records import records
+from polyphase.records.facts import Sizes
+from polyphase.records.recipes import encode
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE
 
@@ -184,7 +184,7 @@ def attention_request(dtype: torch.dtype, gradients: bool, architecture: str) ->
 
 
 def stats() -> dict[str, int]:
-    """Counts what `kernels.counts` has, of this device."""
+    """Counts what `calls.counts` has, of this device."""
     launched, made, cached = launcher().counts() if launcher.cache_info().currsize else (0, 0, 0)
     return {
         "kernels_built": build.built["kernel"],

@@ -1,4 +1,4 @@
-"""What torch's own kernels do in less time than ours on the CPU, as `kernels/slower.py` has it.
+"""What torch's own kernels do in less time than ours on the CPU, as `calls/slower.py` has it.
 
 Measured on one thread of AVX-512 with VBMI.
 """
@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from polyphase.kernels.layout import is_channels_last
-from polyphase.kernels.slower import Slower
+from polyphase.calls.slower import Slower
+from polyphase.records.layout import is_channels_last
 from polyphase.sampling.warps import MODES
 
 #: Of a transposed view. Fewer values take no time; longer rows, in bytes, are read in blocks that are large enough.

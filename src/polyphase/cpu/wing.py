@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from polyphase.calls.devices import MovingCosts, Wing
 from polyphase.cpu import attention, isa, launch, libraries, slower
-from polyphase.kernels.devices import MovingCosts, Wing
-from polyphase.kernels.records import MOST_OPERANDS
+from polyphase.records.records import MOST_OPERANDS
 
 WING = Wing(
     device="cpu",

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from polyphase import torch_private
+from polyphase.calls.attention import Gradients, Tensors
 from polyphase.cuda import build, driver, emit, launcher
 from polyphase.cuda.launch import architecture
 from polyphase.cuda.launcher import LaunchPlan
-from polyphase.kernels.attention import Gradients, Tensors
-from polyphase.kernels.plans import HALF
+from polyphase.records.facts import HALF
 from polyphase.sampling.attention import Attention
 
 #: What is added to the value's gradient: `AttentionAdding` of attention.h; None is the forward.

@@ -17,6 +17,9 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from polyphase.calls.binding import NOT_BUILT, bind_record
+from polyphase.calls.bound import BoundCall
+from polyphase.calls.devices import BatchedCall, BindLike, BySize
 from polyphase.cuda import build, driver, emit, launch, launcher, loading, maps, sized
 from polyphase.cuda.calls import ALIGNMENT, CallShape
 from polyphase.cuda.items import PAIR_BYTES, Chosen, Item, Kind, Row, SizedItem, chosen_for, filled, of_size
@@ -26,14 +29,12 @@ from polyphase.cuda.maps import Upload
 from polyphase.cuda.memory import DeviceMemory, TorchMemory, uploaded
 from polyphase.cuda.tiles import Listed, dealt, most_blocks
 from polyphase.errors import NoKernelError
-from polyphase.kernels.binding import NOT_BUILT, BoundCall, bind_record
-from polyphase.kernels.devices import BatchedCall, BindLike, BySize
-from polyphase.kernels.facts import Facts
-from polyphase.kernels.operands import Operands
-from polyphase.kernels.patchwork import Patchwork
 from polyphase.kernels.plans import MapsPlan, WarpPlan
-from polyphase.kernels.recipes import Recipe
-from polyphase.kernels.records import CallRecord
+from polyphase.records.facts import Facts
+from polyphase.records.operands import Operands
+from polyphase.records.patchwork import Patchwork
+from polyphase.records.recipes import Recipe
+from polyphase.records.records import CallRecord
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes
 

@@ -11,8 +11,8 @@ from polyphase.cuda.made_tables import RECIPE_BYTES
 from polyphase.cuda.ways import Way
 from polyphase.kernels.expressions import CPP_FILTERS, CPP_TYPES, ROUNDED, cpp_expression
 from polyphase.kernels.formulas import formula_reads, formula_type
-from polyphase.kernels.operands import leaves, slots
 from polyphase.kernels.plans import MapsPlan, Plan, WarpPlan
+from polyphase.records.operands import leaves, slots
 from polyphase.sampling.pointwise import Channel, Expression, Operand, Value
 
 KERNEL_SYMBOL = "polyphase_kernel"

@@ -14,15 +14,15 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from polyphase.calls.bound import Gradients
+from polyphase.calls.shares import Shares, are_shares
 from polyphase.cuda import warps
 from polyphase.cuda.warps import PreparedWarp, Tiles
 from polyphase.cuda.ways import Cut, Way
-from polyphase.kernels.binding import Gradients
-from polyphase.kernels.facts import elements
-from polyphase.kernels.layout import dense_strides
 from polyphase.kernels.plans import expressions_of, plan_warp_gradients
-from polyphase.kernels.records import GradientRecord
-from polyphase.kernels.shares import Shares, are_shares
+from polyphase.records.facts import elements
+from polyphase.records.layout import dense_strides
+from polyphase.records.records import GradientRecord
 
 #: What is added to the image's gradient: `Adding` of warp_gradients.h.
 NOTHING, FLOATS, INTEGERS, NOT_FINITE = range(4)

@@ -23,10 +23,10 @@ from polyphase.cuda.made_tables import (
 from polyphase.cuda.maps import About, Arranged, PreparedMaps, Upload, way_of_all
 from polyphase.cuda.warps import PreparedWarp
 from polyphase.cuda.ways import Way
-from polyphase.kernels.facts import Facts
-from polyphase.kernels.operands import Operands
 from polyphase.kernels.plans import MapsPlan, WarpPlan
-from polyphase.kernels.records import CallRecord
+from polyphase.records.facts import Facts
+from polyphase.records.operands import Operands
+from polyphase.records.records import CallRecord
 from polyphase.sampling.axis_maps import AxisPath
 from polyphase.sampling.programs import Axes
 

@@ -14,6 +14,10 @@ import torch
 from torch import Tensor
 
 from polyphase import settings, torch_private
+from polyphase.calls import dispatched
+from polyphase.calls.binding import NOT_BUILT
+from polyphase.calls.bound import BoundCall, BoundGradients, Gradients
+from polyphase.calls.devices import Described
 from polyphase.cuda import build, driver, emit, launcher, loading, maps, programs, warps
 from polyphase.cuda.calls import ALIGNMENT
 from polyphase.cuda.gradients import WarpGradients
@@ -23,13 +27,12 @@ from polyphase.cuda.memory import DeviceMemory, uploaded
 from polyphase.cuda.warps import PreparedWarp
 from polyphase.cuda.ways import Way
 from polyphase.errors import NoKernelError
-from polyphase.kernels import dispatched, records, store
-from polyphase.kernels.binding import NOT_BUILT, BoundCall, BoundGradients, Gradients
-from polyphase.kernels.devices import Described
-from polyphase.kernels.facts import Facts, Sizes
-from polyphase.kernels.layout import dense_strides, strides_like
-from polyphase.kernels.recipes import Recipe
-from polyphase.kernels.records import CallRecord, GradientRecord
+from polyphase.kernels import store
+from polyphase.records import records
+from polyphase.records.facts import Facts, Sizes
+from polyphase.records.layout import dense_strides, strides_like
+from polyphase.records.recipes import Recipe
+from polyphase.records.records import CallRecord, GradientRecord
 from polyphase.sampling.programs import Axes
 from polyphase.sampling.warps import Warp
 
@@ -252,7 +255,7 @@ def forget() -> None:
 
 
 def stats() -> dict[str, int]:
-    """As `kernels.counts` has them, of this device."""
+    """As `calls.counts` has them, of this device."""
     counted = launcher.counted()
     return {
         "kernels_built": build.built["kernel"],

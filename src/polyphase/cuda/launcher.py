@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from polyphase.calls import dispatched
+from polyphase.calls.devices import LaunchSized
+from polyphase.calls.handles import use_handles
 from polyphase.cpu import build, isa  # the launcher is a library for the CPU
 from polyphase.cuda import driver
 from polyphase.errors import BuildFailedError, CompilerMissingError
-from polyphase.kernels import dispatched
-from polyphase.kernels.devices import LaunchSized
-from polyphase.kernels.handles import use_handles
 
 SOURCE = Path(__file__).parent / "launcher.cpp"
 

@@ -17,9 +17,9 @@ from polyphase.cuda.calls import CallShape
 from polyphase.cuda.made_tables import RECIPE_BYTES, RECIPE_NUMBERS
 from polyphase.cuda.ways import Cut, Way
 from polyphase.errors import NoKernelError
-from polyphase.kernels import records
 from polyphase.kernels.plans import MapsPlan, plan_maps
-from polyphase.kernels.records import CallRecord
+from polyphase.records import records
+from polyphase.records.records import CallRecord
 from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.programs import Axes, Program
 

@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 import torch
 
+from polyphase.calls import devices
+from polyphase.calls.binding import NOT_BUILT
 from polyphase.cuda import launcher, loading, maps, ways
 from polyphase.cuda.memory import uploaded
-from polyphase.kernels import devices
-from polyphase.kernels.binding import NOT_BUILT
 from polyphase.kernels.plans import MapsPlan
 from polyphase.sampling.programs import Program
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from polyphase.calls.devices import LaunchSized
 from polyphase.cuda import emit, launcher, tiles, ways
 from polyphase.cuda.calls import ALIGNMENT
 from polyphase.cuda.items import PAIR_BYTES, WIDEST, Chosen, Item, about_pattern, filled, lies
@@ -16,7 +17,6 @@ from polyphase.cuda.launcher import LaunchPlan, SizedParts
 from polyphase.cuda.maps import About, PreparedMaps
 from polyphase.cuda.memory import TorchMemory
 from polyphase.cuda.ways import Way
-from polyphase.kernels.devices import LaunchSized
 
 KERNELS = (*ways.BY_STAGE, "ByteRing", ways.TILES)
 #: Of an axis: kernels that walk count the bytes of rows in 32 bits.

@@ -12,9 +12,9 @@ from polyphase.cuda import emit
 from polyphase.cuda.calls import ALIGNMENT, CallShape
 from polyphase.cuda.maps import Upload
 from polyphase.cuda.ways import Cut, Way
-from polyphase.kernels.facts import Facts, Sizes
 from polyphase.kernels.plans import WarpPlan, plan_warp
-from polyphase.kernels.records import NO_FILL, Borders, CallRecord, fill_of, rule_number
+from polyphase.records.facts import Facts, Sizes
+from polyphase.records.records import NO_FILL, Borders, CallRecord, fill_of, rule_number
 from polyphase.sampling.programs import Program
 from polyphase.sampling.warps import PADDINGS, Warp
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from polyphase.calls.devices import MovingCosts, Wing
+from polyphase.calls.rules import RULES
 from polyphase.cuda import attention, batches, items, launch, launcher
 from polyphase.kernels import tables
-from polyphase.kernels.devices import RULES, MovingCosts, Wing
-from polyphase.kernels.records import MOST_OPERANDS
 from polyphase.kernels.tables import TapBytes
+from polyphase.records.records import MOST_OPERANDS
 from polyphase.sampling.axis_maps import AxisMap
 
 

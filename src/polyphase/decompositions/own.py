@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyphase.calls import plain_torch
+from polyphase.calls.rules import rules_of
 from polyphase.decompositions.memory_order import dense, memory_order, stride_order
-from polyphase.kernels import plain_torch
-from polyphase.kernels.devices import rules_of
-from polyphase.kernels.layout import keeps_strides
+from polyphase.records.layout import keeps_strides
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap, order_of_sums
 from polyphase.sampling.evaluate import evaluate

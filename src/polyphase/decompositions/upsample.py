@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from polyphase import torch_private
+from polyphase.calls.rules import rules_of
 from polyphase.decompositions.memory_order import dense, materialised, memory_order
-from polyphase.kernels.devices import rules_of
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import AxisMap, drop_identities
 from polyphase.sampling.evaluate import evaluate

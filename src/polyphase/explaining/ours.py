@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from polyphase.calls.devices import Described, wing_of
+from polyphase.calls.prepared import prepared
 from polyphase.compile.fuse import Fused
 from polyphase.compile.lower import ProgramKernel
 from polyphase.explaining.buffers import format_of, number
 from polyphase.explaining.model import OurKernel
-from polyphase.kernels.checking import record_of
-from polyphase.kernels.devices import Described, wing_of
-from polyphase.kernels.facts import Facts
 from polyphase.kernels.plans import MapsPlan, WarpPlan
-from polyphase.kernels.prepared import prepared
+from polyphase.records.checking import record_of
+from polyphase.records.facts import Facts
 from polyphase.sampling.formulas import Formula
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.text import from_text, to_text

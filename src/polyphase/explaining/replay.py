@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyphase.kernels import plain_torch
-from polyphase.kernels.devices import wing_of
-from polyphase.kernels.prepared import Prepared
+from polyphase.calls import plain_torch
+from polyphase.calls.devices import wing_of
+from polyphase.calls.prepared import Prepared
 
 
 def replay(

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
-from polyphase.kernels.records import CallRecord
+from polyphase.records.facts import HALF
+from polyphase.records.records import CallRecord
 from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.pointwise import VALUE, Expression
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.text import to_text
 from polyphase.sampling.warps import Warp
-
-HALF = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True, kw_only=True)

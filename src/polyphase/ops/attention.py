@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.kernels import attention as kernels
+from polyphase.calls import attention as kernels
 from polyphase.ops import levels
 from polyphase.ops.library import KERNEL_KEYS, LIBRARY
 from polyphase.sampling.attention import from_lists

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from polyphase.calls import binding, plain_torch
+from polyphase.calls.plain import forward_mode_is_on
 from polyphase.errors import ProgramSyntaxError
-from polyphase.kernels import binding, plain_torch
 from polyphase.ops import levels
 from polyphase.ops.library import KERNEL_KEYS, LIBRARY
 from polyphase.ops.warp import launch_of
-from polyphase.plain import forward_mode_is_on
 from polyphase.sampling.steps import Size
 from polyphase.sampling.templates import filled_warp, warp_to_slots
 from polyphase.sampling.text import from_text, to_text

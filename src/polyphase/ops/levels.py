@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from polyphase.calls.plain import in_a_new_thread
 from polyphase.ops.library import LIBRARY
-from polyphase.plain import in_a_new_thread
 from polyphase.torch_private import (
     AutoDispatchBelowAutograd,
     ForceDispatchKeyGuard,

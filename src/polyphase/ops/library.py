@@ -2,7 +2,7 @@
 
 import torch
 
-from polyphase.kernels import devices
+from polyphase.calls import devices
 
 LIBRARY = torch.library.Library("polyphase", "DEF")
 

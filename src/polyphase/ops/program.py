@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from polyphase.kernels.prepared import prepared
+from polyphase.calls.prepared import prepared
 from polyphase.ops.library import KERNEL_KEYS, LIBRARY
 from polyphase.sampling.steps import Size
 

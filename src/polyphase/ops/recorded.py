@@ -13,13 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyphase.again import Latest
-from polyphase.kernels.binding import Gradients, bound, bound_gradients
-from polyphase.kernels.facts import Facts, facts
-from polyphase.kernels.layout import gradient_order, is_channels_last
+from polyphase.calls.again import Latest
+from polyphase.calls.binding import bound, bound_gradients
+from polyphase.calls.bound import Gradients
+from polyphase.calls.plain import is_plain
 from polyphase.ops.resample import in_order, resample
 from polyphase.ops.warp import gradients, options
-from polyphase.plain import is_plain
+from polyphase.records.facts import Facts, facts
+from polyphase.records.layout import gradient_order, is_channels_last
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program, maps_program
 from polyphase.sampling.text import maps_to_text

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyphase.kernels import binding
-from polyphase.kernels.layout import gradient_order, keeps_strides
+from polyphase.calls import binding
+from polyphase.calls.plain import forward_mode_is_on
 from polyphase.ops import levels
 from polyphase.ops.library import KERNEL_KEYS, LIBRARY
-from polyphase.plain import forward_mode_is_on
+from polyphase.records.layout import gradient_order, keeps_strides
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import adjoint_by_moving, forward_order
 from polyphase.sampling.steps import Size

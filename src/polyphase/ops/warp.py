@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.kernels import binding, plain_torch
+from polyphase.calls import binding, plain_torch
+from polyphase.calls.bound import Gradients
+from polyphase.calls.plain import forward_mode_is_on
 from polyphase.ops import levels
 from polyphase.ops.library import KERNEL_KEYS, LIBRARY
-from polyphase.plain import forward_mode_is_on
 from polyphase.sampling.steps import Size
 from polyphase.sampling.warps import Warp
 from polyphase.torch_private import SingleLevelFunction
@@ -61,7 +62,7 @@ def _backward_on_device(gradient: Tensor, image: Tensor, coordinates: Tensor, *g
     sampler = sampler_of(*of_sampler)
     moves = sampler.mode == "nearest"  # to where coordinates nearby do: their gradient is 0
     launched = (needed[0], needed[1] and not moves)
-    found: binding.Gradients = (None, None)
+    found: Gradients = (None, None)
     if any(launched):
         found = levels.with_autograd(launch_of(image), gradient, image, coordinates, sampler, launched)
     of_image = _as_promised(found[0], image, needed[0])
@@ -69,12 +70,12 @@ def _backward_on_device(gradient: Tensor, image: Tensor, coordinates: Tensor, *g
     return of_image, of_coordinates.zero_() if moves else of_coordinates
 
 
-def launch_of(image: Tensor) -> Callable[..., binding.Gradients]:
+def launch_of(image: Tensor) -> Callable[..., Gradients]:
     """What finds gradients of a warp of such an image."""
     return _launch_complex if image.is_complex() else binding.warp_gradients
 
 
-def _launch_complex(gradient: Tensor, image: Tensor, *given: Any) -> binding.Gradients:
+def _launch_complex(gradient: Tensor, image: Tensor, *given: Any) -> Gradients:
     """Gradients are added and kernels add real values: the two parts become channels."""
     gradient, image = (torch.view_as_real(one).movedim(-1, 2).flatten(1, 2) for one in (gradient, image))
     found, *of_others = binding.warp_gradients(gradient, image, *given)

@@ -16,20 +16,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polyphase import arguments
+from polyphase.calls import devices, plain_torch
+from polyphase.calls.plain import forward_mode_is_on
 from polyphase.decompositions.warp import affine_grid_generator
 from polyphase.errors import MismatchedTensorsError, NotSupportedError
-from polyphase.kernels import devices, plain_torch
 from polyphase.ops import formulas, levels
 from polyphase.ops.library import LIBRARY
 from polyphase.ops.resample import resample
 from polyphase.ops.warp import options, warp
-from polyphase.plain import forward_mode_is_on
+from polyphase.records.facts import HALF
 from polyphase.sampling.programs import maps_program
 from polyphase.sampling.templates import symbolic_to_slots
 from polyphase.sampling.text import maps_to_text
 from polyphase.sampling.warps import Warp
 
-HALF = (torch.float16, torch.bfloat16)
 #: What eager's autocast takes from half precision to float32 on each device: modes and numbers of axes.
 FLOAT32_UNDER_AUTOCAST = {
     "cpu": {

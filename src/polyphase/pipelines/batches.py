@@ -9,16 +9,16 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from polyphase.calls import devices
+from polyphase.calls.devices import BatchedCall, BySize, LaunchSized
+from polyphase.calls.plain import is_plain
 from polyphase.errors import WrongArgumentError, WrongImageError
-from polyphase.kernels import devices
-from polyphase.kernels.devices import BatchedCall, BySize, LaunchSized
-from polyphase.kernels.facts import Facts, Sizes, elements, facts
-from polyphase.kernels.layout import dense_strides
 from polyphase.pipelines.picture import Picture
 from polyphase.pipelines.sources import Source, of_tensor
 from polyphase.pipelines.stages import Stage
 from polyphase.pipelines.templates import Sketch
-from polyphase.plain import is_plain
+from polyphase.records.facts import Facts, Sizes, elements, facts
+from polyphase.records.layout import dense_strides
 from polyphase.sampling.axis_maps import AxisPath
 from polyphase.sampling.programs import Axes
 from polyphase.sampling.steps import Resize

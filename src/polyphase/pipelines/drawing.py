@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import torch
 
 from polyphase import torch_private
+from polyphase.calls import devices
 from polyphase.errors import PolyphaseError
-from polyphase.kernels import devices
 from polyphase.pipelines import draws as table
 from polyphase.pipelines.draws import Draw, Draws, all_by_torch, packed
 from polyphase.torch_private import (

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from polyphase.kernels.recipes import Recipe
 from polyphase.pipelines.picture import NEAREST
 from polyphase.pipelines.recording import NotRecordedError, Size
+from polyphase.records.recipes import Recipe
 
 #: Of those that are followed.
 _WIDEST_BORDER = 2**16

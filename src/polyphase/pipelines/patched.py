@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from polyphase.kernels.facts import Facts, Sizes
-from polyphase.kernels.patchwork import Blocks, Patchwork
+from polyphase.records.facts import Facts, Sizes
+from polyphase.records.patchwork import Blocks, Patchwork
 
 
 class Patched(NamedTuple):

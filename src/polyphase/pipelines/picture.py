@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 
 from polyphase import arguments
-from polyphase.kernels import devices
-from polyphase.kernels.facts import Facts, Sizes
-from polyphase.kernels.layout import BY_ROWS, dense_strides
+from polyphase.calls import devices
 from polyphase.pipelines import strides
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
 from polyphase.pipelines.patched import Patched
 from polyphase.pipelines.pillow import Edits, in_one_block, of_pil, written_picture
 from polyphase.pipelines.sources import Source, in_order, of_tensor
 from polyphase.pipelines.stages import CROP, FLIP, Positions, Ready, Stage, run, run_into
+from polyphase.records.facts import Facts, Sizes
+from polyphase.records.layout import BY_ROWS, dense_strides
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import (
     VALUE,

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.kernels import devices
-from polyphase.kernels.binding import NOT_BUILT
-from polyphase.kernels.facts import Facts, Sizes
-from polyphase.kernels.layout import BY_ROWS
+from polyphase.calls import devices
+from polyphase.calls.binding import NOT_BUILT
 from polyphase.pipelines.sources import CPU, Memory, Source
+from polyphase.records.facts import Facts, Sizes
+from polyphase.records.layout import BY_ROWS
 
 #: Pillow's modes that are bytes of pixels, and their channels.
 PIL_CHANNELS = {"RGB": 3, "L": 1}

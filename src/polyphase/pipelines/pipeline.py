@@ -13,10 +13,9 @@ from torch import Tensor
 from torch.utils.data import default_collate, get_worker_info
 
 from polyphase import torch_private
-from polyphase.again import Latest
+from polyphase.calls.again import Latest
+from polyphase.calls.plain import are_plain
 from polyphase.errors import UnknownNameError, WrongArgumentError, WrongImageError, warn
-from polyphase.kernels.facts import Sizes
-from polyphase.kernels.layout import BY_ROWS
 from polyphase.pipelines.batches import (
     Sheet,
     are_alike,
@@ -43,7 +42,8 @@ from polyphase.pipelines.sources import Source
 from polyphase.pipelines.templates import Sketch, Templates, kind_of
 from polyphase.pipelines.vocabulary import Compose, Container
 from polyphase.pipelines.walks import Image, Sample, Walk, as_picture, image_of, lone_image, only_picture, sample_of_v1
-from polyphase.plain import are_plain
+from polyphase.records.facts import Sizes
+from polyphase.records.layout import BY_ROWS
 from polyphase.sampling.text import to_text
 
 _ON_ERROR = ("raise", "skip")

@@ -13,8 +13,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from polyphase.kernels.recipes import NUMBERS, RECORD, Recipe
 from polyphase.pipelines.draws import Draws, row
+from polyphase.records.recipes import NUMBERS, RECORD, Recipe
 
 #: A number, recorded or not.
 Size: TypeAlias = Any

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from polyphase.kernels.facts import Facts, facts
-from polyphase.plain import is_plain
+from polyphase.calls.plain import is_plain
+from polyphase.records.facts import Facts, facts
 
 CPU = torch.device("cpu")
 

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyphase.kernels import plain_torch
-from polyphase.kernels.binding import BoundCall, bound
-from polyphase.kernels.facts import Facts, facts
+from polyphase.calls import plain_torch
+from polyphase.calls.binding import bound
+from polyphase.calls.bound import BoundCall
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
 from polyphase.pipelines.patched import Patched
 from polyphase.pipelines.sources import Addressed, Source, of_tensor
+from polyphase.records.facts import Facts, facts
 from polyphase.sampling.programs import Program
 
 CROP, FLIP = "crop", "flip"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from polyphase.kernels.facts import Sizes, elements
-from polyphase.kernels.layout import CHANNELS_LAST, dense_strides, is_channels_last
+from polyphase.records.facts import Sizes, elements
+from polyphase.records.layout import CHANNELS_LAST, dense_strides, is_channels_last
 
 
 def dense_like(shape: Sizes, strides: Sizes) -> Sizes:

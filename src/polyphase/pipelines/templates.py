@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from polyphase.kernels import devices
-from polyphase.kernels.binding import NOT_BUILT, BoundCall, Pattern
-from polyphase.kernels.facts import Facts, Sizes, facts
-from polyphase.kernels.layout import BY_ROWS
-from polyphase.kernels.recipes import Recipe
+from polyphase.calls import devices
+from polyphase.calls.binding import NOT_BUILT, Pattern
+from polyphase.calls.bound import BoundCall
 from polyphase.pipelines.drawing import Drawer, how_torch_draws, is_usual
 from polyphase.pipelines.draws import Draws
 from polyphase.pipelines.outlines import Outline
@@ -31,6 +29,9 @@ from polyphase.pipelines.stages import Ready
 from polyphase.pipelines.vocabulary import NO_PARAMS, Container, Normalize, Params, ToDtype
 from polyphase.pipelines.walks import Image, Walk
 from polyphase.pipelines.warps import Warped
+from polyphase.records.facts import Facts, Sizes, facts
+from polyphase.records.layout import BY_ROWS
+from polyphase.records.recipes import Recipe
 
 #: Programs, and templates, of one kind of images; what is more takes a walk.
 _MOST_PROGRAMS, _MOST_TEMPLATES = 64, 1024

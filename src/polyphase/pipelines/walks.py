@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from polyphase.kernels.facts import Sizes
 from polyphase.pipelines.doing import COMPUTED, not_an_image, not_fused
 from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture
 from polyphase.pipelines.pillow import PIL_CHANNELS, is_pil, of_pil, tensor_of_pil, warped_by
@@ -19,6 +18,7 @@ from polyphase.pipelines.sources import Source, array_dtype, can_be_read, is_arr
 from polyphase.pipelines.trees import Tree, tree
 from polyphase.pipelines.vocabulary import NO_PARAMS, Container, Params, PILToTensor, ToImage, ToTensor
 from polyphase.pipelines.warps import Warped
+from polyphase.records.facts import Sizes
 
 #: Any tensor's size, and no memory.
 _STAND_IN = torch.empty(1)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
+from polyphase.calls.attention import DTYPES, MOST_LEVELS
 from polyphase.compile.attention.parts import Part, Parts, along, joined, places, regrouped
 from polyphase.compile.attention.samples import CHANNEL, PLANE, POINT, QUERY, LevelRead, Summed, Viewed, flat
 from polyphase.compile.coordinates.algebra import Extent, Refused, extent_of, is_same
@@ -17,7 +18,6 @@ from polyphase.compile.coordinates.cutout import example
 from polyphase.compile.coordinates.graph_calls import GraphCalls
 from polyphase.compile.coordinates.recorded import Call
 from polyphase.compile.reasons import Why
-from polyphase.kernels.attention import DTYPES, MOST_LEVELS
 from polyphase.ops.attention import attention
 from polyphase.sampling.steps import Size
 

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
+from polyphase.calls.devices import has_kernels
 from polyphase.compile.attention.found import Found
 from polyphase.compile.attention.samples import Reading, Summed, by_numbers, is_by_numbers, views
 from polyphase.compile.coordinates.algebra import Refused, is_same
@@ -25,7 +26,6 @@ from polyphase.compile.coordinates.graph_calls import GraphCalls
 from polyphase.compile.coordinates.recorded import SizeAskedError
 from polyphase.compile.grids import put
 from polyphase.compile.reasons import NotFused, Why
-from polyphase.kernels.devices import has_kernels
 
 aten = torch.ops.aten
 

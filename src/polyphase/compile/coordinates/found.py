@@ -10,7 +10,7 @@ import sympy
 from polyphase.compile.coordinates import algebra
 from polyphase.compile.coordinates.algebra import Coordinate, Known, Read, Refused, Value, known
 from polyphase.compile.reasons import Why
-from polyphase.kernels.records import MOST_ENTRIES, MOST_NUMBERS, MOST_OPERANDS
+from polyphase.records.records import MOST_ENTRIES, MOST_NUMBERS, MOST_OPERANDS
 from polyphase.sampling.formulas import Formula, depth_of
 from polyphase.sampling.pointwise import Base, Binary, Constant, Entry, Expression, Field, Number
 from polyphase.sampling.steps import Size, size_slot

@@ -11,7 +11,7 @@
 
 namespace polyphase {
 
-// One step of an axis map, as `kernels/recipes.py` packs it: five int64 and three doubles, 64 bytes.
+// One step of an axis map, as `records/recipes.py` packs it: five int64 and three doubles, 64 bytes.
 struct Step {
   enum Kind : int64_t { kResize, kArea, kNearest, kFlip, kSlice, kPad };
   // Bits. kFirst: bytes are summed along this axis before they are along later ones.

@@ -1,5 +1,5 @@
 // A call that may be the one before once more: its arguments the same, and its tensors of the same kind. The plain twin is
-// in `again.py`.
+// in `calls/again.py`.
 #pragma once
 
 #include <cstring>
@@ -33,7 +33,7 @@ inline bool are_same(PyObject* a, PyObject* b, const PyObject* size_type) {
   return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 
-// `Parts` of again.py.
+// `Parts` of calls/again.py.
 enum { kCall, kTensors, kGiven, kGuard, kTensorType, kDispatchModes, kHasFunctionMode, kForwardLevel, kSizeType, kAgainParts };
 
 // 1 where tensors are like those that a call was for, 0 where not; -1 where an error is set. Nested tensors have no strides,

@@ -1,6 +1,6 @@
 // What Python asks the launcher to bind: one record for axis maps, whole programs, warps and their gradients.
 //
-// `kernels/records.py` packs it, and describes every field; where the two differ, the launcher does not compile.
+// `records/records.py` packs it, and describes every field; where the two differ, the launcher does not compile.
 #pragma once
 
 #include "polyphase/core/abi.h"

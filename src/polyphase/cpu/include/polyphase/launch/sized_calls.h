@@ -275,7 +275,7 @@ class SizedCalls {
     return found == nullptr || !(alike || found->request.is_like(image)) ? nullptr : found;
   }
 
-  // Lists of numbers, as `kernels/recipes.py` has them.
+  // Lists of numbers, as `records/recipes.py` has them.
   static PyObject* numbers_of(const Followed& followed, int axis) {
     Reference made(PyList_New(0));
     for (const Step* step = followed.step(axis); step < followed.step(axis) + followed.steps(axis); ++step) {

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from polyphase.kernels.binding import bind
-from polyphase.kernels.facts import Facts, Sizes, facts
+from polyphase.calls.binding import bind
+from polyphase.records.facts import Facts, Sizes, facts
 from polyphase.sampling.programs import Program
 from polyphase.sampling.templates import fill
 from polyphase.sampling.text import from_text

@@ -10,11 +10,13 @@ import ctypes
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from polyphase.calls import devices, filled, plain_torch
+from polyphase.calls.bound import BoundCall, BoundGradients, Gradients, Needed
 from polyphase.errors import (
     BuildFailedError,
     CompilerMissingError,
@@ -24,43 +26,21 @@ from polyphase.errors import (
     WrongSizeError,
     warn,
 )
-from polyphase.kernels import devices, filled, operands, plain_torch
-from polyphase.kernels.checking import gradient_record, record_of
-from polyphase.kernels.facts import Facts, Sizes, elements, facts
-from polyphase.kernels.layout import BY_ROWS, keeps_strides
-from polyphase.kernels.patchwork import Patchwork
-from polyphase.kernels.recipes import Recipe
-from polyphase.kernels.records import AnySize, CallRecord
+from polyphase.records import operands
+from polyphase.records.checking import gradient_record, record_of
+from polyphase.records.facts import Facts, Sizes, elements, facts
+from polyphase.records.layout import BY_ROWS, keeps_strides
+from polyphase.records.patchwork import Patchwork
+from polyphase.records.recipes import Recipe
+from polyphase.records.records import AnySize, CallRecord
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import ORDERS, Axes, Program, maps_program, moves_runs, warp_program
 from polyphase.sampling.warps import Warp
-
-Needed: TypeAlias = tuple[bool, bool]
-Gradients: TypeAlias = tuple[Tensor | None, ...]
-#: Gradient, image, coordinates and a formula's fields -> the gradients of all but the first, None where not needed.
-BoundGradients: TypeAlias = Callable[..., Gradients]
 
 Result = TypeVar("Result")
 
 NOT_BUILT = (CompilerMissingError, BuildFailedError, DriverError)
 RETRY_SECONDS = 1.0
-
-
-class BoundCall(NamedTuple):
-    """A program for tensors of known facts. Inputs: an image, the coordinates of a warp, operands in their order.
-
-    fresh: makes the output. into: writes it to the first tensor it is given. by_torch: it is the plain twin's. handle:
-    what the wing's `launch_all` knows it by. direct: what its kernels in torch's dispatcher do. kernel: where none
-    could be had at first, the call of one if it can be had now.
-    """
-
-    out: Facts
-    fresh: Callable[..., Tensor]
-    into: Callable[..., None]
-    by_torch: bool = False
-    handle: object = None
-    direct: object = None
-    kernel: Callable[[], BoundCall | None] | None = None
 
 
 def bind(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from polyphase.errors import WrongInputError
-from polyphase.kernels.facts import Facts
+from polyphase.records.facts import Facts
 
 
 class Blocks(NamedTuple):

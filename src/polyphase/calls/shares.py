@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from polyphase.kernels.facts import Sizes
-from polyphase.kernels.records import GradientRecord
+from polyphase.records.facts import Sizes
+from polyphase.records.records import GradientRecord
 
 
 class Shares(NamedTuple):

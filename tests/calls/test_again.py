@@ -13,9 +13,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import polyphase.functional as P
-from polyphase.again import Latest, Parts, plainly
+from polyphase.calls.again import Latest, Parts, plainly
+from polyphase.calls.plain import guard_of
 from polyphase.cpu import launch
-from polyphase.plain import guard_of
 
 IMAGE = torch.rand(2, 3, 4, 5)
 GIVEN = ((4, 5), None, "bilinear", 1, 0.0, [2, (3.5, True)])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-import platform
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,24 +19,24 @@ import torch
 from torch import Tensor
 
 from polyphase import settings
+from polyphase.calls import handles  # noqa: F401
+from polyphase.calls.slower import Slower
 from polyphase.errors import ForkedProcessError
 from polyphase.importing import uncollected
 
 # What every wing needs is imported with the package, and not in the first call of a process.
-from polyphase.kernels import expressions, handles, tables  # noqa: F401
-from polyphase.kernels.slower import Slower
-from polyphase.sampling.windows import DeviceRules
+from polyphase.kernels import expressions, tables  # noqa: F401
 
 if TYPE_CHECKING:
-    from polyphase.kernels.attention import Gradients as AttentionGradients
-    from polyphase.kernels.binding import BoundCall, BoundGradients
-    from polyphase.kernels.dispatched import DirectCall, Kernels
-    from polyphase.kernels.facts import Facts
-    from polyphase.kernels.patchwork import Patchwork
+    from polyphase.calls.attention import Gradients as AttentionGradients
+    from polyphase.calls.bound import BoundCall, BoundGradients
+    from polyphase.calls.dispatched import DirectCall, Kernels
     from polyphase.kernels.plans import MapsPlan, WarpPlan
-    from polyphase.kernels.recipes import Recipe
-    from polyphase.kernels.records import AnySize, CallRecord, GradientRecord
     from polyphase.kernels.tables import TapBytes
+    from polyphase.records.facts import Facts
+    from polyphase.records.patchwork import Patchwork
+    from polyphase.records.recipes import Recipe
+    from polyphase.records.records import AnySize, CallRecord, GradientRecord
     from polyphase.sampling.attention import Attention
     from polyphase.sampling.axis_maps import AxisPath
 
@@ -52,12 +51,6 @@ LaunchSized: TypeAlias = "Callable[[Tensor, tuple[Tensor, ...], tuple[int, ...] 
 
 #: The module of each wing, which has it as `WING`.
 MODULES = {"cpu": "polyphase.cpu.wing", "cuda": "polyphase.cuda.wing"}
-
-#: Eager's arithmetic on each device. All CPUs of the ARM kind have fused multiply-adds, so compilers use them unasked.
-RULES = {
-    "cpu": DeviceRules(bicubic_backward_fused=platform.machine() in ("aarch64", "arm64")),
-    "cuda": DeviceRules(antialias_in_double=True, nearest_in_double=False, antialiases_half=True),
-}
 
 
 @dataclass(frozen=True)
@@ -215,11 +208,6 @@ def import_the_usual() -> None:
     use what only Unix has."""
     if hasattr(os, "register_at_fork"):
         importlib.import_module(MODULES["cpu"])
-
-
-def rules_of(device: torch.device) -> DeviceRules:
-    """Eager's arithmetic there; of a device that nothing is known of, that of most."""
-    return RULES.get(device.type, DeviceRules())
 
 
 #: By type of device: the process that first asked for a kernel there. A forked child inherits its parent's.

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from torch import Tensor
 
 from polyphase.errors import WrongInputError
-from polyphase.kernels.facts import Facts, Sizes
+from polyphase.records.facts import Facts, Sizes
 from polyphase.sampling.pointwise import VALUE, Channel, Expression, Operand, operands_of
 from polyphase.sampling.programs import Program, Sampler
 from polyphase.sampling.warps import Warp

@@ -16,13 +16,14 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from polyphase.again import Latest
+from polyphase.calls import devices
+from polyphase.calls.again import Latest
+from polyphase.calls.binding import bind, bound, for_any_size
+from polyphase.calls.bound import BoundCall
+from polyphase.calls.plain import is_plain
 from polyphase.errors import WrongImageError
-from polyphase.kernels import devices
-from polyphase.kernels.binding import BoundCall, bind, bound, for_any_size
-from polyphase.kernels.facts import facts
 from polyphase.ops.recorded import recorded
-from polyphase.plain import is_plain
+from polyphase.records.facts import facts
 from polyphase.sampling.programs import Program, differ_in_sizes
 
 #: What a call asks for, from the facts of its tensors and its other arguments; None where the image stays as it is.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyphase.kernels import devices
+from polyphase.calls import devices
 
 COUNTS = (
     *("kernels_built", "kernels_loaded", "builds_waited", "kernels_launched", "makers_launched"),

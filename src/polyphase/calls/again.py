@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.overrides import has_torch_function_unary
 
-from polyphase.kernels import devices
-from polyphase.plain import guard_of
+from polyphase.calls import devices
+from polyphase.calls.plain import guard_of
 from polyphase.torch_private import forward_level, len_torch_dispatch_stack
 
 

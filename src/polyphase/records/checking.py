@@ -10,11 +10,10 @@ from collections.abc import Sequence
 import torch
 
 from polyphase.errors import WrongInputError
-from polyphase.kernels import operands
-from polyphase.kernels.facts import Facts, Sizes
-from polyphase.kernels.layout import output_strides
-from polyphase.kernels.plans import HALF
-from polyphase.kernels.records import CallRecord, GradientRecord
+from polyphase.records import operands
+from polyphase.records.facts import HALF, Facts, Sizes
+from polyphase.records.layout import output_strides
+from polyphase.records.records import CallRecord, GradientRecord
 from polyphase.sampling.programs import Axes, Program, by_moving
 from polyphase.sampling.warps import Warp
 

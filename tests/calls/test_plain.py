@@ -17,10 +17,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import polyphase.functional as P
-from polyphase import plain, torch_private
+from polyphase import torch_private
+from polyphase.calls import devices, plain
+from polyphase.calls.plain import DIFFERENTIABLE, DTYPES, MOST_DIMENSIONS, is_plain
 from polyphase.errors import MissingTorchInternalsWarning
-from polyphase.kernels import devices
-from polyphase.plain import DIFFERENTIABLE, DTYPES, MOST_DIMENSIONS, is_plain
 
 IMAGE = torch.rand(2, 3, 4, 5)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from polyphase.kernels.facts import Facts, Sizes
+from polyphase.records.facts import Facts, Sizes
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Step

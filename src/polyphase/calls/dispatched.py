@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from polyphase import torch_private
-from polyphase.kernels import handles
+from polyphase.calls import handles
 from polyphase.torch_private import OpOverload, library_of_torch
 
 #: In the order of `TorchFunctions` of `launch/torch_values.h`.

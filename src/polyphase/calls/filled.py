@@ -14,8 +14,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from polyphase.kernels import plain_torch
-from polyphase.kernels.plans import HALF
+from polyphase.calls import plain_torch
+from polyphase.records.facts import HALF
 from polyphase.sampling.warps import Warp
 
 

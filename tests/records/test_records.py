@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from polyphase import settings
+from polyphase.calls.binding import resample
 from polyphase.cpu import build
 from polyphase.errors import NoKernelError
-from polyphase.kernels import records
-from polyphase.kernels.binding import resample
-from polyphase.kernels.facts import Facts
-from polyphase.kernels.records import CallRecord, borders_of, maps_part, pack, warp_part
+from polyphase.records import records
+from polyphase.records.facts import Facts
+from polyphase.records.records import CallRecord, borders_of, maps_part, pack, warp_part
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Number
 from polyphase.sampling.programs import Axes, Border, Program, maps_program, warp_program

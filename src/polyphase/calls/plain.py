@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 from torch.overrides import has_torch_function_unary
 
-from polyphase.kernels import devices
+from polyphase.calls import devices
 from polyphase.torch_private import (
     TensorGuards,
     forward_level,

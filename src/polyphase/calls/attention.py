@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from polyphase.kernels import devices
-from polyphase.kernels.binding import NOT_BUILT, warn_once
-from polyphase.kernels.plans import HALF
+from polyphase.calls import devices
+from polyphase.calls.binding import NOT_BUILT, warn_once
+from polyphase.records.facts import HALF
 from polyphase.sampling import attention as by_torch
 from polyphase.sampling.attention import Attention
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyphase.calls import binding
 from polyphase.errors import WrongInputError
-from polyphase.kernels import binding
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import VALUE, Binary, Channel, Number, Operand
 from polyphase.sampling.programs import Axes, Program

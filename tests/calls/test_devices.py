@@ -12,10 +12,11 @@ import torch.nn.functional as F
 
 import polyphase
 import polyphase.functional as P
+from polyphase.calls import devices
+from polyphase.calls.devices import has_kernels, wing_of
+from polyphase.calls.rules import rules_of
 from polyphase.errors import ForkedProcessError, UnknownNameError
-from polyphase.kernels import devices
-from polyphase.kernels.devices import has_kernels, rules_of, wing_of
-from polyphase.kernels.facts import facts
+from polyphase.records.facts import facts
 
 CPU = torch.device("cpu")
 
@@ -36,9 +37,9 @@ def test_facts_tell_devices_apart() -> None:
 
 def test_a_device_that_is_switched_off_runs_as_torch_does(monkeypatch: pytest.MonkeyPatch) -> None:
     image = torch.rand(1, 3, 40, 50, requires_grad=True)
-    monkeypatch.setattr(polyphase.plain, "_USUAL", defaultdict(lambda: polyphase.plain._never))
-    monkeypatch.setattr(polyphase.plain, "_CHECKS", {})
-    monkeypatch.setattr(polyphase.plain, "_SEEN", set())
+    monkeypatch.setattr(polyphase.calls.plain, "_USUAL", defaultdict(lambda: polyphase.calls.plain._never))
+    monkeypatch.setattr(polyphase.calls.plain, "_CHECKS", {})
+    monkeypatch.setattr(polyphase.calls.plain, "_SEEN", set())
     for off in ("cuda", "none"):
         monkeypatch.setenv("POLYPHASE_DEVICES", off)
         assert not has_kernels("cpu")

@@ -7,6 +7,8 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+#: Dtypes of half precision: summed as float32.
+HALF = (torch.float16, torch.bfloat16)
 Sizes: TypeAlias = tuple[int, ...]
 
 

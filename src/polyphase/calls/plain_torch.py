@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from polyphase.kernels import operands
-from polyphase.kernels.devices import rules_of
+from polyphase.calls.rules import rules_of
+from polyphase.records import operands
 from polyphase.sampling import formulas, pointwise, warps
 from polyphase.sampling.apply import apply_taps
 from polyphase.sampling.axis_maps import order_of_sums

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import polyphase.functional as P
 from polyphase.errors import PolyphaseError
-from polyphase.short_way import ShortWay, _cannot_change
+from polyphase.ops.short_way import ShortWay, _cannot_change
 
 X = torch.rand(2, 3, 8, 8)
 GRID = torch.rand(2, 4, 4, 2)

@@ -7,8 +7,8 @@ import itertools
 import pytest
 import torch
 
-from polyphase.kernels.facts import facts
-from polyphase.kernels.layout import dense_strides, is_channels_last, order_on, output_strides
+from polyphase.records.facts import facts
+from polyphase.records.layout import dense_strides, is_channels_last, order_on, output_strides
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import maps_program
 from polyphase.sampling.steps import Area, Flip, Pad, Step

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import polyphase
+from polyphase.calls import devices
 from polyphase.cpu import libraries
 from polyphase.cuda import launch
-from polyphase.kernels import devices
 
 CALLS = """
 import json

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import torch
 
 from polyphase.errors import NoKernelError
-from polyphase.kernels.facts import Facts, Sizes
-from polyphase.kernels.operands import NO_OPERANDS, Operands
-from polyphase.kernels.patchwork import Patchwork
-from polyphase.kernels.recipes import RECORD, encode
+from polyphase.records.facts import Facts, Sizes
+from polyphase.records.operands import NO_OPERANDS, Operands
+from polyphase.records.patchwork import Patchwork
+from polyphase.records.recipes import RECORD, encode
 from polyphase.sampling.pointwise import scalar_tensor
 from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.warps import FILL_RULES, PADDINGS, Warp, fill_values

@@ -1,0 +1,1 @@
+"""What is asked of a kernel: facts of tensors, and one checked record for every call."""
