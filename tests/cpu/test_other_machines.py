@@ -175,8 +175,8 @@ template <class T, class Rows>
 void resample(const char* name, Step vertical, Step horizontal, int64_t height, int64_t width, int64_t channels) {
   static const Sampler kSampler = sampler<Rows>();
   TapTable y, x;
-  make_taps({0, 0, height, 0, 1, &vertical}, kSampler, &y);
-  make_taps({channels, sizeof(T), width, 0, 1, &horizontal}, kSampler, &x);
+  make_taps({0, 0, 0, height, 0, 1, &vertical}, kSampler, &y);
+  make_taps({channels, channels, sizeof(T), width, 0, 1, &horizontal}, kSampler, &x);
   const Taps y_taps = y.view(), x_taps = x.view();
   Buffer<T> in(height * width * channels), out(y.out_size() * x.out_size() * channels);
   for (T& value : in) value = random_value<T>();
@@ -193,7 +193,7 @@ void resample(const char* name, Step vertical, Step horizontal, int64_t height, 
   call.in_channel_stride = call.out_channel_stride = 1;
   call.channel_axis = -1;
   call.sampler = &kSampler;
-  call.row_map = kSampler.prepare(x_taps, channels, sizeof(T), &bytes);
+  call.row_map = kSampler.prepare(x_taps, channels, channels, sizeof(T), &bytes);
   Resample<Unchanged<T>, Unchanged<T>>::run(call);
   kSampler.release(call.row_map);
   std::printf("%s of %d channels, %d to %d columns:", name, int(channels), int(width), int(x.out_size()));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -404,13 +405,17 @@ def test_pictures_are_not_read_before_a_kernel_does(v2: Any, monkeypatch: pytest
 def test_pictures_that_pillow_does_not_tell_the_place_of_are_copied(v2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from polyphase.pipelines import pillow
 
-    monkeypatch.setattr(pillow, "_place_of_rows", lambda: None)
-    steps = [v2.Resize((20, 30)), v2.PILToTensor()]
-    for mode in ("RGB", "L"):
+    def refuse(image: Any) -> Any:
+        raise AssertionError("Arrow is asked for a picture that was given")
+
+    for steps, mode in itertools.product(
+        ([v2.Resize((20, 30)), v2.PILToTensor()], [v2.Resize((20, 30))]), ("RGB", "L")
+    ):
         expected = polyphase.fuse(steps)(picture(mode=mode))
         with monkeypatch.context() as patched:
-            patched.setattr(pillow, "_block", lambda image: (0, None))
-            assert torch.equal(polyphase.fuse(steps)(picture(mode=mode)), expected)
+            patched.setattr(pillow, "_place_of_rows", lambda: None)
+            patched.setattr(pillow, "_block_by_arrow", refuse)
+            assert bytes_of(polyphase.fuse(steps)(picture(mode=mode))) == bytes_of(expected)
 
 
 #: Warps of pictures, in steps of torchvision's: which of them a kernel does, is by `bilinear`.
@@ -476,3 +481,52 @@ def test_other_warps_are_left_to_pillow(v2: Any, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(pillow.RowMemory, "data_ptr", refuse)
     check(v2.Compose(steps), polyphase.fuse(steps), picture())
+
+
+#: Modes that no kernel is for, and how a picture of one is made.
+OTHER_MODES = ("RGBA", "LA", "P", "1", "CMYK", "YCbCr", "HSV", "I", "I;16", "F")
+
+
+@pytest.mark.parametrize("mode", OTHER_MODES)
+@pytest.mark.parametrize("name", ["to a picture", "to a tensor", "moved", "warped"])
+def test_other_modes_are_as_torchvisions(v2: Any, name: str, mode: str) -> None:
+    nearest = v2.InterpolationMode.NEAREST
+    steps = {
+        "to a picture": [v2.Resize((30, 41)), v2.RandomHorizontalFlip(1.0)],
+        "to a tensor": [v2.Resize((30, 41), nearest), v2.PILToTensor()],
+        "moved": [v2.CenterCrop(50), v2.Pad(3)],
+        "warped": [v2.RandomRotation(30, v2.InterpolationMode.BILINEAR)],
+    }[name]
+    image = picture().convert("L").convert("I;16") if mode == "I;16" else picture().convert(mode)
+    expected, found = (outcome(make, image, 0)[0] for make in (v2.Compose(steps), polyphase.fuse(steps)))
+    assert type(found) is type(expected)
+    if not isinstance(expected, Exception):
+        assert bytes_of(found) == bytes_of(expected)
+
+
+def test_pictures_that_share_memory_are_read_where_it_is_and_never_written(v2: Any, tmp_path: Path) -> None:
+    """Arrays, files that are mapped into memory, Arrow's arrays, and pictures of a class of their own."""
+    first, path, pixels = picture(mode="L"), tmp_path / "mapped.ppm", numpy.arange(60 * 80, dtype=numpy.uint8)
+    first.save(path)
+    of_array = Image.frombuffer("L", (80, 60), pixels, "raw", "L", 0, 1)
+    pictures = [of_array, Image.open(path), first.copy()]
+    if hasattr(Image, "fromarrow"):
+        pictures.append(Image.fromarrow(first.copy(), "L", first.size))  # Pillow 12 exports no array that was given
+    steps = [v2.Resize((30, 41)), v2.RandomHorizontalFlip(1.0)]
+    fused = polyphase.fuse(steps)
+    for image in pictures:
+        image.load()
+        before, plain = image.tobytes(), image.copy()
+        assert bytes_of(fused(image)) == bytes_of(polyphase.fuse(steps)(plain))
+        assert image.tobytes() == before
+    pixels[:] = 77
+    assert set(fused(of_array).tobytes()) == {77}, "read anew"
+
+
+def test_six_threads_over_one_picture(v2: Any) -> None:
+    steps = [v2.Resize((120, 90)), v2.CenterCrop(80)]
+    fused, image = polyphase.fuse(steps), picture(300, 401)
+    expected = fused(image).tobytes()
+    with ThreadPoolExecutor(6) as threads:
+        made = list(threads.map(lambda _: fused(image).tobytes(), range(60)))
+    assert set(made) == {expected}

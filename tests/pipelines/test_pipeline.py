@@ -161,14 +161,6 @@ def test_v1_to_tensor_of_an_array(v2: Any) -> None:
         assert torch.equal(polyphase.fuse(own)(arrays()[name]), own(arrays()[name].copy()))
 
 
-@pytest.mark.parametrize("mode", ["RGBA", "P", "1", "I", "F", "CMYK", "LA"])
-def test_other_pillow_images_go_by_torchvisions_own_functions(v2: Any, mode: str) -> None:
-    Image = pytest.importorskip("PIL.Image")  # noqa: N806
-    picture = Image.fromarray(arrays()["plain"]).convert(mode)
-    own = v2.Compose([v2.Resize((40, 30)), v2.CenterCrop(20), v2.PILToTensor()])
-    assert torch.equal(polyphase.fuse(own)(picture), own(picture))
-
-
 def test_a_chain_that_ends_with_a_pillow_image(v2: Any) -> None:
     Image = pytest.importorskip("PIL.Image")  # noqa: N806
     for picture in (Image.fromarray(arrays()["plain"]), Image.fromarray(arrays()["grey"])):

@@ -276,7 +276,7 @@ PyObject* python_taps(PyObject*, PyObject* const* args, ptrdiff_t count) {
     const Data recipe = bytes(args[3]);
     const int64_t steps = recipe.size / static_cast<int64_t>(sizeof(Step));
     TapTable table;
-    make_taps({0, 0, integer(args[1]), integer(args[2]), steps, reinterpret_cast<const Step*>(recipe.data)}, *sampler, &table);
+    make_taps({0, 0, 0, integer(args[1]), integer(args[2]), steps, reinterpret_cast<const Step*>(recipe.data)}, *sampler, &table);
     return tuple_of({PyLong_FromLongLong(table.in_size), as_bytes(table.begin), as_bytes(table.index),
                      as_doubles(table), as_bytes(table.border), PyLong_FromLongLong(table.precision),
                      PyLong_FromLongLong(table.index_only)});

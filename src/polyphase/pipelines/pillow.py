@@ -23,6 +23,8 @@ from polyphase.records.layout import BY_ROWS
 PIL_CHANNELS = {"RGB": 3, "L": 1}
 #: Bytes from a pixel to the next: of three channels, a fourth byte lies beside.
 _PIXEL_BYTES = {"RGB": 4, "L": 1}
+#: What Pillow calls these bytes, all of them.
+_RAW = {"RGB": "RGBX", "L": "L"}
 
 
 def is_pil(value: object) -> bool:
@@ -68,7 +70,8 @@ def written_picture(shape: Sizes, write: Callable[[Memory, Facts], None], run: C
     image = pillow.new(mode, (width, height), None)
     address, owner = _block(image)
     if address == 0:
-        return pillow.frombytes(mode, (width, height), _bytes_of(run().permute(1, 2, 0).contiguous()))
+        pixels = torch.nn.functional.pad(run().permute(1, 2, 0), (0, _PIXEL_BYTES[mode] - channels)).contiguous()
+        return pillow.frombytes(mode, (width, height), _bytes_of(pixels), "raw", _RAW[mode])
     write(Memory(address, (image, owner)), lies_as(shape))
     return image
 
@@ -117,7 +120,7 @@ class BlockMemory:
 
 def _copied(image: Any) -> Tensor:
     """(height, width, bytes of a pixel)."""
-    raw = image.tobytes("raw", {"RGB": "RGBX"}.get(image.mode, image.mode))
+    raw = image.tobytes("raw", _RAW[image.mode])
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(image.height, image.width, _PIXEL_BYTES[image.mode])
 
 
@@ -156,10 +159,10 @@ _CAPSULE = b"Pillow Imaging"
 
 def _block(image: Any) -> tuple[int, object]:
     """The address of the pixels and what keeps them there; 0 where they are not one block, or Pillow does not tell.
-    Where rows are known Arrow is not asked: of several blocks, Pillow 11 and 12 may end the process."""
+    Arrow is not asked: of several blocks, and of arrays that were given, Pillow 11 and 12 may end the process."""
     place = _place_of_rows()
     if place is None:
-        return _block_by_arrow(image)
+        return 0, None
     held, (width, height) = image.getim(), image.size
     line = width * _PIXEL_BYTES[image.mode]
     rows = _words_at(_word_at(_struct_of(held) + place), height)
@@ -168,6 +171,7 @@ def _block(image: Any) -> tuple[int, object]:
 
 
 def _block_by_arrow(image: Any) -> tuple[int, object]:
+    """Likewise of a small new picture, which can be asked for."""
     export = getattr(image, "__arrow_c_array__", None)
     if export is None or 0 in image.size:
         return 0, None

@@ -133,6 +133,7 @@ struct RowMap {
   void (*run_sum)(const RowMap* map, const void* const* rows, const void* packed, int taps, void* out,
                   const Ahead* ahead);
   bool sums_all;
+  int64_t channels;         // that are made of a pixel: those that are wanted, or all that lie there
   int64_t readable_length;  // a row that is read must have this many elements, whatever they are
   const BorderRun* borders;
   int64_t border_count;
@@ -159,8 +160,9 @@ struct Sampler {
   // backward differs; rows: those of its outputs that are wanted. Null where values are only moved.
   void (*weigh)(const Step* steps, const Step* weighted, int64_t in_size, bool fused, const WantedRows& rows,
                 TapTable* table);
-  // Tables to read rows of so many elements per pixel by these taps; `bytes` is set to their size.
-  const RowMap* (*prepare)(const Taps& taps, int64_t channels, int64_t element_bytes, int64_t* bytes);
+  // Tables to read rows of pixels of so many elements by these taps, of which the first `channels` are wanted; `bytes` is
+  // set to their size.
+  const RowMap* (*prepare)(const Taps& taps, int64_t channels, int64_t pixel, int64_t element_bytes, int64_t* bytes);
   void (*release)(const RowMap* map);
   // The vertical pass: a weighted sum of rows. `packed` has 8 bytes for each of an even number of taps; of all, those from
   // `first` on.
@@ -181,7 +183,7 @@ struct MapsCall : KernelCall {
   Axis z, y, x;
   int64_t outer_count;
   int64_t channels;
-  int64_t read_channels;  // `channels`; or one more, which lies beside them in the source, and is dropped in the end
+  int64_t read_channels;  // `channels`; or one more, which lies beside them in the source, and is dropped
   int64_t in_channel_stride;
   int64_t out_channel_stride;
   int64_t sums_rows_first;  // y is summed before x, whatever the sampler: rounded in between

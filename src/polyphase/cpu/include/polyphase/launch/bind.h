@@ -135,7 +135,7 @@ class MapsBinder {
     call_.in_channel_stride = g.pixel.in_stride;
     call_.out_channel_stride = g.pixel.out_stride;
     call_.read_channels = call_.channels + (reads_fourth(g) ? 1 : 0);
-    call_.x = axis(g.x, call_.read_channels, &call_.row_map);
+    call_.x = axis(g.x, call_.channels, call_.read_channels, &call_.row_map);
     call_.y = axis(g.y);
     call_.z = axis(g.z);
     call_.sums_rows_first = g.y.first;
@@ -165,8 +165,8 @@ class MapsBinder {
            g.x.out_size <= g.x.in_size;
   }
 
-  // `channels` and `row_map` are for the axis that is read horizontally.
-  Axis axis(const Dimension& d, int64_t channels = 0, const RowMap** row_map = nullptr) {
+  // `channels`, `pixel` and `row_map` are for the axis that is read horizontally.
+  Axis axis(const Dimension& d, int64_t channels = 0, int64_t pixel = 0, const RowMap** row_map = nullptr) {
     Axis result = {d.in_size, d.out_size, d.in_stride, d.out_stride, nullptr, 1, d.out_size, d.blocks};
     if (!d.mapped()) return result;
     const Sampler* sampler = d.weighted ? call_.sampler : reinterpret_cast<const Sampler*>(request_.mover);
@@ -175,7 +175,7 @@ class MapsBinder {
     const bool transposed = request_.transposed != 0;
     const int64_t in_size = transposed ? d.out_size : d.in_size;
     SharedTable& kept = bound_.tables[bound_.table_count++];
-    kept = TableCache::instance().get(*sampler, {channels, element_bytes, in_size, transposed, d.step_count, d.steps});
+    kept = TableCache::instance().get(*sampler, {channels, pixel, element_bytes, in_size, transposed, d.step_count, d.steps});
     if (kept->taps().in_size != d.in_size || kept->taps().out_size != d.out_size) {
       throw BadCall{"an axis's sizes are not those of its map"};
     }

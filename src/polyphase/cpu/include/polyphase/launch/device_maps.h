@@ -181,7 +181,7 @@ class Arranged {
     if (terms_.makes_tables && !transposed && !in_double && recipe_of(d.steps, d.step_count, d.in_size, in_bytes, recipe)) {
       return AxisTable::on_device(recipe);
     }
-    return AxisTable::on_host({0, 0, transposed ? d.out_size : d.in_size, transposed, d.step_count, d.steps}, program_.weighing());
+    return AxisTable::on_host({0, 0, 0, transposed ? d.out_size : d.in_size, transposed, d.step_count, d.steps}, program_.weighing());
   }
 
   Buffer<uint8_t> bytes_;

@@ -74,7 +74,7 @@ class Table {
     for (int64_t i = 0; i < made.out_size; ++i) most_taps_ = max(most_taps_, made.begin[i + 1] - made.begin[i]);
     keep(made);
     int64_t map_bytes = 0;
-    if (request.channels > 0) row_map_ = sampler.prepare(made, request.channels, request.element_bytes, &map_bytes);
+    if (request.channels > 0) row_map_ = sampler.prepare(made, request.channels, request.pixel, request.element_bytes, &map_bytes);
     bytes_ = static_cast<int64_t>(sizeof(*this)) + kept_bytes(request, made) + map_bytes;
   }
 

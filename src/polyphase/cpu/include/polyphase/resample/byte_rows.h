@@ -76,15 +76,16 @@ struct PlaneUnits : SplitUnits<16> {
 template <class Units>
 class RowsOfUnits {
  public:
-  void build(const Taps& taps, int64_t channels) {
+  void build(const Taps& taps, int64_t channels, int64_t pixel) {
     channels_ = channels;
+    pixel_ = pixel;
     precision_ = taps.precision;
-    in_length_ = taps.in_size * channels;
+    in_length_ = taps.in_size * pixel;
     out_length_ = taps.out_size * channels;
     tiles_.build(taps, 1);
     for (int i = 0; i < 16; ++i) {
       const int64_t channel = i / Units::kTaps, tap = i % Units::kTaps;
-      shuffle_[i] = channel < channels ? static_cast<uint8_t>(tap * channels + channel) : LongBytes::kNone;
+      shuffle_[i] = channel < channels ? static_cast<uint8_t>(tap * pixel + channel) : LongBytes::kNone;
       compact_[i] = static_cast<uint8_t>((i / channels * 4 + i % channels) % 16);
     }
   }
@@ -133,13 +134,13 @@ class RowsOfUnits {
   Coming coming_after(const Tile& tile, int64_t steps) const {
     const Tile* const next = &tile + 1;
     if (next == tiles_.end()) return {0, 0};
-    const int64_t unit = Units::kTaps * channels_, at = max(tile.first + tile.count, next->first) * unit;
+    const int64_t unit = Units::kTaps * pixel_, at = max(tile.first + tile.count, next->first) * unit;
     return {at, ((next->first + next->count) * unit - at) / (steps * kCacheLine) + 1};
   }
 
   // A unit by each load of 16 bytes; the last ones of a row from where there is room to read beyond its end.
   POLYPHASE_BLOCK void lay_out(const Tile& tile, const Rows& rows, uint8_t* to) const {
-    const int64_t step = Units::kTaps * channels_, length = in_length_, end = (tile.first + tile.count) * step;
+    const int64_t step = Units::kTaps * pixel_, length = in_length_, end = (tile.first + tile.count) * step;
     int64_t at = tile.first * step;
     const Register by_channel = LongBytes::in_each(shuffle_);
     const uint8_t *a = rows.in[0], *b = rows.in[1], *c = rows.in[2], *d = rows.in[3];
@@ -200,7 +201,7 @@ class RowsOfUnits {
     for (int r = 0; r < kRows; ++r) std::memcpy(rows.out[r] + at, stored[r], bytes);
   }
 
-  int64_t channels_ = 0;
+  int64_t channels_ = 0, pixel_ = 0;
   int precision_ = 0;
   int64_t in_length_ = 0, out_length_ = 0;
   uint8_t shuffle_[16] = {}, compact_[16] = {};
@@ -212,9 +213,9 @@ class ByteRows {
   static constexpr bool takes(int64_t channels) { return channels <= 4; }
   static constexpr int64_t kMostPicked = INT64_MAX;  // taps, up to which values are picked out of windows instead
 
-  void build(const Taps& taps, int64_t channels) {
+  void build(const Taps& taps, int64_t channels, int64_t pixel) {
     is_plane_ = channels == 1;
-    is_plane_ ? plane_.build(taps, channels) : pixels_.build(taps, channels);
+    is_plane_ ? plane_.build(taps, channels, pixel) : pixels_.build(taps, channels, pixel);
   }
   size_t bytes() const { return plane_.bytes() + pixels_.bytes(); }
   void run(const uint8_t* const* in, uint8_t* const* out, int rows) const {

@@ -20,11 +20,11 @@ class ByteWindows {
  public:
   // False where lanes lie too far apart. `windows`: how many a block has. Where a block is whole pixels only, it has fewer
   // lanes, which lie closer together: RGB that shrinks by 4 to 4.8 then has one window.
-  bool build(const Taps& taps, int64_t channels, int windows) {
-    if (build(taps, channels, windows, Bytes::kSums)) return true;
+  bool build(const Taps& taps, int64_t channels, int64_t pixel, int windows) {
+    if (build(taps, channels, pixel, windows, Bytes::kSums)) return true;
     *this = ByteWindows();
     const int64_t whole = Bytes::kSums / channels * channels;
-    if (whole < Bytes::kSums && whole >= Bytes::kLeastLanes && build(taps, channels, windows, whole)) return true;
+    if (whole < Bytes::kSums && whole >= Bytes::kLeastLanes && build(taps, channels, pixel, windows, whole)) return true;
     *this = ByteWindows();
     return false;
   }
@@ -81,11 +81,12 @@ class ByteWindows {
     Bytes::Register half, bits, order;
   };
 
-  bool build(const Taps& taps, int64_t channels, int windows, int64_t lanes) {
+  bool build(const Taps& taps, int64_t channels, int64_t pixel, int windows, int64_t lanes) {
     channels_ = channels;
+    pixel_ = pixel;
     windows_ = windows;
     lanes_ = lanes;
-    in_length_ = taps.in_size * channels;
+    in_length_ = taps.in_size * pixel;
     out_length_ = taps.out_size * channels;
     precision_ = taps.precision;
     Bytes::fill_order(lanes, order_);
@@ -133,13 +134,13 @@ class ByteWindows {
     const int32_t begin = taps.begin[x], last_begin = taps.begin[last / channels_];
     if (begin == taps.begin[x + 1] || last_begin == taps.begin[last / channels_ + 1]) return true;  // a border
     const int64_t apart = taps.index[last_begin] - taps.index[begin];
-    return max(apart, -apart) * channels_ < windows_ * Bytes::kWindow;
+    return max(apart, -apart) * pixel_ < windows_ * Bytes::kWindow;
   }
 
   // Blocks [from, to), four at a time.
   template <class Products, int kProducts, int kWindows>
   POLYPHASE_ROW_LOOP void run_blocks(const uint8_t* const* rows, uint8_t* const* outs, int64_t from, int64_t to) const {
-    const Read read = {blocks_, shuffles_, from_, weights_, Products::kTaps * channels_, windows_, products_,
+    const Read read = {blocks_, shuffles_, from_, weights_, Products::kTaps * pixel_, windows_, products_,
                        Bytes::broadcast(1 << (precision_ - 1)), Bytes::broadcast(precision_), Bytes::load(order_)};
     const int64_t step = 4 * lanes_;
     const uint8_t *const in = rows[0], *const other_in = rows[kRows - 1];
@@ -196,7 +197,7 @@ class ByteWindows {
   POLYPHASE_BLOCK bool add_group(const Taps& taps, int64_t b, int64_t g, int64_t lanes, Place& place) {
     const int32_t *const begins = taps.begin, *const index = taps.index;
     const int16_t* const weight = taps.quantised;
-    const int64_t channels = channels_, reach = (Products::kTaps - 1) * channels;
+    const int64_t pixel = pixel_, reach = (Products::kTaps - 1) * pixel;
     const int64_t furthest = max<int64_t>(0, taps.in_size - Products::kTaps * products_);
     int64_t start[kGroupLanes];
     int64_t low = INT64_MAX, high = 0;
@@ -206,13 +207,13 @@ class ByteWindows {
       const bool empty = begin == begins[place.x + 1];
       start[l] = min<int64_t>(empty ? 0 : index[begin], furthest);
       if (empty) continue;
-      low = min(low, start[l] * channels + place.c);
-      high = max(high, start[l] * channels + place.c);
+      low = min(low, start[l] * pixel + place.c);
+      high = max(high, start[l] * pixel + place.c);
     }
     if (low == INT64_MAX) return true;  // nothing but border: all weights are 0
     const int64_t length = windows_ * Bytes::kWindow;
     if (high - low + reach >= length) return false;
-    const int64_t needs = length + (products_ - 1) * Products::kTaps * channels;
+    const int64_t needs = length + (products_ - 1) * Products::kTaps * pixel;
     int64_t base = min(low, in_length_ - needs);
     if (base < 0 || high - base + reach >= length) {  // the row is too short to begin that early
       base = low;
@@ -231,8 +232,8 @@ class ByteWindows {
     for (int64_t l = 0; l < lanes; ++l, at.next()) {
       const int32_t begin = begins[at.x], end = begins[at.x + 1];
       if (begin == end) continue;
-      const int64_t first = start[l], byte = first * channels + at.c - base;
-      for (int64_t k = 0; k < Products::kTaps; ++k) put_byte(Products::byte_place(l, k), byte + k * channels);
+      const int64_t first = start[l], byte = first * pixel + at.c - base;
+      for (int64_t k = 0; k < Products::kTaps; ++k) put_byte(Products::byte_place(l, k), byte + k * pixel);
       for (int32_t t = begin; t < end; ++t) {
         const auto k = static_cast<uint64_t>(index[t] - first);  // without a sign: quotients are shifts
         Products::put_weight(weights + k / Products::kTaps * Products::kWeightBytes, l, k % Products::kTaps, weight[t]);
@@ -248,7 +249,7 @@ class ByteWindows {
     return channels_ == 1 ? 18 : channels_ == 2 ? 10 : 4;
   }
 
-  int64_t channels_ = 0;
+  int64_t channels_ = 0, pixel_ = 0;
   int64_t in_length_ = 0, out_length_ = 0;
   int64_t readable_length_ = 0;
   int precision_ = 0;
@@ -269,7 +270,7 @@ class ByteWindows {
 
 struct ByteWindows {
   static constexpr int kRows = 1;
-  bool build(const Taps&, int64_t, int) { return false; }
+  bool build(const Taps&, int64_t, int64_t, int) { return false; }
   bool has_many() const { return false; }
   int64_t readable_length() const { return 0; }
   size_t bytes() const { return 0; }

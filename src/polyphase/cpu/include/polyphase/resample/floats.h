@@ -21,7 +21,7 @@ namespace polyphase {
 template <class T>
 class FloatLanes {
  public:
-  FloatLanes(const Taps& taps, int64_t channels, int64_t)
+  FloatLanes(const Taps& taps, int64_t, int64_t channels, int64_t)
       : channels_(channels), in_length_(taps.in_size * channels), out_length_(taps.out_size * channels) {
     by_runs_ = runs_.build(taps, channels);
     if (by_runs_) return;
@@ -44,6 +44,7 @@ class FloatLanes {
     for (const Block& block : blocks_) sums_rows_ = sums_rows_ && block.kind == kOneWindow;
   }
 
+  int64_t channels() const { return channels_; }
   // A row to be read must have this many elements, whatever they are.
   int64_t readable_length() const { return readable_length_; }
 

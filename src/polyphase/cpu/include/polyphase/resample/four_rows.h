@@ -26,11 +26,12 @@ class FourRows {
   // Taps, up to which values are picked out of windows instead. Windows of 64 bytes are taken for any number.
   static constexpr int64_t kMostPicked = Bytes::kWindow == 64 ? INT64_MAX : LongestBytes::kSize == 64 ? 6 : 8;
 
-  void build(const Taps& taps, int64_t channels) {
-    if (kHasRgb && channels == 3 && RgbRows::suits(taps)) return rgb_.build(taps);
+  void build(const Taps& taps, int64_t channels, int64_t pixel) {
+    if (kHasRgb && pixel == 3 && RgbRows::suits(taps)) return rgb_.build(taps);
     channels_ = channels;
+    pixel_ = pixel;
     precision_ = taps.precision;
-    in_length_ = taps.in_size * channels;
+    in_length_ = taps.in_size * pixel;
     out_size_ = taps.out_size;
     tiles_.build(taps, 1);
     for (int pair = 0; pair < 2; ++pair) fill_shuffle(pair);
@@ -61,7 +62,7 @@ class FourRows {
   void fill_shuffle(int pair) {
     for (int i = 0; i < 16; ++i) shuffle_[pair][i] = LongestBytes::kNone;
     for (int c = 0; c < channels_; ++c) {
-      for (int k = 0; k < 2; ++k) shuffle_[pair][4 * c + 2 * k] = static_cast<uint8_t>((2 * pair + k) * channels_ + c);
+      for (int k = 0; k < 2; ++k) shuffle_[pair][4 * c + 2 * k] = static_cast<uint8_t>((2 * pair + k) * pixel_ + c);
     }
   }
 
@@ -82,8 +83,8 @@ class FourRows {
   // Two pairs by each load of 16 bytes; the last ones of a row from where there is room to read beyond its end.
   template <class Vector, int kRegisters>
   POLYPHASE_BLOCK void lay_out(const Tiles::Tile& tile, const Rows& rows, uint8_t* to) const {
-    const int64_t step = 4 * channels_, length = in_length_, end = (tile.first + tile.count) * 2 * channels_;
-    int64_t at = tile.first * 2 * channels_;
+    const int64_t step = 4 * pixel_, length = in_length_, end = (tile.first + tile.count) * 2 * pixel_;
+    int64_t at = tile.first * 2 * pixel_;
     const auto first = Vector::in_each(shuffle_[0]), second = Vector::in_each(shuffle_[1]);
     const uint8_t *a = rows.in[0], *b = rows.in[1], *c = rows.in[2], *d = rows.in[3];
     // One line of the cache after the other: stores to the same one are made together.
@@ -173,6 +174,7 @@ class FourRows {
   }
 
   int64_t channels_ = 0;  // none: rows are rgb_'s
+  int64_t pixel_ = 0;
   int precision_ = 0;
   int64_t in_length_ = 0, out_size_ = 0;
   uint8_t shuffle_[2][16] = {}, compact_[16] = {};
@@ -189,7 +191,7 @@ using FourRows = ByteRows;
 struct FourRows {
   static constexpr bool takes(int64_t) { return false; }
   static constexpr int64_t kMostPicked = 0;
-  void build(const Taps&, int64_t) {}
+  void build(const Taps&, int64_t, int64_t) {}
   size_t bytes() const { return 0; }
   void run(const uint8_t* const*, uint8_t* const*, int) const {}
 };

@@ -45,8 +45,8 @@ inline CopyEach copy_each_of(int64_t pixel) {
 
 class PickLanes {
  public:
-  PickLanes(const Taps& taps, int64_t channels, int64_t element_bytes)
-      : pixel_(channels * element_bytes), in_bytes_(taps.in_size * pixel_), copy_(copy_each_of(pixel_)) {
+  PickLanes(const Taps& taps, int64_t, int64_t channels, int64_t element_bytes)
+      : channels_(channels), pixel_(channels * element_bytes), in_bytes_(taps.in_size * pixel_), copy_(copy_each_of(pixel_)) {
     pixels_.resize(taps.out_size);
     for (int64_t x = 0; x < taps.out_size; ++x) {
       pixels_[x] = taps.begin[x] == taps.begin[x + 1] ? -1 : taps.index[taps.begin[x]];
@@ -55,6 +55,7 @@ class PickLanes {
     one_table_ = runs_.size() == 1 && runs_[0].kind == kWindow && tables_equal();
   }
 
+  int64_t channels() const { return channels_; }
   int64_t readable_length() const { return 0; }
   bool fetches() const { return false; }
   bool has_one_table() const { return one_table_; }
@@ -339,7 +340,7 @@ class PickLanes {
     }
   }
 
-  int64_t pixel_;
+  int64_t channels_, pixel_;
   int64_t in_bytes_;
   CopyEach copy_;
   bool one_table_ = false;  // one run of whole windows, all but the last picked by the same table

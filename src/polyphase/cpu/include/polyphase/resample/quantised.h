@@ -116,27 +116,29 @@ POLYPHASE_ROW_LOOP inline void vertical(const uint8_t* const* rows, const int32_
 
 #endif
 
-// The horizontal pass over a row of `channels` interleaved values per pixel.
+// The horizontal pass over a row of pixels of so many bytes, of which the first `channels` are wanted.
 class ByteLanes {
  public:
-  ByteLanes(const Taps& taps, int64_t channels, int64_t) : channels_(channels), precision_(taps.precision) {
+  ByteLanes(const Taps& taps, int64_t channels, int64_t pixel, int64_t)
+      : channels_(channels), pixel_(pixel), precision_(taps.precision) {
 #if defined(POLYPHASE_BYTE_VECTORS)
     const bool by_fours = FourRows::takes(channels);
     const bool picks = channels < Bytes::kSize / 2 && !(by_fours && widest_of(taps, 0, taps.out_size - 1) > FourRows::kMostPicked);
     for (int windows = 1; picks && windows <= Bytes::kMostWindows; ++windows) {
-      if (windows_.build(taps, channels, windows)) {
+      if (windows_.build(taps, channels, pixel, windows)) {
         way_ = kWindows;
         return;
       }
     }
     if (by_fours) {
       way_ = kFourRows;
-      four_rows_.build(taps, channels);
+      four_rows_.build(taps, channels, pixel);
       return;
     }
-    if (channels <= ByteDots::kMostChannels) {
+    if (pixel <= ByteDots::kMostChannels) {
       way_ = kDots;
-      dots_.build(taps, channels);
+      channels_ = pixel;
+      dots_.build(taps, pixel);
       return;
     }
 #endif
@@ -144,6 +146,8 @@ class ByteLanes {
     index_.assign(taps.index, taps.begin[taps.out_size]);
     weights_.assign(taps.quantised, taps.begin[taps.out_size]);
   }
+
+  int64_t channels() const { return channels_; }
 
   int64_t readable_length() const {
 #if defined(POLYPHASE_BYTE_VECTORS)
@@ -210,7 +214,7 @@ class ByteLanes {
     for (int64_t x = 0; x < pixels; ++x) {
       for (int64_t c = 0; c < channels_; ++c) {
         int32_t sum = 1 << (precision_ - 1);
-        for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) sum += in[index_[t] * channels_ + c] * weights_[t];
+        for (int32_t t = begin_[x]; t < begin_[x + 1]; ++t) sum += in[index_[t] * pixel_ + c] * weights_[t];
         out[x * channels_ + c] = rounded(sum, precision_);
       }
     }
@@ -235,7 +239,7 @@ class ByteLanes {
 
   enum Way { kTaps, kWindows, kDots, kFourRows };
   Way way_ = kTaps;
-  int64_t channels_;
+  int64_t channels_, pixel_;
   int precision_;
 #if defined(POLYPHASE_BYTE_VECTORS)
   ByteWindows windows_;

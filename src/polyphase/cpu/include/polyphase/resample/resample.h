@@ -36,7 +36,8 @@ class Worker {
         sampler_(*call.sampler),
         map_(call.row_map),
         in_length_(call.x.in_size * call.read_channels),
-        out_length_(call.x.out_size * call.read_channels),
+        made_channels_(map_ != nullptr ? map_->channels : call.read_channels),
+        out_length_(call.x.out_size * made_channels_),
         stored_length_(call.x.out_size * call.channels),
         readable_length_(max(in_length_, map_ ? map_->readable_length : 0)),
         source_dense_(are_dense(call.x.in_stride, call.in_channel_stride, call.read_channels, call.x.in_size)),
@@ -73,7 +74,7 @@ class Worker {
       weights_.resize(taps);
     }
     if (!Epilogue::kIdentity) sampled_.resize(stored_length_);
-    if (call.read_channels != call.channels) all_channels_.resize(out_length_);
+    if (made_channels_ != call.channels) all_channels_.resize(out_length_);
   }
 
   // Output rows begin to end, counted over (outer, y, z).
@@ -200,7 +201,7 @@ class Worker {
     T* sampled = Epilogue::kIdentity ? reinterpret_cast<T*>(dense) : sampled_.data();
     const int32_t border = max(border_, max(border_of(call_.y, y), border_of(call_.z, z)));
     if (border == 0 && all_channels_.size() > 0) {
-      copy_pixels(sample(y, z, all_channels_.data()), call_.read_channels, 1, sampled, call_.channels, 1, call_.channels,
+      copy_pixels(sample(y, z, all_channels_.data()), made_channels_, 1, sampled, call_.channels, 1, call_.channels,
                   call_.x.out_size);
     } else if (border == 0) {
       const T* values = sample(y, z, sampled);
@@ -417,6 +418,7 @@ class Worker {
   const Sampler& sampler_;
   const RowMap* map_;
   int64_t in_length_;        // elements of a source row
+  int64_t made_channels_;    // of a pixel that was sampled: those that are stored, or all that were read
   int64_t out_length_;       // elements of a row that was sampled
   int64_t stored_length_;    // elements of a target row: fewer where a channel is dropped
   int64_t readable_length_;  // elements the horizontal pass may read of a row

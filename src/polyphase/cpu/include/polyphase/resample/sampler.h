@@ -14,7 +14,8 @@ namespace polyphase {
 template <class Rows>
 class RowTables : public RowMap {
  public:
-  RowTables(const Taps& taps, int64_t channels, int64_t element_bytes) : RowMap(), lanes_(taps, channels, element_bytes) {
+  RowTables(const Taps& taps, int64_t wanted, int64_t pixel, int64_t element_bytes)
+      : RowMap(), lanes_(taps, wanted, pixel, element_bytes) {
     run = [](const RowMap* map, const void* in, void* out, const Ahead* ahead) {
       lanes(map).run(static_cast<const T*>(in), static_cast<T*>(out), ahead);
     };
@@ -43,6 +44,7 @@ class RowTables : public RowMap {
     }
     find_borders(taps);
     find_pixels_read(taps);
+    channels = lanes_.channels();
     readable_length = lanes_.readable_length();
     borders = borders_.data();
     border_count = borders_.size();
@@ -103,8 +105,8 @@ constexpr Sampler sampler() {
   using Tables = RowTables<Rows>;
   Sampler s = {};
   if constexpr (Rows::kSums) s.weigh = Weights<Rows::kArithmetic>::weigh;
-  s.prepare = [](const Taps& taps, int64_t channels, int64_t element_bytes, int64_t* bytes) -> const RowMap* {
-    const auto* tables = new Tables(taps, channels, element_bytes);
+  s.prepare = [](const Taps& taps, int64_t channels, int64_t pixel, int64_t element_bytes, int64_t* bytes) -> const RowMap* {
+    const auto* tables = new Tables(taps, channels, pixel, element_bytes);
     *bytes = tables->bytes();
     return tables;
   };

@@ -14,7 +14,8 @@ namespace polyphase {
 
 // What an axis goes through.
 struct AxisRequest {
-  int64_t channels;       // elements of a pixel; 0 where the axis is not read horizontally
+  int64_t channels;       // of a pixel, that are wanted; 0 where the axis is not read horizontally
+  int64_t pixel;          // its elements; 0 likewise
   int64_t element_bytes;  // 0 likewise
   int64_t in_size;        // of the map itself, also where its adjoint is wanted
   int64_t transposed;
