@@ -23,7 +23,7 @@ extern "C" __attribute__((visibility("default"))) const bool picks_bytes = false
 extern "C" __attribute__((visibility("default"))) bool has_one_table(const int32_t* pixels, const int32_t* ascending,
                                                                      int64_t out_size, int64_t in_size, int64_t pixel) {
   const Taps taps = {in_size, out_size, ascending, pixels, nullptr, nullptr, 0, 1};
-  return PickLanes(taps, 1, pixel).has_one_table();
+  return PickLanes(taps, 1, 1, pixel).has_one_table();
 }
 """
 

@@ -24,7 +24,7 @@ extern "C" __attribute__((visibility("default"))) bool both_ways(
     float* summed, float* by_passes, float* at_once) {
   TapTable table;
   Weights<TapArithmetic::kFloat32>::weigh(step, step, in_size, true, {nullptr, 0, 1, step->a}, &table);
-  const FloatLanes<float> lanes(table.view(), channels, sizeof(float));
+  const FloatLanes<float> lanes(table.view(), channels, channels, sizeof(float));
   if (!lanes.sums_rows()) return false;
   vertical(rows, weights, count, summed, in_size * channels);
   lanes.run(summed, by_passes, nullptr);

@@ -54,8 +54,8 @@ def antialiased_resizes(
 ) -> st.SearchStrategy[Resize]:
     given = st.none() | scales() if scale is None else scale
     names = st.sampled_from(sorted(filters.ANTIALIAS))
-    aligned, first = st.booleans(), st.booleans()
-    return st.builds(Resize, sizes(most), names, st.just(True), align_corners=aligned, scale=given, first=first)
+    aligned = st.booleans()
+    return st.builds(Resize, sizes(most), names, st.just(True), align_corners=aligned, scale=given)
 
 
 def weighted_steps(
