@@ -106,6 +106,7 @@ inline int64_t find_reads(const TapTable& taps, Firsts& low, Firsts& high) {
     }
     most = max<int64_t>(most, end - begin);
   }
+  for (int64_t i = 0; known < 0 && i < outputs; ++i) low[i] = high[i] = 0;  // none has taps
   return most;
 }
 
