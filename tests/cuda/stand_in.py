@@ -16,7 +16,7 @@ from polyphase.calls.handles import use_handles
 from polyphase.cpu import build, isa
 from polyphase.cuda import driver, launcher
 
-CONTEXT = 42
+CONTEXT, OWN_STREAM = 42, 99
 POINTER = ctypes.c_void_p
 
 
@@ -40,7 +40,9 @@ class Driver:
     operands: the third of each, where there is one. parameters: all of the latest. early: the number and value of an
     attribute, for each that had one. waits: whether its kernels wait for those before them.
 
-    run: what is done besides with a function, its blocks, threads, shared bytes and these two.
+    run: what is done besides with a function, its blocks, threads, shared bytes and these two. pieces: memory that was
+    given out, by address; freed: what was given back. copies: their sizes, and streams. waited: streams that waited for
+    what another copied, and 0 for whoever waited on the host.
     """
 
     def __init__(self, run: Callable[..., None] | None = None) -> None:
@@ -50,6 +52,8 @@ class Driver:
         self.early: list[tuple[int, int]] = []
         self.waits = False
         self.captures, self.status = 0, 0
+        self.pieces, self.freed = dict[int, ctypes.Array[ctypes.c_char]](), list[int]()
+        self.copies, self.waited = list[tuple[int, int]](), list[int]()
         made: list[tuple[Callable[..., int], list[Any]]] = [
             (self.launch, [POINTER, *[ctypes.c_uint] * 7, POINTER, POINTER, ctypes.POINTER(POINTER)]),
             (self.current, [ctypes.POINTER(POINTER)]),
@@ -57,6 +61,16 @@ class Driver:
             (lambda context: 0, [POINTER]),
             (self.capturing, [POINTER, ctypes.POINTER(ctypes.c_int)]),
             (self.launch_early, [ctypes.POINTER(Config), POINTER, POINTER, ctypes.POINTER(POINTER)]),
+            (self.allocate, [ctypes.POINTER(POINTER), ctypes.c_size_t]),
+            (self.free, [ctypes.c_int64]),
+            (self.copy, [ctypes.c_int64, POINTER, ctypes.c_size_t, POINTER]),
+            (lambda event, flags: 0, [ctypes.POINTER(POINTER), ctypes.c_uint]),
+            (lambda event: 0, [POINTER]),
+            (lambda event, stream: 0, [POINTER, POINTER]),
+            (self.wait, [POINTER, POINTER, ctypes.c_uint]),
+            (lambda event: self.wait(None, event, 0), [POINTER]),
+            (self.new_stream, [ctypes.POINTER(POINTER), ctypes.c_uint]),
+            (lambda mode: 0, [ctypes.POINTER(ctypes.c_int)]),
         ]
         self.functions = [ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(one) for one, kinds in made]
 
@@ -85,6 +99,31 @@ class Driver:
 
     def capturing(self, stream: Any, status: Any) -> int:
         status[0] = self.captures
+        return 0
+
+    def allocate(self, address: Any, size: int) -> int:
+        piece = ctypes.create_string_buffer(b"\xa5" * size, size)
+        address[0] = ctypes.addressof(piece)
+        self.pieces[address[0]] = piece
+        return self.status
+
+    def free(self, address: int) -> int:
+        """It stays, as a pattern, for those who still read it."""
+        self.freed.append(address)
+        ctypes.memset(address, 0xA5, len(self.pieces[address]))
+        return 0
+
+    def copy(self, to: int, data: int, size: int, stream: Any) -> int:
+        self.copies.append((size, stream or 0))
+        ctypes.memmove(to, data, size)
+        return 0
+
+    def wait(self, stream: Any, event: Any, flags: int) -> int:
+        self.waited.append(stream or 0)
+        return 0
+
+    def new_stream(self, stream: Any, flags: int) -> int:
+        stream[0] = OWN_STREAM
         return 0
 
     def install(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyphase import arguments
+from polyphase import arguments, torch_private
 from polyphase.calls import binding, plain_torch
 from polyphase.cuda import batches, launch, launcher, loading, programs
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelsWarning
@@ -19,6 +20,7 @@ from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import Program, maps_program
 from polyphase.sampling.steps import Resize, Slice
 from tests.cuda import host, test_servers
+from tests.cuda.stand_in import OWN_STREAM
 from tests.cuda.test_kernels_on_host import AA, image, resized
 from tests.cuda.test_servers import Device
 
@@ -27,28 +29,26 @@ SIZES = ((40, 68), (33, 50), (61, 40), (40, 68), (25, 90))
 
 
 class Asked:
-    """How often Python was: for kernels, and for memory."""
+    """How often Python was, for kernels; and the driver, for copies."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.kernels, self.uploads, self.kept = 0, 0, list[object]()
-        choose, upload = programs.OnDevice.choose, programs.OnDevice.upload
+    def __init__(self, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kernels, self._driver = 0, device.driver
+        choose = programs.OnDevice.choose
 
         def chooses(own: Any, *given: Any) -> Any:
             self.kernels += 1
             return choose(own, *given)
 
-        def uploads(own: Any, data: bytes) -> Any:
-            self.uploads += 1
-            return upload(own, data)
-
         monkeypatch.setattr(programs.OnDevice, "choose", chooses)
-        monkeypatch.setattr(programs.OnDevice, "upload", uploads)
-        monkeypatch.setattr(launch, "keep_forever", self.kept.extend)
+
+    @property
+    def uploads(self) -> int:
+        return len(self._driver.copies)
 
 
 @pytest.fixture
 def asked(device: Device, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    return Asked(monkeypatch)
+    return Asked(device, monkeypatch)
 
 
 def otherwise(*given: Any) -> Tensor:
@@ -139,15 +139,61 @@ def test_flips_lie_as_their_images(asked: Asked) -> None:
         assert result.stride() == torch.empty_like(one).stride()
 
 
-def test_what_a_graph_reads_is_kept(device: Device, asked: Asked) -> None:
+def test_what_a_graph_reads_is_kept(device: Device) -> None:
+    """A size's tables that were copied before, and those of a size that is new to the graph."""
     x = image(torch.float32, 1, 3, 40, 68)
     program = resized(x, (20, 30), **AA)
-    call = call_for(program, x)
+    call, driver = call_for(program, x), device.driver
     call(x)
-    assert not asked.kept
-    device.driver.captures = 1
-    assert torch.equal(call(x), expected(program, x))
-    assert len(asked.kept) >= 1
+    assert not driver.waited
+    driver.captures = 1
+    other = image(torch.float32, 1, 3, 33, 50)
+    for one in (x, other):
+        assert torch.equal(call(one), expected(program, one))
+    driver.captures = 0
+    assert {stream for _, stream in driver.copies} == {77, OWN_STREAM}, "no copy is part of the graph"
+    assert set(driver.waited) == {0}
+    held = bytes(next(iter(driver.pieces.values())))
+    del call
+    gc.collect()
+    assert not driver.freed
+    assert bytes(next(iter(driver.pieces.values()))) == held
+
+
+def test_another_stream_waits_for_tables(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = image(torch.float32, 1, 3, 40, 68)
+    program, stream = resized(x, (20, 30), **AA), [77]
+    monkeypatch.setitem(torch_private.__dict__, "current_raw_stream", lambda device: stream[0])
+    programs.forget()
+    call = call_for(program, x)
+    right = expected(program, x)
+    assert torch.equal(call(x), right)
+    assert not device.driver.waited
+    stream[0] = 78
+    assert torch.equal(call(x), right)
+    assert device.driver.waited == [78]
+
+
+def test_memory_is_used_again_by_the_stream_that_had_it(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, stream = image(torch.float32, 1, 3, 40, 68), [77]
+    monkeypatch.setitem(torch_private.__dict__, "current_raw_stream", lambda device: stream[0])
+    programs.forget()
+    driver = device.driver
+
+    def fill(count: int) -> None:
+        for rows in range(count):
+            call = call_for(resized(x, (20, 30), **AA), image(torch.float32, 1, 3, 20 + rows % 40, 68))
+            call(image(torch.float32, 1, 3, 20 + rows % 40, 68))
+
+    fill(100)
+    spent = sum(-(-size // 256) * 256 for size, _ in driver.copies)
+    times = 3 * 2**20 // (spent // 100)
+    fill(times)
+    assert len(driver.pieces) <= 2
+    assert not driver.freed
+    stream[0] = 78
+    fill(1)
+    assert len(driver.pieces) <= 3, "what another stream may still read is not written to"
 
 
 def test_what_cannot_be_built_is_done_otherwise(device: Device, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,16 +32,15 @@ def image(address: int) -> Any:
     return SimpleNamespace(data_ptr=lambda: address)
 
 
-def call(stream: int, empty: Callable[..., Any], kept: list[str]) -> Callable[..., Any]:
+def call(stream: int, empty: Callable[..., Any]) -> Callable[..., Any]:
     bound = launcher.bind(LaunchPlan(0, 7, (1, 1, 1), 64, 0, 0, 0, 24, 32), bytes(64), ["a table"])
     otherwise: Any = lambda image: ("otherwise", image)  # noqa: E731 a function, for what is not aligned
     parts = (bound.part, empty, ((2, 3), "float32"), lambda device: stream, 0)
-    return launcher.fresh(FreshCall(*parts, lambda tables: kept.append(f"{len(tables)} kept"), otherwise))
+    return launcher.fresh(FreshCall(*parts, otherwise))
 
 
 def test_a_call_from_an_image_to_a_new_tensor(stand_in: Driver) -> None:
     asked: list[Any] = []
-    kept: list[str] = []
     made = image(1024)
 
     def empty(*shape: Any) -> Any:
@@ -49,21 +48,27 @@ def test_a_call_from_an_image_to_a_new_tensor(stand_in: Driver) -> None:
         return made
 
     for stream in (DEFAULT, STREAM):
-        assert call(stream, empty, kept)(image(4096)) is made
+        assert call(stream, empty)(image(4096)) is made
     assert stand_in.launches == [(DEFAULT, 1024, 4096), (STREAM, 1024, 4096)]
     assert asked == [((2, 3), "float32")] * 2
-    assert not kept
-    stand_in.captures = 1
-    call(STREAM, empty, kept)(image(4096))
-    assert kept == ["1 kept"]
     odd = image(4097)
-    assert call(STREAM, empty, kept)(odd) == ("otherwise", odd)
-    assert len(stand_in.launches) == 3
+    assert call(STREAM, empty)(odd) == ("otherwise", odd)
+    assert len(stand_in.launches) == 2
+
+
+def test_whether_a_graph_is_captured_is_said(stand_in: Driver) -> None:
+    """So that Python keeps what it made for the call."""
+    bound = launcher.bind(LaunchPlan(0, 7, (1, 1, 1), 64, 0, 0, 0, 24, 32), bytes(64), ["a table"])
+    assert bound.run(STREAM, 1024, 4096) == 0
+    stand_in.captures = 1
+    assert bound.run(STREAM, 1024, 4096) == 1
+    assert bound.run(DEFAULT, 1024, 4096) == 0, "which never is"
+    assert launcher.tables(bound.part) == ("a table",)
 
 
 def test_a_kernel_that_waits_may_be_begun_early(stand_in: Driver) -> None:
-    plainly, stand_in.waits = call(STREAM, lambda *shape: image(1024), []), True
-    early = call(STREAM, lambda *shape: image(2048), [])
+    plainly, stand_in.waits = call(STREAM, lambda *shape: image(1024)), True
+    early = call(STREAM, lambda *shape: image(2048))
     plainly(image(4096))
     assert not stand_in.early
     early(image(4096))
@@ -85,17 +90,17 @@ def test_what_goes_wrong_is_said(stand_in: Driver) -> None:
         raise MemoryError("none left")
 
     with pytest.raises(MemoryError, match="none left"):
-        call(STREAM, no_memory, [])(image(4096))
+        call(STREAM, no_memory)(image(4096))
     with pytest.raises(AttributeError, match="data_ptr"):
-        call(STREAM, lambda *shape: image(1024), [])(None)
+        call(STREAM, lambda *shape: image(1024))(None)
     with pytest.raises(AttributeError, match="data_ptr"):
-        call(STREAM, lambda *shape: None, [])(image(4096))
+        call(STREAM, lambda *shape: None)(image(4096))
     with pytest.raises(ValueError, match="nothing else"):
-        call(STREAM, lambda *shape: image(1024), [])(image(4096), image(4096))
+        call(STREAM, lambda *shape: image(1024))(image(4096), image(4096))
     assert not stand_in.launches
     stand_in.status = 1
     with pytest.raises(ValueError, match="refused"):
-        call(STREAM, lambda *shape: image(1024), [])(image(4096))
+        call(STREAM, lambda *shape: image(1024))(image(4096))
 
 
 def test_a_kernel_in_the_dispatcher(stand_in: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

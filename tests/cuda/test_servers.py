@@ -224,8 +224,7 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_kernels: None) ->
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(launch, "architecture", lambda device=None: host.ARCHITECTURE)
-    for one in (launch, programs):
-        monkeypatch.setattr(one, "uploaded", lambda device, *parts: host._on_host(*parts))
+    monkeypatch.setattr(launch, "uploaded", lambda device, *parts: host._on_host(*parts))
     monkeypatch.setattr(launch, "keep_forever", lambda kept: None)
     monkeypatch.setitem(torch_private.__dict__, "current_raw_stream", lambda device: 77)
     monkeypatch.setitem(torch_private.__dict__, "empty_strided_cuda", lambda *given: host.empty(*given))

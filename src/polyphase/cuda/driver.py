@@ -208,8 +208,11 @@ def run_at_once(
 def launching_functions() -> ctypes.Array[ctypes.c_int64]:
     """The addresses of those that `launcher.cpp` calls."""
     contexts = ("cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
-    names = ("cuLaunchKernel", *contexts, "cuStreamIsCapturing", "cuLaunchKernelEx")
-    functions = [getattr(_driver(), name, None) for name in names]  # the last is none of an old driver's
+    memory = ("cuMemAlloc_v2", "cuMemFree_v2", "cuMemcpyHtoDAsync_v2", "cuEventCreate", "cuEventDestroy_v2")
+    order = ("cuEventRecord", "cuStreamWaitEvent", "cuEventSynchronize", "cuStreamCreate")
+    streams = (*order, "cuThreadExchangeStreamCaptureMode")
+    names = ("cuLaunchKernel", *contexts, "cuStreamIsCapturing", "cuLaunchKernelEx", *memory, *streams)
+    functions = [getattr(_driver(), name, None) for name in names]  # cuLaunchKernelEx is none of an old driver's
     found = [ctypes.cast(one, c_void_p).value or 0 if one else 0 for one in functions]
     return (ctypes.c_int64 * len(found))(*found)
 

@@ -105,7 +105,7 @@ def _bound_call(record: CallRecord, out: Facts, make: Callable[[bool], Bound]) -
             made = fresh if isinstance(sampler, Warp) and sampler.fill else fresh_of_warp
         else:
             parts = (launch.part, empty_strided_cuda, (shape, strides, dtype), current_raw_stream, device)
-            made = launcher.fresh(FreshCall(*parts, keep_forever, fresh))
+            made = launcher.fresh(FreshCall(*parts, fresh))
         direct = None if made is fresh else launch.part
 
     made = made if torch.cuda.device_count() == 1 else OnDevice(device, made)
@@ -183,7 +183,7 @@ def bind_any_size(
     part, request = _program_and_request(record)
     device, dtype = record.image.device.index, record.out.dtype
     made_by = (torch_private.empty_strided_cuda, dtype, strides_like, torch_private.current_raw_stream, device)
-    call = launcher.any_size(request, rules.packed(), AnySizeCall(part, NOT_BUILT, *made_by, keep_forever, otherwise))
+    call = launcher.any_size(request, rules.packed(), AnySizeCall(part, NOT_BUILT, *made_by, otherwise))
     return call if torch.cuda.device_count() == 1 else OnDevice(device, call)
 
 

@@ -32,12 +32,12 @@ PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
 
 void release_calls(PyObject* capsule) { delete static_cast<DeviceCalls*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
-// `device::Program`, a context, and what is asked for kernels and memory.
+// `device::Program`, a context, a device, and what is asked for kernels.
 PyObject* python_program(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    if (count != 2 + DeviceCalls::kFunctions) throw BadCall{"a program, a context, and three functions"};
+    if (count != 3 + DeviceCalls::kFunctions) throw BadCall{"a program, a context, a device, and four functions"};
     const auto program = read_as<device::Program>(args[0], "a program of another size than the launcher's");
-    return PyCapsule_New(new DeviceCalls(program, integer(args[1]), args + 2), nullptr, release_calls);
+    return PyCapsule_New(new DeviceCalls(program, integer(args[1]), integer(args[2]), args + 3), nullptr, release_calls);
   });
 }
 
@@ -92,7 +92,7 @@ bool run_directly(const void* what, int32_t device, void* const* addresses, int6
   alignas(16) uint8_t call[kMostBytes];
   std::memcpy(call, known.call, known.size);
   for (int64_t i = 0; i < count; ++i) *place_of(plan, call, i) = reinterpret_cast<int64_t>(addresses[i]);
-  return launch(plan, call, known.size, stream) >= 0;
+  return launch(plan, call, known.size, stream, known.tables) >= 0;
 }
 
 // bound, stream, target, source, vectors, tensors
@@ -109,7 +109,7 @@ PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
     alignas(16) uint8_t call[kMostBytes];
     std::memcpy(call, known.call, known.size);
     for (ptrdiff_t i = 2; i < count; ++i) *place_of(plan, call, i - 2) = integer(args[i]);
-    const int captured = run(plan, call, known.size, reinterpret_cast<void*>(stream));
+    const int captured = run(plan, call, known.size, reinterpret_cast<void*>(stream), known.tables);
     if (captured < 0) throw PythonError();
     return PyLong_FromLongLong(captured);
   });
@@ -124,8 +124,7 @@ int64_t stream_of(PyObject* function, PyObject* device) {
   return integer(number.get());
 }
 
-// Whether a graph is being captured, which will read the tables.
-bool launch_into(Bound& bound, PyObject* out, int64_t source, int64_t stream) {
+void launch_into(Bound& bound, PyObject* out, int64_t source, int64_t stream) {
   become_better(bound, stream);
   const Launch& known = bound.launch();
   alignas(16) uint8_t call[kMostBytes];
@@ -133,20 +132,13 @@ bool launch_into(Bound& bound, PyObject* out, int64_t source, int64_t stream) {
   const int64_t addresses[] = {address_of(out), source};
   std::memcpy(call, addresses, sizeof(addresses));
   if (PyErr_Occurred() != nullptr) throw PythonError();
-  const int captured = run(known.plan, call, known.size, reinterpret_cast<void*>(stream));
-  if (captured < 0) throw PythonError();
-  return captured != 0;
+  if (run(known.plan, call, known.size, reinterpret_cast<void*>(stream), known.tables) < 0) throw PythonError();
 }
 
-PyObject* launched_into_new(Bound& bound, PyObject* empty, PyObject* place, int64_t source, int64_t stream, PyObject* keep) {
+PyObject* launched_into_new(Bound& bound, PyObject* empty, PyObject* place, int64_t source, int64_t stream) {
   Reference out(PyObject_CallObject(empty, place));
   if (out.get() == nullptr) throw PythonError();
-  if (launch_into(bound, out.get(), source, stream)) {
-    const Reference tables(tables_of(bound));
-    PyObject* const argument = tables.get();
-    const Reference kept(PyObject_VectorcallDict(keep, &argument, 1, nullptr));
-    if (kept.get() == nullptr) throw PythonError();
-  }
+  launch_into(bound, out.get(), source, stream);
   return out.release();
 }
 
@@ -156,8 +148,8 @@ int64_t source_of(PyObject* image) {
   return source;
 }
 
-// What `fresh` takes. keep(tables) is called where a graph is captured; otherwise(image) does what is not aligned.
-enum { kBound, kEmpty, kShape, kStreamOf, kDevice, kKeep, kOtherwise, kParts };
+// What `fresh` takes. otherwise(image) does what is not aligned.
+enum { kBound, kEmpty, kShape, kStreamOf, kDevice, kOtherwise, kParts };
 
 PyObject* python_call(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
@@ -166,7 +158,7 @@ PyObject* python_call(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
     const int64_t source = source_of(args[0]);
     if (source % 16 != 0) return PyObject_VectorcallDict(part(kOtherwise), args, 1, nullptr);
     const int64_t stream = stream_of(part(kStreamOf), part(kDevice));
-    return launched_into_new(bound_in(part(kBound)), part(kEmpty), part(kShape), source, stream, part(kKeep));
+    return launched_into_new(bound_in(part(kBound)), part(kEmpty), part(kShape), source, stream);
   });
 }
 
@@ -200,7 +192,7 @@ using There = AnySizes<BindThere>;
 void release_sizes(PyObject* capsule) { delete static_cast<There*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
 // What `any_size` takes: `launcher.AnySizeCall`, the first two of which become the first here.
-enum { kSizes, kCalls, kRefused, kMake, kDtype, kStridesLike, kStreamNow, kOfDevice, kKeepTables, kElse, kAnySizeParts };
+enum { kSizes, kCalls, kRefused, kMake, kDtype, kStridesLike, kStreamNow, kOfDevice, kElse, kAnySizeParts };
 
 There& sizes_in(PyObject* parts) {
   auto* const sizes = static_cast<There*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
@@ -224,7 +216,7 @@ PyObject* python_call_any_size(PyObject* parts, PyObject* const* args, ptrdiff_t
     const int64_t stream = stream_of(part(kStreamNow), part(kOfDevice));
     Bound& bound = bound_in(PyTuple_GetItem(kept.get(), kBoundCall));
     PyObject* const place = PyTuple_GetItem(kept.get(), kPlaceOfOutput);
-    return launched_into_new(bound, part(kMake), place, source, stream, part(kKeepTables));
+    return launched_into_new(bound, part(kMake), place, source, stream);
   });
 }
 
@@ -271,15 +263,9 @@ T& in_capsule(PyObject* parts, int place) {
   return *found;
 }
 
-PyObject* called(PyObject* function, PyObject* argument) {
-  PyObject* const made = PyObject_VectorcallDict(function, &argument, 1, nullptr);
-  if (made == nullptr) throw PythonError();
-  return made;
-}
-
 PyObject* tensor_of(PyObject* parts, int make, int64_t bytes) {
   const Reference size(PyLong_FromLongLong(bytes));
-  return called(PyTuple_GetItem(parts, make), size.get());
+  return called_with(PyTuple_GetItem(parts, make), size.get());
 }
 
 int64_t address_in(const Reference& tensor) {
@@ -305,7 +291,7 @@ void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t
   if (tables != 0) std::memcpy(bytes, table.recipes.data(), of_recipes);
   if (of_tiles != 0) std::memcpy(bytes + of_recipes, table.tiles.data(), of_tiles);
   std::memcpy(bytes + before, table.rows.data(), table.rows.size());
-  const Reference there(called(PyTuple_GetItem(parts, kThere), staged.get()));
+  const Reference there(called_with(PyTuple_GetItem(parts, kThere), staged.get()));
   const int64_t address = address_in(there);
   if (tables != 0) {
     Plan plan = in_capsule<Bound>(parts, kTapMaker).first.plan;
@@ -342,7 +328,7 @@ PyObject* python_launch_sized(PyObject* parts, PyObject* const* args, ptrdiff_t 
     if (wanted < 0) throw PythonError();
     const int64_t out = address_of(args[0]);
     if (PyErr_Occurred() != nullptr) throw PythonError();
-    const Reference number(called(PyTuple_GetItem(parts, kStream), PyTuple_GetItem(parts, kOnDevice)));
+    const Reference number(called_with(PyTuple_GetItem(parts, kStream), PyTuple_GetItem(parts, kOnDevice)));
     const int64_t stream = integer(number.get());
     const RowPattern& pattern = batch.rows.pattern();
     if (out % pattern.alignment != 0 || wanted > kMostBlocks || is_captured(stream)) return owned(args[2]);
@@ -415,7 +401,8 @@ extern "C" __attribute__((visibility("default"))) PyObject* polyphase_device_fun
   return polyphase::as_tuple(polyphase::device_functions);
 }
 
-// The addresses of cuLaunchKernel, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent, cuStreamIsCapturing and cuLaunchKernelEx.
+// The addresses of cuLaunchKernel, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent, cuStreamIsCapturing and cuLaunchKernelEx, and then
+// `MemoryFunctions`.
 extern "C" __attribute__((visibility("default"))) PyObject* polyphase_functions(
     const int64_t* addresses) {
   using namespace polyphase;
@@ -425,6 +412,7 @@ extern "C" __attribute__((visibility("default"))) PyObject* polyphase_functions(
   pop_context = reinterpret_cast<GetContext>(addresses[3]);
   is_capturing = reinterpret_cast<IsCapturing>(addresses[4]);
   launch_kernel_early = reinterpret_cast<LaunchKernelEx>(addresses[5]);
+  std::memcpy(&memory_functions, addresses + 6, sizeof(memory_functions));
   dispatched().run = run_directly;
   return as_tuple(functions);
 }

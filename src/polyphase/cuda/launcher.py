@@ -72,13 +72,15 @@ class Answers(Protocol):
 
     def choose(self, own: bytes, servers: Sequence[bytes]) -> object: ...
     def ask(self, own: bytes, waits: bool) -> object: ...
-    def upload(self, data: bytes) -> object: ...
+    def stream_of(self, device: int) -> int: ...
+    def refused(self, device: int) -> object: ...
 
 
 def program(facts: bytes, device: int, answers: Answers) -> object:
     """What the launcher knows a program on a device by. `facts`: `Program` of device_cases.h."""
     context = driver.context_address(device)
-    return _functions().program(facts, context, answers.choose, answers.ask, answers.upload)
+    asked = (answers.choose, answers.ask, answers.stream_of, answers.refused)
+    return _functions().program(facts, context, device, *asked)
 
 
 def bind_request(program: object, request: bytes, aligned: bool) -> Bound:
@@ -88,7 +90,7 @@ def bind_request(program: object, request: bytes, aligned: bool) -> Bound:
 
 
 def tables(part: object) -> tuple[object, ...]:
-    """What keeps the tables of a bound call."""
+    """What keeps the tables of a call that `bind` was given them for."""
     return _functions().tables(part)
 
 
@@ -103,7 +105,6 @@ class AnySizeCall(NamedTuple):
     strides_like: Callable[..., tuple[int, ...]]
     stream_of: Callable[[int], int]
     device: int
-    keep: Callable[[tuple[object, ...]], None]
     otherwise: Callable[..., Tensor]
 
 
@@ -119,15 +120,13 @@ def bound_of(call: Callable[..., Tensor], *given: Any) -> tuple[object, tuple[An
 
 class FreshCall(NamedTuple):
     """All that a call without operands takes from an image to a new tensor, as launcher.cpp has it: empty(*shape) makes
-    that, stream_of(device) says where to launch, keep(tables) is called where a graph is captured, and otherwise(image)
-    does what is not aligned."""
+    that, stream_of(device) says where to launch, and otherwise(image) does what is not aligned."""
 
     part: object
     empty: Callable[..., Tensor]
     shape: tuple[object, ...]
     stream_of: Callable[[int], int]
     device: int
-    keep: Callable[[tuple[object, ...]], None]
     otherwise: Callable[..., Tensor]
 
 

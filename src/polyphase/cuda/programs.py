@@ -1,17 +1,18 @@
-"""A program of axis maps on a device: what the launcher asks for while it binds calls of it, kernels and memory."""
+"""A program of axis maps on a device: what the launcher asks for while it binds calls of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 
+from polyphase import torch_private
 from polyphase.calls import devices
 from polyphase.calls.binding import NOT_BUILT
 from polyphase.cuda import launcher, loading, maps, ways
-from polyphase.cuda.memory import uploaded
+from polyphase.errors import DriverError
 from polyphase.kernels.plans import MapsPlan
 from polyphase.sampling.programs import Program
 
@@ -49,11 +50,14 @@ class OnDevice:
             loading.ask_for(kernel)
         return kernel, kernel.address
 
-    def upload(self, data: bytes) -> tuple[int, object]:
-        """Puts tables where kernels can read them: their address, and what keeps them there."""
-        devices.wing_of(torch.device("cuda", self.device))  # raises where the device was lost by a fork
-        (address,), memory = uploaded(self.device, data)
-        return address, memory
+    @property
+    def stream_of(self) -> Callable[[int], int]:
+        return torch_private.current_raw_stream
+
+    def refused(self, device: int) -> None:
+        """Raises what says why there is no memory for tables."""
+        devices.wing_of(torch.device("cuda", device))  # which was lost by a fork
+        raise DriverError("the CUDA driver gives no memory for tables of taps")
 
     def _kernel(self, way: bytes) -> loading.Kernel:
         return loading.kernel(loading.Name(self.plan, ways.unpacked(way), self.device))

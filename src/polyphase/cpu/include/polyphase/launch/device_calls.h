@@ -51,7 +51,7 @@ struct Better {
 };
 
 // A call that was bound. better: null, or what has another launch for it; left: launches until it is asked again, which it is
-// sooner where *ready is not 0 or a graph is captured. kept: what the launches read. All but `later` and `better` are looked at
+// sooner where *ready is not 0 or a graph is captured. kept: what Python made that the launches read. All but `later` and `better` are looked at
 // only where the GIL is held.
 struct Bound {
   Launch first;
@@ -78,7 +78,13 @@ struct Bound {
 
 inline void release(PyObject* capsule) { delete static_cast<Bound*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
-inline PyObject* call_with(PyObject* function, PyObject* first, PyObject* second) {
+inline PyObject* called_with(PyObject* function, PyObject* argument) {
+  PyObject* const answer = PyObject_VectorcallDict(function, &argument, 1, nullptr);
+  if (answer == nullptr) throw PythonError();
+  return answer;
+}
+
+inline PyObject* called_with(PyObject* function, PyObject* first, PyObject* second) {
   PyObject* const args[] = {first, second};
   PyObject* const answer = PyObject_VectorcallDict(function, args, 2, nullptr);
   if (answer == nullptr) throw PythonError();
@@ -88,10 +94,11 @@ inline PyObject* call_with(PyObject* function, PyObject* first, PyObject* second
 // Of one program on a device, which is asked through Python (`cuda/programs.py`) for kernels and memory.
 class DeviceCalls {
  public:
-  // What is asked: choose(own, servers), ask(own, waits) and upload(bytes).
-  enum { kChoose, kAsk, kUpload, kFunctions };
+  // What is asked: choose(own, servers), ask(own, waits), stream_of(device), and refused(device), which raises.
+  enum { kChoose, kAsk, kStreamOf, kRefused, kFunctions };
 
-  DeviceCalls(const device::Program& program, int64_t context, PyObject* const* functions) : program_(program), context_(context) {
+  DeviceCalls(const device::Program& program, int64_t context, int64_t device, PyObject* const* functions)
+      : program_(program), context_(context), device_(device) {
     for (int i = 0; i < kFunctions; ++i) functions_[i] = owned(functions[i]);
   }
   DeviceCalls(const DeviceCalls&) = delete;
@@ -107,7 +114,7 @@ class DeviceCalls {
     device::Way way;
     const KernelState& state = kernel_for(call, own, way);
     const device::Prepared prepared(call, way, own);
-    fill(call, prepared, way, state, bound, bound.first);
+    fill(call, prepared, way, state, bound.first);
     if (way == own) return;
     const Known* const known = find(call.of_call(own));
     bound.better = new Better(self, request, size, own, aligned);
@@ -121,7 +128,7 @@ class DeviceCalls {
     const device::Way own = call.of_call(better.own);
     const Reference way(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(&own), sizeof(own)));
     const Reference number(PyBool_FromLong(waits));
-    const Reference answer(call_with(functions_[kAsk], way.get(), number.get()));
+    const Reference answer(called_with(functions_[kAsk], way.get(), number.get()));
     if (answer.get() == &_Py_NoneStruct) return 0;  // what serves goes on serving
     const KernelState& state = state_of(answer.get());
     bound.ready = better.hold(answer.get());
@@ -130,7 +137,7 @@ class DeviceCalls {
     const device::Prepared prepared(call, better.own, better.own);
     auto* const later = new Launch;
     try {
-      fill(call, prepared, better.own, state, bound, *later);
+      fill(call, prepared, better.own, state, *later);
     } catch (...) {
       delete later;
       throw;
@@ -200,7 +207,7 @@ class DeviceCalls {
     if (known_.size() + 1 + servers.count() > kMostKnown) forget();
     const Reference of_own(as_bytes(call.of_call(own))), others(PyTuple_New(servers.count()));
     for (int i = 0; i < servers.count(); ++i) PyTuple_SetItem(others.get(), i, as_bytes(call.of_call(servers[i])));
-    const Reference answer(call_with(functions_[kChoose], of_own.get(), others.get()));
+    const Reference answer(called_with(functions_[kChoose], of_own.get(), others.get()));
     PyObject* const kernels = PyTuple_GetItem(answer.get(), 1);
     if (kernels == nullptr) throw PythonError();
     learn(call.of_call(own), PyTuple_GetItem(kernels, 0));
@@ -209,7 +216,7 @@ class DeviceCalls {
   }
 
   void fill(const device::Arranged& call, const device::Prepared& prepared, const device::Way& way, const KernelState& state,
-            Bound& bound, Launch& launch) {
+            Launch& launch) {
     const Request& request = call.request();
     const device::Cut& cut = prepared.cut();
     launch.plan = {state.function, context_,
@@ -219,32 +226,41 @@ class DeviceCalls {
     launch.size = prepared.call().size() * static_cast<int64_t>(sizeof(int64_t));
     if (launch.size > kMostBytes) throw TooManyDimensions();
     std::memcpy(launch.call, prepared.call().data(), launch.size);
-    if (prepared.parts().size() > 0) upload(prepared, bound, launch);
+    if (prepared.parts().size() > 0) upload(prepared, launch);
     made_ += prepared.table_count();
   }
 
   // Parts one behind the other, each from a multiple of 16 on, by one copy.
-  void upload(const device::Prepared& prepared, Bound& bound, Launch& launch) {
+  void upload(const device::Prepared& prepared, Launch& launch) const {
     const auto room_of = [](const device::Part& part) { return max<int64_t>(device::round_up(part.size), 16); };
     int64_t size = 0;
     for (const device::Part& part : prepared.parts()) size += room_of(part);
-    const Reference data(PyBytes_FromStringAndSize(nullptr, size));
-    if (data.get() == nullptr) throw PythonError();
-    auto* to = const_cast<uint8_t*>(bytes(data.get()).data);
+    Buffer<uint8_t> data;
+    data.resize_unset(size);
+    uint8_t* to = data.data();
     for (const device::Part& part : prepared.parts()) {
       if (part.size > 0) std::memcpy(to, part.data, part.size);
       std::memset(to + part.size, 0, room_of(part) - part.size);
       to += room_of(part);
     }
-    PyObject* const argument = data.get();
-    const Reference answer(PyObject_VectorcallDict(functions_[kUpload], &argument, 1, nullptr));
-    if (answer.get() == nullptr) throw PythonError();
-    int64_t address = integer(PyTuple_GetItem(answer.get(), 0));
-    bound.kept.push_back(owned(PyTuple_GetItem(answer.get(), 1)));
+    int64_t address = 0;
+    launch.tables = memory_put(data, address);
     for (const device::Part& part : prepared.parts()) {
       std::memcpy(launch.call + part.at, &address, sizeof(address));
       address += room_of(part);
     }
+  }
+
+  Chunk* memory_put(const Buffer<uint8_t>& data, int64_t& address) const {
+    const Reference device(PyLong_FromLongLong(device_)), number(called_with(functions_[kStreamOf], device.get()));
+    const int64_t stream = integer(number.get());
+    TableMemory& memory = TableMemory::of(reinterpret_cast<void*>(context_));
+    Chunk* const made = memory.put(data.data(), data.size(), reinterpret_cast<void*>(stream), is_captured(stream), address);
+    if (made == nullptr) {
+      const Reference refused(called_with(functions_[kRefused], device.get()));
+      throw BadCall{"the CUDA driver refused memory for tables"};
+    }
+    return made;
   }
 
   static constexpr int64_t kMostKnown = 256;
@@ -252,7 +268,7 @@ class DeviceCalls {
   static inline int64_t made_ = 0;  // tables
 
   const device::Program program_;
-  const int64_t context_;
+  const int64_t context_, device_;
   PyObject* functions_[kFunctions];
   Buffer<Known> known_;
 };

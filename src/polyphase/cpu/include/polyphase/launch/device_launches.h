@@ -4,37 +4,11 @@
 #include <cstdint>
 #include <cstring>
 
-#include "polyphase/launch/python_api.h"
+#include "polyphase/launch/device_memory.h"
 #include "polyphase/launch/python_objects.h"
-#include "polyphase/launch/tensors.h"
 
 namespace polyphase {
 
-using Status = int;
-using LaunchKernel = Status (*)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
-                                void* stream, void** parameters, void** extra);
-// CUlaunchAttribute and CUlaunchConfig of the driver.
-struct alignas(8) Attribute {
-  int id, unused;
-  int value[16];
-};
-struct LaunchConfig {
-  unsigned blocks[3], threads[3], shared_bytes;
-  void* stream;
-  const Attribute* attributes;
-  unsigned attribute_count;
-};
-using LaunchKernelEx = Status (*)(const LaunchConfig* config, void* function, void** parameters, void** extra);
-using GetContext = Status (*)(void** context);
-using PushContext = Status (*)(void* context);
-using IsCapturing = Status (*)(void* stream, int* status);
-
-// Functions of the driver, and how many launches there were. launch_kernel_early: none of an old driver's.
-inline LaunchKernel launch_kernel;
-inline LaunchKernelEx launch_kernel_early;
-inline GetContext current_context, pop_context;
-inline PushContext push_context;
-inline IsCapturing is_capturing;
 inline int64_t launched = 0, makers_launched = 0;  // atomic
 
 constexpr int kMostBytes = 4096;  // of parameters, which is what every GPU takes
@@ -50,11 +24,18 @@ struct Plan {
   int64_t makes_tables;            // for other kernels: such launches are counted apart
 };
 
-// A kernel and what it is given.
+// A kernel and what it is given. tables: null, or what has those that it reads, which it owns.
 struct Launch {
   Plan plan;
   ptrdiff_t size;
   uint8_t call[kMostBytes];
+  Chunk* tables = nullptr;
+
+  Launch() = default;
+  Launch(const Launch&) = delete;
+  ~Launch() {
+    if (tables != nullptr) TableMemory::let_go(tables);
+  }
 };
 
 // From a plan and a call as bytes; false with an error set.
@@ -87,7 +68,7 @@ inline Status launch_on(void* stream, const Plan& plan, void** extra) {
 }
 
 // Whether the stream is being captured, which is 1 or 0, or -1 where the driver refuses. call: of so many bytes.
-inline int launch(const Plan& plan, void* call, size_t size, void* stream) {
+inline int launch(const Plan& plan, void* call, size_t size, void* stream, Chunk* tables = nullptr) {
   enum { kEnd, kParameters, kSize };  // of `extra`
   void* extra[] = {reinterpret_cast<void*>(kParameters), call, reinterpret_cast<void*>(kSize), &size,
                    reinterpret_cast<void*>(kEnd)};
@@ -98,6 +79,7 @@ inline int launch(const Plan& plan, void* call, size_t size, void* stream) {
   if (elsewhere) status = push_context(wanted);
   int capturing = 0;
   if (status == 0 && stream != nullptr) status = is_capturing(stream, &capturing);  // the default stream never is
+  if (status == 0 && tables != nullptr) status = let_read(*tables, stream, capturing != 0);
   if (status == 0) status = launch_on(stream, plan, extra);
   if (elsewhere) pop_context(&context);
   if (status != 0) return -1;
@@ -106,13 +88,13 @@ inline int launch(const Plan& plan, void* call, size_t size, void* stream) {
 }
 
 // Likewise, with an error set.
-inline int run(const Plan& plan, void* call, size_t size, void* stream) {
-  const int captured = launch(plan, call, size, stream);
+inline int run(const Plan& plan, void* call, size_t size, void* stream, Chunk* tables = nullptr) {
+  const int captured = launch(plan, call, size, stream, tables);
   if (captured < 0) PyErr_SetString(PyExc_ValueError, "the CUDA driver refused to launch a kernel");
   return captured;
 }
 
-// Whether it is; then Python keeps for ever what a graph reads.
+// Whether it is.
 inline bool is_captured(int64_t stream) {
   int capturing = 0;
   return stream != 0 && (is_capturing(reinterpret_cast<void*>(stream), &capturing) != 0 || capturing != 0);
