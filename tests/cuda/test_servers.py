@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyphase import torch_private
 from polyphase.calls.bound import BoundCall
-from polyphase.cuda import driver, emit, launch, loading, maps, programs, ways
+from polyphase.cuda import driver, emit, launch, loading, maps, ways
 from polyphase.cuda.ways import Way
 from polyphase.errors import BuildFailedError
 from polyphase.kernels.plans import MapsPlan
