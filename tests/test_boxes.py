@@ -22,6 +22,7 @@ from polyphase.errors import (
 from polyphase.sampling import reference
 from polyphase.sampling.programs import maps_program
 from tests.support.samples import image
+from tests.support.threads import threads as torch_threads
 from tests.test_functional_modes import PILLOW
 
 Box: TypeAlias = tuple[float, float, float, float]
@@ -193,9 +194,7 @@ def test_images_of_other_sizes() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_lists_of_images(threads: int) -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with torch_threads(threads):
         images = [image((1, 3, n, n + 5), torch.uint8) for n in (20, 31, 45)]
         boxes = [(1, 2, 20.5, 19.25), (0, 0, 30, 31), None]
         for box in (boxes, boxes[0], list(boxes[0] or ())):
@@ -206,8 +205,6 @@ def test_lists_of_images(threads: int) -> None:
             P.interpolate(images, 9, mode="bilinear", box=boxes[:2])
         with pytest.raises(WrongImageError, match="image 0 of 3: box="):
             P.interpolate(images, 9, mode="bilinear", box=[(0, 0, 99, 9), None, None])
-    finally:
-        torch.set_num_threads(before)
 
 
 WRONG: list[tuple[Any, dict[str, Any], type[Exception], str]] = [

@@ -89,14 +89,14 @@ def test_warps(coordinates: torch.dtype, mode: str, dtype: torch.dtype) -> None:
             pixels = image((2, 3, 23, 31), dtype, layout)
             largest = torch.iinfo(dtype).max - torch.iinfo(dtype).min
             off = 40 * largest * torch.finfo(torch.float64 if double else torch.float32).eps * 31
-            warp = arguments.grid_warp(pixels.shape, dtype, grid.shape, coordinates, mode, padding, False)
+            warp = arguments.grid_warp(pixels, grid, mode, padding, False)
             program = warp_program(dtype, warp)
             exact = of_doubles(program, pixels, grid=grid)
             found = P.grid_sample(pixels, grid, mode, padding)
             for one in (found, plain_torch.run(program, pixels, grid), reference.run(program, pixels, grid=grid)):
                 assert_rounds(one, exact, off)
             size = (2, 3, 20, 40)
-            by_matrix = arguments.affine_warp(pixels.shape, dtype, theta.shape, coordinates, size, mode, padding, False)
+            by_matrix = arguments.affine_warp(pixels, theta, size, mode, padding, False)
             program = warp_program(dtype, by_matrix)
             exact = of_doubles(program, pixels, theta=theta)
             found = P.affine_sample(pixels, theta, size, mode, padding)
@@ -109,7 +109,7 @@ def test_warped_volumes(dtype: torch.dtype) -> None:
     pixels = image((1, 2, 5, 6, 7), dtype)
     theta = torch.tensor([[[0.8, 0.3, 0.1, 0.0], [-0.3, 0.9, 0.0, 0.05], [0.1, 0.0, 1.1, 0.2]]], dtype=torch.float64)
     size = (1, 2, 6, 5, 9)
-    warp = arguments.affine_warp(pixels.shape, dtype, theta.shape, theta.dtype, size, "bilinear", "border", True)
+    warp = arguments.affine_warp(pixels, theta, size, "bilinear", "border", True)
     exact = of_doubles(warp_program(dtype, warp), pixels, theta=theta)
     found = P.affine_sample(pixels, theta, size, "bilinear", "border", align_corners=True)
     assert_rounds(found, exact, 1e-3 if dtype == torch.int32 else 1e-6)
@@ -162,9 +162,7 @@ def test_turned_pixels_come_out_exact(mode: str, dtype: torch.dtype) -> None:
         turned = P.flip(pixels.mT, (-2,))
         for found in (P.affine_sample(pixels, quarter, pixels.shape, mode), P.grid_sample(pixels, grid, mode)):
             assert torch.equal(found, turned)
-        program = warp_program(
-            dtype, arguments.grid_warp(pixels.shape, dtype, grid.shape, grid.dtype, mode, "zeros", False)
-        )
+        program = warp_program(dtype, arguments.grid_warp(pixels, grid, mode, "zeros", False))
         assert torch.equal(plain_torch.run(program, pixels, grid), P.grid_sample(pixels, grid, mode))
 
 

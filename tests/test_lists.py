@@ -10,14 +10,13 @@ import torch
 
 import polyphase.functional as P
 from polyphase.errors import WrongArgumentError, WrongImageError
+from tests.support.threads import threads as torch_threads
 
 
 @pytest.fixture(params=[1, 2], ids="{} threads".format, autouse=True)
 def threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(request.param):
+        yield
 
 
 def images(dtype: torch.dtype = torch.uint8) -> list[torch.Tensor]:

@@ -13,7 +13,7 @@ from polyphase.arguments.warping import COORDINATES, OTHER_COORDINATES
 from polyphase.calls.plain import DTYPES
 from polyphase.cpu import build, isa, libraries
 from polyphase.cuda import launcher as cuda_launcher
-from polyphase.kernels.plans import MapsPlan, WarpPlan, expressions_of, plan_maps, plan_warp, plan_warp_gradients
+from polyphase.kernels.plans import MapsPlan, WarpPlan, plan_maps, plan_warp
 from polyphase.records.checking import WARPED_AXES
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.formulas import displacement, homography
@@ -44,14 +44,15 @@ def plans(architecture: str) -> Iterator[MapsPlan | WarpPlan]:
         else:
             yield plan_maps(program, isa.for_moves(architecture) if program.moves_only else architecture)
     for dtype, coordinates, mode, axes in _warps():
-        yield plan_warp(warp_program(dtype, Warp("grid", mode, "zeros", False)), coordinates, axes, architecture)
-        if dtype.is_floating_point:
-            yield plan_warp_gradients(dtype, coordinates, mode, axes, architecture)
+        yield from _with_gradients(warp_program(dtype, Warp("grid", mode)), coordinates, axes, architecture)
     for dtype, coordinates, warp in _computed():
-        yield plan_warp(warp_program(dtype, warp), coordinates, len(warp.size), architecture)
-        if dtype.is_floating_point:
-            formula = expressions_of(warp)
-            yield plan_warp_gradients(dtype, coordinates, warp.mode, len(warp.size), architecture, formula)
+        yield from _with_gradients(warp_program(dtype, warp), coordinates, len(warp.size), architecture)
+
+
+def _with_gradients(program: Program, coordinates: torch.dtype, axes: int, architecture: str) -> Iterator[WarpPlan]:
+    yield plan_warp(program, coordinates, axes, architecture)
+    if program.source.is_floating_point:
+        yield plan_warp(program, coordinates, axes, architecture, gradients=True)
 
 
 def _maps() -> Iterator[Program]:

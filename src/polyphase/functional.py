@@ -23,7 +23,7 @@ from polyphase.ops import shrinking, whole_calls
 from polyphase.ops.short_way import ShortWay, of_image
 from polyphase.records.facts import Facts
 from polyphase.sampling.programs import Program, maps_program, warp_program
-from polyphase.sampling.warps import from_pixels
+from polyphase.sampling.warps import Warp, from_pixels
 
 __all__ = [
     "affine_grid",
@@ -63,42 +63,8 @@ def _padded(image: Facts, pad: Any, mode: Any, value: Any) -> Program | None:
     return maps_program(image.dtype, maps, border=border) if maps else None
 
 
-def _sampled_at(image: Facts, grid: Facts, *given: Any) -> Program:
-    *rules, fill, fill_rule = given
-    options = arguments.warp_options(*rules)
-    sampler = arguments.grid_warp(image.shape, image.dtype, grid.shape, grid.dtype, *options)
-    return warp_program(image.dtype, arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule))
-
-
-def _sampled_by(image: Facts, theta: Facts, size: Any, *given: Any) -> Program:
-    *rules, fill, fill_rule = given
-    options = arguments.warp_options(*rules)
-    size = arguments.affine_size(size)
-    sampler = arguments.affine_warp(image.shape, image.dtype, theta.shape, theta.dtype, size, *options)
-    return warp_program(image.dtype, arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule))
-
-
-def _sampled_by_homography(image: Facts, matrix: Facts, size: Any, *given: Any) -> Program:
-    *rules, fill, fill_rule = given
-    options = arguments.warp_options(*rules)
-    size = arguments.affine_size(size)
-    sampler = arguments.perspective_warp(image.shape, image.dtype, matrix.shape, matrix.dtype, size, *options)
-    return warp_program(image.dtype, arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule))
-
-
-def _displaced(image: Facts, field: Facts, *given: Any) -> Program:
-    *rules, fill, fill_rule = given
-    options = arguments.warp_options(*rules)
-    sampler = arguments.displacement_warp(image.shape, image.dtype, field.shape, field.dtype, *options)
-    return warp_program(image.dtype, arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule))
-
-
-def _always(given: tuple[Any, ...]) -> bool:
-    return True
-
-
-def _never(given: tuple[Any, ...]) -> bool:
-    return False
+def _by_warp(warp: Callable[..., Warp]) -> Callable[..., Program]:
+    return lambda image, *given: warp_program(image.dtype, warp(image, *given))
 
 
 def _sizes_alone(image: Tensor, size: Any, factor: Any, *others: Any) -> tuple[int, ...] | None:
@@ -114,10 +80,10 @@ _INTERPOLATE = ShortWay(
     any_size=lambda given: given[0] is not None,  # a factor's program has its result
     sizes_of=_sizes_alone,
 )
-_FLIP, _PAD = ShortWay(_flipped, _always), ShortWay(_padded, _always)
-_GRID_SAMPLE, _AFFINE_SAMPLE = ShortWay(_sampled_at, _always), ShortWay(_sampled_by, _always)
-_PERSPECTIVE_SAMPLE = ShortWay(_sampled_by_homography, _never, whole_calls.parts_of_matrix)
-_DISPLACEMENT_SAMPLE = ShortWay(_displaced, _never, whole_calls.parts_of_field)
+_FLIP, _PAD = ShortWay(_flipped), ShortWay(_padded)
+_GRID_SAMPLE, _AFFINE_SAMPLE = (ShortWay(_by_warp(one)) for one in (arguments.grid_warp, arguments.affine_warp))
+_PERSPECTIVE_SAMPLE = ShortWay(_by_warp(arguments.perspective_warp), parts=whole_calls.parts_of_matrix)
+_DISPLACEMENT_SAMPLE = ShortWay(_by_warp(arguments.displacement_warp), parts=whole_calls.parts_of_field)
 
 
 def interpolate(
@@ -251,8 +217,6 @@ def grid_sample(
         result: Tensor | None = _GRID_SAMPLE.again(input, grid, mode, padding_mode, align_corners, fill, fill_rule)
         if result is not None:
             return result
-    else:
-        fill = arguments.fill_numbers(fill)
     return _called("grid_sample", _GRID_SAMPLE, (input, grid), (mode, padding_mode, align_corners, fill, fill_rule))
 
 
@@ -301,8 +265,6 @@ def affine_sample(
         )
         if result is not None:
             return result
-    else:
-        fill = arguments.fill_numbers(fill)
     given = (size, mode, padding_mode, align_corners, fill, fill_rule)
     if isinstance(input, list):
         pairs = list(zip(input, _one_each(theta, len(input), "theta"), strict=True))
@@ -344,8 +306,6 @@ def perspective_sample(
         )
         if result is not None:
             return result
-    else:
-        fill = arguments.fill_numbers(fill)
     given = (size, mode, padding_mode, align_corners, fill, fill_rule)
     return _called("perspective_sample", _PERSPECTIVE_SAMPLE, (input, matrix), given)
 
@@ -372,8 +332,6 @@ def displacement_sample(
         )
         if result is not None:
             return result
-    else:
-        fill = arguments.fill_numbers(fill)
     given = (mode, padding_mode, align_corners, fill, fill_rule)
     return _called("displacement_sample", _DISPLACEMENT_SAMPLE, (input, field), given)
 
@@ -400,7 +358,12 @@ def pixel_matrix(
     return from_pixels(matrix, before, after, inverse=inverse, align_corners=aligned)[..., :rows, :]
 
 
-def _of_each(name: str, way: ShortWay, images: list[tuple[Any, ...]], given: Sequence[tuple[Any, ...]]) -> list[Tensor]:
+def _of_each(
+    name: str,
+    way: ShortWay,
+    images: list[tuple[Any, ...]],
+    given: Sequence[tuple[Any, ...]],
+) -> list[Tensor]:
     """The results of many calls, from the tensors of each (`images`) and its other arguments (`given`)."""
     found = None if is_dynamo_compiling() else way.each(given, images)
     if found is not None:
@@ -439,33 +402,26 @@ def _through_operators(name: str, tensors: tuple[Tensor, ...], given: tuple[Any,
     if has_torch_function(tensors):
         result = handle_torch_function(_FUNCTIONS[name], tensors, *tensors, *given)
         return result
+    if is_dynamo_compiling() and name in _FILLED:
+        given = *given[:-2], arguments.fill_numbers(given[-2]), given[-1]
     for tensor, what in zip(tensors, _TENSORS[name], strict=True):
         _check_tensor(name, tensor, what)
-    if is_dynamo_compiling():
-        result = getattr(torch.ops.polyphase, name)(*tensors, *given)
-    else:
-        result = getattr(whole_calls, name)(*tensors, *given)
+    result = getattr(torch.ops.polyphase if is_dynamo_compiling() else whole_calls, name)(*tensors, *given)
     return result
 
 
-_FUNCTIONS: dict[str, Any] = {
-    one.__name__: one
-    for one in (
-        *(interpolate, flip, pad, grid_sample, affine_grid, affine_sample),
-        *(perspective_sample, displacement_sample),
-    )
-}
-#: What the tensors of each are called.
+#: Functions whose last arguments are a fill, and its rule.
+_FILLED = ("grid_sample", "affine_sample", "perspective_sample", "displacement_sample")
+#: What the tensors of each function are called.
 _TENSORS = {
-    "interpolate": ("image",),
-    "flip": ("image",),
-    "pad": ("image",),
+    **dict.fromkeys(("interpolate", "flip", "pad"), ("image",)),
     "grid_sample": ("image", "grid"),
     "affine_grid": ("theta",),
     "affine_sample": ("image", "theta"),
     "perspective_sample": ("image", "matrix"),
     "displacement_sample": ("image", "field"),
 }
+_FUNCTIONS: dict[str, Any] = {name: globals()[name] for name in _TENSORS}
 
 
 def _crop_amounts(start: int, length: int, size: int) -> tuple[int, int]:

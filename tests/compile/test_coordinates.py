@@ -18,7 +18,7 @@ import polyphase.functional as P
 from polyphase.calls import plain_torch
 from polyphase.compile.grids import without_grids
 from polyphase.compile.reasons import NotFused, Why
-from polyphase.ops.formulas import _sampler
+from polyphase.ops.warp import by_formula
 from polyphase.sampling.formulas import Formula, is_smooth, nodes_of, slope
 from polyphase.sampling.pointwise import Binary, Constant, Entry, Number, Place, Select, Unary
 from polyphase.sampling.text import from_text, to_text
@@ -83,7 +83,7 @@ class Read:
 
 
 def _by_torch(image: Tensor, entries: Tensor, fields: list[Tensor], warp: str, sizes: Any) -> Tensor:
-    return plain_torch.warp(image, entries, _sampler(warp, sizes), *fields)
+    return plain_torch.warp(image, entries, by_formula(warp, sizes), *fields)
 
 
 @pytest.mark.parametrize("function", SPELLINGS)

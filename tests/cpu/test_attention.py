@@ -16,6 +16,7 @@ from polyphase.calls.attention import Gradients
 from polyphase.sampling.attention import Attention
 from tests.cpu.conftest import Tell, in_a_child, run_sanitised
 from tests.cpu.test_memory_safety import Arena, protect
+from tests.support.threads import assert_same_by_threads
 
 #: Less than a vector, whole vectors of any set, several of them and something behind.
 CHANNELS = (1, 2, 3, 5, 8, 15, 16, 17, 31, 32, 33, 48, 64, 65, 100, 130)
@@ -181,14 +182,7 @@ def test_any_strides(instruction_set: str) -> None:
 
 def test_the_same_bits_by_any_number_of_threads(instruction_set: str) -> None:
     case = Case(3, 4, 40, 200, Attention(((8, 9), (3, 4)), (4, 5)))
-    threads = torch.get_num_threads()
-    results = []
-    for count in (1, 2, 5):
-        torch.set_num_threads(count)
-        results.append(all_of(case))
-    torch.set_num_threads(threads)
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+    assert_same_by_threads(lambda: all_of(case))
 
 
 def test_nothing_to_do() -> None:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import polyphase.functional as P
+from tests.support.threads import threads as torch_threads
 
 #: Rows longer than a page, and shorter; with many planes, with more than a processor follows, and with one.
 SHAPES = ((1, 3, 37, 1500), (2, 3, 45, 456), (1, 12, 33, 456), (1, 17, 21, 700), (2, 1, 70, 1100))
@@ -103,12 +104,8 @@ def test_where_the_middle_is_no_number() -> None:
 def test_threads(shape: tuple[int, ...], threads: int) -> None:
     """They begin in the middle of a band."""
     image = image_of(shape)
-    before = torch.get_num_threads()
     for degrees in (1, 20):
         theta = turned_by(degrees, shape)
         alone = P.affine_sample(image, theta, shape)
-        try:
-            torch.set_num_threads(threads)
+        with torch_threads(threads):
             assert torch.equal(P.affine_sample(image, theta, shape), alone)
-        finally:
-            torch.set_num_threads(before)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from polyphase.cpu import emit
-from polyphase.kernels.plans import MapsPlan, plan_maps, plan_warp, plan_warp_gradients
+from polyphase.kernels.plans import MapsPlan, plan_maps, plan_warp
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.formulas import homography
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Channel, Expression, Number, Operand
@@ -45,10 +45,10 @@ SOURCES = {
     ),
     "warp_homography": lambda: emit.kernel_source(plan_warp(HOMOGRAPHY, torch.float32, 2, "portable")),
     "warp_homography_gradients": lambda: emit.kernel_source(
-        plan_warp_gradients(torch.float32, torch.float32, "bilinear", 2, "portable", homography().axes)
+        plan_warp(HOMOGRAPHY, torch.float32, 2, "portable", gradients=True)
     ),
     "warp_gradients_bicubic": lambda: emit.kernel_source(
-        plan_warp_gradients(torch.float32, torch.float32, "bicubic", 2, "portable")
+        plan_warp(warp_program(torch.float32, Warp("grid", "bicubic")), torch.float32, 2, "portable", gradients=True)
     ),
     "sampler_uint8": lambda: emit.sampler_source(maps(maps_program(torch.uint8, RESIZES))),
     "sampler_moved": lambda: emit.sampler_source(maps(maps_program(torch.int32, (AxisMap((Flip(),)),)))),

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import polyphase.functional as P
+from tests.support.threads import threads
 
 #: So large that a row of it is not joined with the next, alone or in a batch: tiles begin at the same pixels.
 SIZE = (170, 199)
@@ -126,10 +127,6 @@ def test_matrices_that_differ() -> None:
 def test_threads() -> None:
     """They share the rows that are left."""
     images = pictures(torch.float32).repeat(8, 1, 1, 1)
-    before = torch.get_num_threads()
     one_thread = by_field(images, "bilinear", None)
-    try:
-        torch.set_num_threads(7)
+    with threads(7):
         assert torch.equal(by_field(images, "bilinear", None), one_thread)
-    finally:
-        torch.set_num_threads(before)

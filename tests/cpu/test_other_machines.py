@@ -15,11 +15,11 @@ from torch import Tensor
 from polyphase import settings
 from polyphase.cpu import build, isa, libraries
 from polyphase.cpu.emit import kernel_source, sampler_source
-from polyphase.kernels.plans import plan_maps, plan_warp, plan_warp_gradients
+from polyphase.kernels.plans import plan_maps, plan_warp
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.formulas import displacement, homography
 from polyphase.sampling.pointwise import VALUE, Binary, Cast, Channel, Operand
-from polyphase.sampling.programs import Axes, Program
+from polyphase.sampling.programs import Axes, Program, warp_program
 from polyphase.sampling.steps import Flip, Resize
 from polyphase.sampling.warps import Warp
 
@@ -65,10 +65,11 @@ def sources(architecture: str) -> Iterator[tuple[str, str]]:
     for program in WARPS:
         yield str(program), kernel_source(plan_warp(program, torch.float32, 2, architecture))
     for mode in ("nearest", "bilinear", "bicubic"):
-        gradients = plan_warp_gradients(torch.float32, torch.float32, mode, 2, architecture)
+        gradients = plan_warp(warp_program(torch.float32, Warp("grid", mode)), torch.float32, 2, architecture, True)
         yield f"gradients of {mode}", kernel_source(gradients)
     for formula in (homography(), displacement((8, 8), True)):
-        gradients = plan_warp_gradients(torch.float32, torch.float32, "bilinear", 2, architecture, formula.axes)
+        warp = warp_program(torch.float32, Warp("formula", size=(8, 8), formula=formula))
+        gradients = plan_warp(warp, torch.float32, 2, architecture, gradients=True)
         yield f"gradients of {formula}", kernel_source(gradients)
 
 

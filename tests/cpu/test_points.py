@@ -11,6 +11,7 @@ from torch import Tensor
 import polyphase.functional as P
 from polyphase.calls.binding import warp_gradients
 from polyphase.sampling.warps import Warp
+from tests.support.threads import assert_same_by_threads
 
 MODES = ("nearest", "bilinear", "bicubic")
 PADDINGS = ("zeros", "border", "reflection")
@@ -95,17 +96,10 @@ def test_gradients_wherever_they_lie(size: tuple[int, ...], mode: str) -> None:
 def test_threads_share_points(size: tuple[int, ...]) -> None:
     """To the same bits."""
     image, grid = inputs(size, channels=5)
-    threads, results = torch.get_num_threads(), []
-    try:
-        for count in (1, 2, 5):
-            torch.set_num_threads(count)
-            gradient = torch.ones(2, 5, *size)
-            of = warp_gradients(gradient, image, grid, Warp("grid", "bilinear", "zeros", False), (True, True))
-            results.append((P.grid_sample(image, grid, align_corners=False), *of))
-    finally:
-        torch.set_num_threads(threads)
-    for one in results[1:]:
-        for ours, alone in zip(one, results[0], strict=True):
-            assert ours is not None
-            assert alone is not None
-            torch.testing.assert_close(ours, alone, rtol=0, atol=0)
+    gradient, sampler = torch.ones(2, 5, *size), Warp("grid", "bilinear", "zeros", False)
+
+    def results() -> tuple[Tensor | None, ...]:
+        of = warp_gradients(gradient, image, grid, sampler, (True, True))
+        return P.grid_sample(image, grid, align_corners=False), *of
+
+    assert_same_by_threads(results)

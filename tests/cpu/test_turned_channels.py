@@ -13,6 +13,7 @@ from torch import Tensor
 import polyphase.functional as P
 from polyphase.calls.binding import warp_gradients
 from polyphase.sampling.warps import Warp
+from tests.support.threads import assert_same_by_threads
 
 #: Numbers of channels that no vector divides, that are a chunk and one more, and several.
 CHANNELS = (16, 19, 32, 65, 130)
@@ -81,15 +82,8 @@ def test_what_is_no_number_spoils_only_those_that_read_it() -> None:
 
 
 def test_threads_give_the_same_bits() -> None:
-    threads, results = torch.get_num_threads(), []
-    try:
-        for count in (1, 2, 4):
-            torch.set_num_threads(count)
-            results.append(P.grid_sample(*inputs(64, (5000, 2)), align_corners=False))
-    finally:
-        torch.set_num_threads(threads)
-    assert torch.equal(results[0], results[1])
-    assert torch.equal(results[0], results[2])
+    image, grid = inputs(64, (5000, 2))
+    assert_same_by_threads(lambda: [P.grid_sample(image, grid, align_corners=False)])
 
 
 def test_arithmetic_around_it() -> None:
@@ -155,20 +149,8 @@ def test_gradients_where_something_is_no_number() -> None:
 
 
 def test_threads_give_the_same_gradients() -> None:
-    threads, results = torch.get_num_threads(), []
-    image, grid = inputs(64, (5000, 2))
-    try:
-        for count in (1, 2, 5):
-            torch.set_num_threads(count)
-            given = torch.ones(3, 64, 5000, 2)
-            results.append(warp_gradients(given, image, grid, Warp("grid", "bilinear", "zeros", False), (True, True)))
-    finally:
-        torch.set_num_threads(threads)
-    for one in results[1:]:
-        for ours, alone in zip(one, results[0], strict=True):
-            assert ours is not None
-            assert alone is not None
-            assert torch.equal(ours, alone)
+    given, sampler = (torch.ones(3, 64, 5000, 2), *inputs(64, (5000, 2))), Warp("grid", "bilinear", "zeros", False)
+    assert_same_by_threads(lambda: warp_gradients(*given, sampler, (True, True)))
 
 
 @pytest.mark.parametrize("channels", [64, 256])

@@ -116,9 +116,7 @@ def test_warps_of_several_batches_and_heights(stream: host.Stream) -> None:
     calls: list[tuple[Program, list[Tensor]]] = []
     for batch, height in ((1, 90), (3, 20), (2, 41)):
         image, matrix = torch.rand(batch, 3, 30, 40), torch.randn(batch, 2, 3)
-        options = arguments.warp_options("bilinear", "zeros", True)
-        shapes = (image.shape, image.dtype, matrix.shape, matrix.dtype)
-        sampler = arguments.affine_warp(*shapes, (batch, 3, height, 50), *options)
+        sampler = arguments.affine_warp(image, matrix, (batch, 3, height, 50), "bilinear", "zeros", True)
         calls.append((warp_program(image.dtype, sampler), [image, matrix]))
     results = host.run_batch(stream, calls)
     assert templates(stream) == ["Warp"]

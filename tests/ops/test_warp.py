@@ -43,7 +43,7 @@ def sampler_of(
 
 
 def operator(sampler: Warp) -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda image, coordinates: operators.warp(image, coordinates, *operators.options(sampler))
+    return lambda image, coordinates: operators.warp(image, coordinates, *sampler.options())
 
 
 def values(*shape: int, low: float = 0.0, high: float = 1.0, seed: int = 0) -> Tensor:
@@ -232,7 +232,7 @@ def test_nearest_has_a_gradient_of_0_where_forward_mode_is_on() -> None:
 
 @pytest.mark.parametrize("source", ["grid", pytest.param("affine", marks=pytest.mark.full)])
 def test_opcheck(source: str) -> None:
-    options, given = operators.options(sampler_of(source)), leaves(*(one.float() for one in tensors(source)))
+    options, given = sampler_of(source).options(), leaves(*(one.float() for one in tensors(source)))
     torch.library.opcheck(operators.warp, (*given, *options))
     output = operators.warp(*given, *options).detach().requires_grad_()
     torch.library.opcheck(operators.warp_backward, (output, *given, *options, [True, True]))
@@ -243,7 +243,7 @@ def test_fake_tensors_lie_as_real_ones(layout: str) -> None:
     of, (_, grid), options = (
         image((2, 2, 3, 4), torch.float64, layout),
         tensors("grid"),
-        operators.options(sampler_of("grid")),
+        sampler_of("grid").options(),
     )
     check = partial(torch.library.opcheck, test_utils=("test_schema", "test_faketensor"))
     check(operators.warp, (of, grid, *options))

@@ -4,7 +4,7 @@ Pure functions of shapes, dtypes and numbers. A mistake raises the exception tha
 message that names what was seen, what is allowed and the fix.
 """
 
-from polyphase.arguments.filling import fill_numbers, filled
+from polyphase.arguments.filling import fill_numbers
 from polyphase.arguments.integers import are_known, switch
 from polyphase.arguments.resampling import (
     FILTERS,
@@ -43,7 +43,6 @@ __all__ = [
     "corners_are_aligned",
     "displacement_warp",
     "fill_numbers",
-    "filled",
     "flip_maps",
     "grid_warp",
     "image_size",

@@ -8,7 +8,9 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 
+from polyphase.arguments.filling import filled
 from polyphase.arguments.integers import number, sizes, switch
 from polyphase.errors import (
     MismatchedTensorsError,
@@ -17,12 +19,15 @@ from polyphase.errors import (
     WrongDimensionError,
     WrongSizeError,
 )
+from polyphase.records.facts import Facts
 from polyphase.sampling.formulas import displacement, homography
 from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.steps import Size
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
 
 Sizes: TypeAlias = Sequence[Size]
+#: A tensor, or what is known of one.
+Given: TypeAlias = Facts | Tensor
 
 #: The dtypes a floating image's coordinates can have, its own first. Half precision gains by coordinates in float32.
 COORDINATES = {
@@ -53,92 +58,64 @@ def affine_size(size: Any) -> tuple[Size, ...]:
     return sizes(size, "size")
 
 
-def grid_warp(
-    shape: Sizes,
-    dtype: torch.dtype,
-    grid_shape: Sizes,
-    grid_dtype: torch.dtype,
-    mode: str,
-    padding: str,
-    align_corners: bool,
-) -> Warp:
-    _check_grid_shape(shape, grid_shape)
-    _check_image("grid_sample", shape)
-    _check_dtypes("grid_sample", dtype, "grid", grid_dtype, mode)
-    return Warp("grid", mode, padding, align_corners)
+def grid_warp(image: Given, grid: Given, *options: Any) -> Warp:
+    """`options`: mode, padding_mode, align_corners, fill and fill_rule, as functions have them; here and below."""
+    rules = warp_options(*options[:3])
+    _check_grid_shape(image.shape, grid.shape)
+    _check_image("grid_sample", image.shape)
+    _check_dtypes("grid_sample", image.dtype, "grid", grid.dtype, rules[0])
+    return filled(Warp("grid", *rules), image, *options[3:])
 
 
-def affine_warp(
-    shape: Sizes,
-    dtype: torch.dtype,
-    theta_shape: Sizes,
-    theta_dtype: torch.dtype,
-    size: tuple[Size, ...],
-    mode: str,
-    padding: str,
-    align_corners: bool,
-) -> Warp:
+def affine_warp(image: Given, theta: Given, size: Any, *options: Any) -> Warp:
     """`size` is as `affine_grid` has it. Its channels are not looked at, as those of eager's grid are not."""
-    check_theta(theta_shape, theta_dtype, size)
-    if len(shape) != len(size):
+    rules, size = warp_options(*options[:3]), affine_size(size)
+    check_theta(theta.shape, theta.dtype, size)
+    if len(image.shape) != len(size):
         raise WrongSizeError(
-            f"affine_sample of an image of shape {tuple(shape)} to size {size}; both must have as many dimensions: "
-            "(batch, channels, height, width), or for volumes (batch, channels, depth, height, width)"
+            f"affine_sample of an image of shape {tuple(image.shape)} to size {size}; both must have as many "
+            "dimensions: (batch, channels, height, width), or for volumes (batch, channels, depth, height, width)"
         )
-    if shape[0] != size[0]:
+    if image.shape[0] != size[0]:
         raise MismatchedTensorsError(
-            f"affine_sample of {shape[0]} images with {size[0]} matrices, size {size}; there must be one for each: "
-            "expand the one or the other"
+            f"affine_sample of {image.shape[0]} images with {size[0]} matrices, size {size}; there must be one for "
+            "each: expand the one or the other"
         )
-    _check_image("affine_sample", shape)
-    _check_dtypes("affine_sample", dtype, "theta", theta_dtype, mode)
-    return Warp("affine", mode, padding, align_corners, size[2:])
+    _check_image("affine_sample", image.shape)
+    _check_dtypes("affine_sample", image.dtype, "theta", theta.dtype, rules[0])
+    return filled(Warp("affine", *rules, size[2:]), image, *options[3:])
 
 
-def perspective_warp(
-    shape: Sizes,
-    dtype: torch.dtype,
-    matrix_shape: Sizes,
-    matrix_dtype: torch.dtype,
-    size: tuple[Size, ...],
-    mode: str,
-    padding: str,
-    align_corners: bool,
-) -> Warp:
+def perspective_warp(image: Given, matrix: Given, size: Any, *options: Any) -> Warp:
     """`size` is as `affine_warp` has it."""
+    rules, size, shape = warp_options(*options[:3]), affine_size(size), image.shape
     if len(shape) != 4 or len(size) != 4:
         raise WrongSizeError(
             f"perspective_sample of an image of shape {tuple(shape)} to size {size}; both must be (batch, channels, "
             "height, width)"
         )
-    if tuple(matrix_shape) != (shape[0], 3, 3) or shape[0] != size[0]:
+    if tuple(matrix.shape) != (shape[0], 3, 3) or shape[0] != size[0]:
         raise MismatchedTensorsError(
-            f"perspective_sample of {shape[0]} images to size {size} with a matrix of shape {tuple(matrix_shape)}; it "
+            f"perspective_sample of {shape[0]} images to size {size} with a matrix of shape {tuple(matrix.shape)}; it "
             f"must be one of 3 x 3 for each: give {(size[0], 3, 3)}, or expand the one or the other"
         )
     _check_output(size)
     _check_image("perspective_sample", shape)
-    _check_dtypes("perspective_sample", dtype, "matrix", matrix_dtype, mode)
-    return Warp("formula", mode, padding, align_corners, size[2:], formula=homography())
+    _check_dtypes("perspective_sample", image.dtype, "matrix", matrix.dtype, rules[0])
+    return filled(Warp("formula", *rules, size[2:], formula=homography()), image, *options[3:])
 
 
-def displacement_warp(
-    shape: Sizes,
-    dtype: torch.dtype,
-    field_shape: Sizes,
-    field_dtype: torch.dtype,
-    mode: str,
-    padding: str,
-    align_corners: bool,
-) -> Warp:
-    _check_grid_shape(shape, field_shape, "displacement_sample", "field")
-    _check_image("displacement_sample", shape)
-    _check_dtypes("displacement_sample", dtype, "field", field_dtype, mode)
-    _check_output(tuple(field_shape[1:-1]))
+def displacement_warp(image: Given, field: Given, *options: Any) -> Warp:
+    mode, padding, align_corners = warp_options(*options[:3])
+    _check_grid_shape(image.shape, field.shape, "displacement_sample", "field")
+    _check_image("displacement_sample", image.shape)
+    _check_dtypes("displacement_sample", image.dtype, "field", field.dtype, mode)
+    size = tuple(field.shape[1:-1])
+    _check_output(size)
     # Aligned coordinates of an axis of one pixel all lead to it. Only reflection, which folds there, asks for them.
     aligned = align_corners and padding == "reflection"
-    formula = displacement(tuple(shape[2:]), aligned)
-    return Warp("formula", mode, padding, aligned, tuple(field_shape[1:-1]), formula=formula)
+    formula = displacement(tuple(image.shape[2:]), aligned)
+    return filled(Warp("formula", mode, padding, aligned, size, formula=formula), image, *options[3:])
 
 
 def pixel_matrix_rows(shape: Sizes, dtype: torch.dtype) -> int:

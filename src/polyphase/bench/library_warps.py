@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from polyphase.bench.libraries import imported
-from polyphase.bench.operations import DTYPES, AffineWarp, Function, Functions, OfPyTorch, Shape, Source, by
+from polyphase.bench.operations import DTYPES, AffineWarp, Function, Functions, Operation, Shape, Source, by
 
 _DEGREES = 20.0
 #: From the output's pixels to the image's, for images of some hundred pixels or more: hardly turned, and a bit slanted.
@@ -19,13 +19,13 @@ _COEFFICIENTS = [0.95, 0.06, 3.0, -0.04, 0.97, 5.0, 4e-5, 6e-5]
 
 
 @dataclass(frozen=True)
-class TorchvisionWarp(OfPyTorch):
+class TorchvisionWarp(Operation):
     """A function of `torchvision.transforms.v2`: rotate, perspective or elastic."""
 
     name: str
     expand: bool = False
     fill: float | None = None
-    mode: ClassVar[str] = "bilinear"
+    mode = "bilinear"
     library: ClassVar[str] = "torchvision.transforms.v2"
     levels: ClassVar[int] = 1
 
@@ -51,11 +51,11 @@ class TorchvisionWarp(OfPyTorch):
 
 
 @dataclass(frozen=True)
-class KorniaWarp(OfPyTorch):
+class KorniaWarp(Operation):
     """A function of `kornia.geometry.transform`: warp_affine, warp_perspective, homography_warp or remap."""
 
     name: str
-    mode: ClassVar[str] = "bilinear"
+    mode = "bilinear"
     library: ClassVar[str] = "kornia.geometry.transform"
 
     def label(self, shape: Shape) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -83,48 +83,37 @@ class Source:
         return pixels.contiguous(memory_format=FORMATS[self.layout])
 
 
-class Operation(Protocol):
-    @property
-    def mode(self) -> str:
-        """How pixels are made of others, for `--mode`; empty where they are only moved."""
+class Operation:
+    """What is done to an image.
 
-    def label(self, shape: Shape) -> str: ...
+    mode: how pixels are made of others, for `--mode`; empty where they are only moved. library: the module whose code
+    it is; empty where it is PyTorch's. levels: how far integers may be from eager's: 0, but where eager rounds what it
+    computed in floats. learned: how many of the inputs, from the first, have gradients in training.
+    """
 
-    def function(self, calls: Functions) -> Function:
-        """Gives the function to be timed, of the tensors that `inputs` makes."""
-
-    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
-        """The first is the image."""
-
-    def share_read(self, shape: Shape) -> float:
-        """How much of the image must be read; 1 is all."""
-
-    @property
-    def learned(self) -> int:
-        """How many of the inputs, from the first, have gradients in training."""
-
-    @property
-    def library(self) -> str:
-        """The module whose code it is; empty where it is PyTorch's."""
-
-    @property
-    def levels(self) -> int:
-        """How far integers may be from eager's: 0, but where eager rounds what it computed in floats."""
-
-
-class OfPyTorch:
-    """What most operations have in common."""
-
+    mode: str
     library: ClassVar[str] = ""
     levels: ClassVar[int] = 0
     learned: ClassVar[int] = 1
 
+    def label(self, shape: Shape) -> str:
+        raise NotImplementedError
+
+    def function(self, calls: Functions) -> Function:
+        """Gives the function to be timed, of the tensors that `inputs` makes."""
+        raise NotImplementedError
+
+    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
+        """The first is the image."""
+        return (source.image(shape),)
+
     def share_read(self, shape: Shape) -> float:
+        """How much of the image must be read; 1 is all."""
         return 1.0
 
 
 @dataclass(frozen=True)
-class Resize(OfPyTorch):
+class Resize(Operation):
     size: tuple[int, int]
     mode: str
     antialias: bool = False
@@ -135,21 +124,13 @@ class Resize(OfPyTorch):
         return f"{self.mode}{' antialiased' if self.antialias else ''}{aligned} {by(shape)} -> {by(self.size)}"
 
     def function(self, calls: Functions) -> Function:
-        interpolate, size, mode, align_corners, antialias = (
-            calls.interpolate,
-            self.size,
-            self.mode,
-            self.align_corners,
-            self.antialias,
-        )
+        interpolate, size, mode = calls.interpolate, self.size, self.mode
+        align_corners, antialias = self.align_corners, self.antialias
 
         def resize(image: Tensor) -> Tensor:
             return interpolate(image, size=size, mode=mode, align_corners=align_corners, antialias=antialias)
 
         return resize
-
-    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
-        return (source.image(shape),)
 
     def share_read(self, shape: Shape) -> float:
         if self.antialias or self.mode not in _TAPS:
@@ -158,12 +139,12 @@ class Resize(OfPyTorch):
 
 
 @dataclass(frozen=True)
-class Flip(OfPyTorch):
+class Flip(Operation):
     """`margins`: what is sliced off before, top, bottom, left and right, so that the image is not contiguous."""
 
     dim: int
     margins: tuple[int, int, int, int] | None = None
-    mode: ClassVar[str] = ""
+    mode = ""
 
     def label(self, shape: Shape) -> str:
         name = {-1: "horizontal", -2: "vertical"}[self.dim]
@@ -186,7 +167,7 @@ class Flip(OfPyTorch):
 
 
 @dataclass(frozen=True)
-class AffineWarp(OfPyTorch):
+class AffineWarp(Operation):
     """A turn about the centre, scaled and shifted; the matrix is an argument, as it is in training."""
 
     mode: str
@@ -203,12 +184,8 @@ class AffineWarp(OfPyTorch):
         return f"affine {self.mode}{aligned}{padding}{turned} {by(shape)}"
 
     def function(self, calls: Functions) -> Function:
-        affine_sample, mode, padding_mode, align = (
-            calls.affine_sample,
-            self.mode,
-            self.padding_mode,
-            self.align_corners,
-        )
+        affine_sample, mode, padding_mode = calls.affine_sample, self.mode, self.padding_mode
+        align = self.align_corners
 
         def warp(image: Tensor, theta: Tensor) -> Tensor:
             return affine_sample(image, theta, image.shape, mode, padding_mode, align)
@@ -237,7 +214,7 @@ class AffineWarp(OfPyTorch):
 
 
 @dataclass(frozen=True)
-class PerspectiveWarp(OfPyTorch):
+class PerspectiveWarp(Operation):
     """A homography: an affine warp, seen at a slant."""
 
     mode: str
@@ -283,7 +260,7 @@ def _in_pixels(matrix: Tensor, height: int, width: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Preprocess(OfPyTorch):
+class Preprocess(Operation):
     """The shorter side to `shorter`, antialiased; the middle `crop` square of it, mirrored; to float, normalised."""
 
     shorter: int = 256
@@ -300,14 +277,8 @@ class Preprocess(OfPyTorch):
         return self.shorter * height // width, self.shorter
 
     def function(self, calls: Functions) -> Function:
-        interpolate, crop, flip, mode, side, resized = (
-            calls.interpolate,
-            calls.crop,
-            calls.flip,
-            self.mode,
-            self.crop,
-            self.resized,
-        )
+        interpolate, crop, flip = calls.interpolate, calls.crop, calls.flip
+        mode, side, resized = self.mode, self.crop, self.resized
 
         def preprocess(image: Tensor, mean: Tensor, std: Tensor) -> Tensor:
             height, width = resized(image.shape[-2], image.shape[-1])
@@ -322,15 +293,32 @@ class Preprocess(OfPyTorch):
         return source.image(shape), mean, std
 
 
-@dataclass(frozen=True)
-class PyramidStep(OfPyTorch):
-    """A step of a feature pyramid: `lateral(c3) + interpolate(c4, scale_factor=2)`. The shape is c4's."""
+class ModelStep(Operation):
+    """A coarse image becomes as large as a fine one, of half its channels. The shape is the coarse one's. kernel: of a
+    convolution, for so many channels of the coarse image."""
 
-    mode: str = "nearest"
+    name: ClassVar[str]
     learned: ClassVar[int] = 3
 
     def label(self, shape: Shape) -> str:
-        return f"feature pyramid step {by(shape)}"
+        return f"{self.name} {by(shape)}"
+
+    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
+        n, channels, height, width = shape
+        kernel = self.kernel(channels)
+        weights = source.image(kernel, seed=2) / (channels * math.prod(kernel[2:]))
+        return source.image(shape), source.image((n, channels // 2, 2 * height, 2 * width), seed=1), weights
+
+    def kernel(self, channels: int) -> Shape:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class PyramidStep(ModelStep):
+    """A step of a feature pyramid: `lateral(c3) + interpolate(c4, scale_factor=2)`."""
+
+    mode: str = "nearest"
+    name: ClassVar[str] = "feature pyramid step"
 
     def function(self, calls: Functions) -> Function:
         interpolate, mode = calls.interpolate, self.mode
@@ -340,24 +328,16 @@ class PyramidStep(OfPyTorch):
 
         return step
 
-    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
-        n, channels, height, width = shape
-        return (
-            source.image(shape),
-            source.image((n, channels // 2, 2 * height, 2 * width), seed=1),
-            source.image((channels, channels // 2, 1, 1), seed=2) / channels,
-        )
+    def kernel(self, channels: int) -> Shape:
+        return channels, channels // 2, 1, 1
 
 
 @dataclass(frozen=True)
-class DecoderStep(OfPyTorch):
-    """A step of a U-Net: `conv(cat([skip, interpolate(x, scale_factor=2)]))`. The shape is x's."""
+class DecoderStep(ModelStep):
+    """A step of a U-Net: `conv(cat([skip, interpolate(x, scale_factor=2)]))`."""
 
     mode: str = "bilinear"
-    learned: ClassVar[int] = 3
-
-    def label(self, shape: Shape) -> str:
-        return f"U-Net decoder step {by(shape)}"
+    name: ClassVar[str] = "U-Net decoder step"
 
     def function(self, calls: Functions) -> Function:
         interpolate, mode = calls.interpolate, self.mode
@@ -367,17 +347,12 @@ class DecoderStep(OfPyTorch):
 
         return step
 
-    def inputs(self, shape: Shape, source: Source) -> tuple[Tensor, ...]:
-        n, channels, height, width = shape
-        return (
-            source.image(shape),
-            source.image((n, channels // 2, 2 * height, 2 * width), seed=1),
-            source.image((channels // 2, channels + channels // 2, 3, 3), seed=2) / (9 * channels),
-        )
+    def kernel(self, channels: int) -> Shape:
+        return channels // 2, channels + channels // 2, 3, 3
 
 
 @dataclass(frozen=True)
-class Points(OfPyTorch):
+class Points(Operation):
     """Scattered points of each plane or volume, as attention and point heads sample them: `size` of a grid."""
 
     size: tuple[int, ...]
@@ -407,11 +382,11 @@ class Points(OfPyTorch):
 
 
 @dataclass(frozen=True)
-class OfTurned(OfPyTorch):
+class OfTurned(Operation):
     """A transposed view: padded by reflection, or every second pixel of it."""
 
     pads: bool
-    mode: ClassVar[str] = ""
+    mode = ""
 
     def label(self, shape: Shape) -> str:
         return f"{'reflect pad' if self.pads else 'nearest to the half'} of a transposed view {by(shape)}"

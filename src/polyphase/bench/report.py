@@ -7,12 +7,11 @@ import html
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from polyphase.bench import compare, tables
+from polyphase.bench import compare, documents, tables
 from polyphase.bench.compare import Table, TableRow
 from polyphase.bench.noise import Ratio
 from polyphase.bench.pictures import AMPLIFIED, Picture, pictures
 from polyphase.bench.results import Cell, Environment, Run
-from polyphase.errors import ResultFileError
 
 STYLE = Path(__file__).parent / "report.css"
 HEADINGS = {
@@ -30,11 +29,7 @@ HEADINGS = {
 
 
 def write(runs: Sequence[Run], path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(runs), encoding="utf-8")
-    except OSError as error:
-        raise ResultFileError(f"cannot write {path}: {error.strerror}; name a writable file with -o") from error
+    documents.write(page(runs), path)
 
 
 def page(runs: Sequence[Run]) -> str:

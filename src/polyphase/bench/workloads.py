@@ -82,17 +82,8 @@ class Workload:
         for kind in self.kinds:
             dtype, layout = kind.split()
             for shapes in [self.shapes] if self.in_turn else [(shape,) for shape in self.shapes]:
-                yield Case(
-                    self.suite,
-                    self.operation,
-                    shapes,
-                    dtype,
-                    layout,
-                    self.order,
-                    self.backward,
-                    self.devices,
-                    kind in self.quick,
-                )
+                rest = self.order, self.backward, self.devices, kind in self.quick
+                yield Case(self.suite, self.operation, shapes, dtype, layout, *rest)
 
 
 def antialiased(size: tuple[int, int], mode: str = "bilinear") -> Resize:

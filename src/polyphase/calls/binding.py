@@ -34,7 +34,7 @@ from polyphase.records.patchwork import Patchwork
 from polyphase.records.recipes import Recipe
 from polyphase.records.records import AnySize, CallRecord
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.programs import ORDERS, Axes, Program, maps_program, moves_runs, warp_program
+from polyphase.sampling.programs import ORDERS, Axes, Program, differ_in_sizes, maps_program, moves_runs, warp_program
 from polyphase.sampling.warps import Warp
 
 Result = TypeVar("Result")
@@ -109,6 +109,21 @@ def for_any_size(
         return wing.bind_any_size(record, rules, otherwise)
     except (NoKernelError, *NOT_BUILT):
         return None
+
+
+def for_given_sizes(
+    program_of: Callable[[tuple[int, ...]], Program | None],
+    sizes: tuple[int, ...],
+    inputs: Sequence[Facts],
+    otherwise: Callable[..., Tensor],
+) -> Callable[..., Tensor] | None:
+    """Does as `for_any_size` where axes are resized to `sizes`, or likewise to others. None where a program has more of
+    sizes than one in each map, as another's shows."""
+    others = tuple([one + 1 for one in sizes])
+    program, other = program_of(sizes), program_of(others)
+    if program is None or other is None or not differ_in_sizes(program, sizes, other, others):
+        return None
+    return for_any_size(program, inputs, otherwise, len(sizes))
 
 
 class Pattern:

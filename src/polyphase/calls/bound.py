@@ -1,9 +1,9 @@
-"""What binding gives: calls that can be made again and again."""
+"""What binding gives: calls that can be made again and again, and where they are kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from torch import Tensor
 
@@ -13,6 +13,23 @@ Needed: TypeAlias = tuple[bool, bool]
 Gradients: TypeAlias = tuple[Tensor | None, ...]
 #: Gradient, image, coordinates and a formula's fields -> the gradients of all but the first, None where not needed.
 BoundGradients: TypeAlias = Callable[..., Gradients]
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Kept(dict[Key, Value]):
+    """Finds again what was made, most of which keeps tables: where there are so many, all are forgotten."""
+
+    def __init__(self, most: int = 256) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        if len(self) >= self._most:
+            self.clear()
+        super().__setitem__(key, value)
 
 
 class BoundCall(NamedTuple):

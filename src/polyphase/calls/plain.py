@@ -21,6 +21,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import has_torch_function_unary
 
 from polyphase.calls import devices
+from polyphase.calls.bound import Kept
 from polyphase.torch_private import (
     TensorGuards,
     forward_level,
@@ -74,16 +75,13 @@ def are_plain(images: Sequence[Any]) -> bool:
         return False
     made = guard_of(tuple(images), any_size=True)
     if made is not None:
-        if len(_MANY) >= _MOST_KEPT:
-            _MANY.clear()
         _MANY[name] = made
     return True
 
 
 _is_nested = attrgetter("is_nested")
 #: By how many there are of a kind.
-_MANY: dict[tuple[Any, ...], Check] = {}
-_MOST_KEPT = 64
+_MANY: Kept[tuple[Any, ...], Check] = Kept(64)
 
 
 def guard_of(tensors: tuple[Tensor, ...], any_size: bool) -> Check | None:

@@ -13,7 +13,8 @@ from torch.fx import Node
 
 from polyphase.calls.devices import wing_of
 from polyphase.compile.arithmetic import is_pointwise, makes_views
-from polyphase.compile.drafts import Draft, value
+from polyphase.compile.drafts import Draft
+from polyphase.compile.nodes import value
 from polyphase.compile.reasons import Why
 from polyphase.compile.recognise import can_be_given_back
 from polyphase.sampling.pointwise import VALUE

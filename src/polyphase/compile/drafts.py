@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from polyphase.calls.devices import wing_of
 from polyphase.compile.arithmetic import expression_of, is_pointwise
+from polyphase.compile.nodes import same, value
 from polyphase.compile.reasons import Why
 from polyphase.compile.recognise import MapsOf, Sampling, WarpOf, readers
 from polyphase.errors import InvalidProgramError
@@ -86,10 +87,6 @@ class Draft:
 
 def is_sampled(node: Node) -> bool:
     return node.target in readers()
-
-
-def value(node: Node) -> Tensor:
-    return node.meta["val"]  # type: ignore[no-any-return]
 
 
 def start(node: Node, sampling: Sampling) -> Draft | Refusal:
@@ -287,10 +284,6 @@ def _of_dtype(draft: Draft, dtype: torch.dtype) -> Draft | Refusal:
     if isinstance(checked, Draft) and dtype_of(draft.epilogue, draft.program().sampled) != dtype:
         return Why.ANOTHER_RESULT_DTYPE
     return checked
-
-
-def same(one: Sequence[Size], other: Sequence[Size]) -> bool:
-    return len(one) == len(other) and all(statically_known_true(a == b) for a, b in zip(one, other, strict=True))
 
 
 def _all_ones(shape: Sequence[Size]) -> bool:

@@ -19,14 +19,13 @@ from torch import Tensor
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from polyphase.compile.drafts import same, value
+from polyphase.compile.nodes import same, value
 from polyphase.compile.reasons import Why
-from polyphase.compile.recognise import call_of
-from polyphase.ops.formulas import formula_warp
-from polyphase.ops.warp import options, sampler_of, warp
+from polyphase.compile.recognise import call_of, grid_sampler
+from polyphase.ops.warp import formula_warp, warp
 from polyphase.sampling.steps import Size
 from polyphase.sampling.text import from_text, to_text
-from polyphase.sampling.warps import MODES, PADDINGS, Warp
+from polyphase.sampling.warps import Warp
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -72,15 +71,16 @@ class _Warped:
 
 def _by_grid(node: Node) -> _Warped:
     call = call_of(node)
-    mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]
-    sampler = Warp("grid", mode, padding, bool(call["align_corners"]))
-    return _Warped(call.given("input"), sampler, lambda image, by: (warp, (image, call.given("grid"), *_options(by))))
+    return _of_coordinates(call.given("input"), call.given("grid"), grid_sampler(call))
 
 
 def _by_coordinates(node: Node) -> _Warped:
     image, coordinates, *given = node.args
-    sampler = sampler_of(*given)  # type: ignore[arg-type]
-    return _Warped(image, sampler, lambda image, by: (warp, (image, coordinates, *_options(by))))  # type: ignore[arg-type]
+    return _of_coordinates(image, coordinates, Warp.of_options(*given))  # type: ignore[arg-type]
+
+
+def _of_coordinates(image: Any, coordinates: Any, sampler: Warp) -> _Warped:
+    return _Warped(image, sampler, lambda image, by: (warp, (image, coordinates, *by.options())))
 
 
 def _by_formula(node: Node) -> _Warped:
@@ -88,11 +88,6 @@ def _by_formula(node: Node) -> _Warped:
     sampler = from_text(str(text))
     assert isinstance(sampler, Warp), "what formula_warp takes"
     return _Warped(image, sampler, lambda image, by: (formula_warp, (image, entries, fields, to_text(by), sizes)))  # type: ignore[arg-type]
-
-
-def _options(sampler: Warp) -> tuple[Any, ...]:
-    size, *rules, fill, rule = options(sampler)
-    return size, *rules, list(fill), rule
 
 
 _WARPS: dict[Any, Callable[[Node], _Warped]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,15 +19,15 @@ from polyphase.calls.slower import question
 from polyphase.compile import drafts, fills
 from polyphase.compile.arithmetic import is_pointwise
 from polyphase.compile.costs import better_left_to_inductor
-from polyphase.compile.drafts import Draft, Refusal, value
+from polyphase.compile.drafts import Draft, Refusal
+from polyphase.compile.nodes import call, put, same, value
 from polyphase.compile.reasons import NotFused, Why
-from polyphase.compile.recognise import call_of, sampling_of, slice_of
+from polyphase.compile.recognise import call_of, grid_sampler, sampling_of, slice_of
 from polyphase.ops.program import program as program_op
-from polyphase.ops.warp import options, warp_backward
+from polyphase.ops.warp import warp_backward
 from polyphase.sampling.steps import Size, size_slot
 from polyphase.sampling.templates import with_slots_in_order
 from polyphase.sampling.text import to_text
-from polyphase.sampling.warps import MODES, PADDINGS, Warp
 from polyphase.torch_private import OpOverload, is_erased, schema_of
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -80,7 +79,7 @@ def fuse(graph: Graph, fusion: bool = True) -> Report:
             if _is_slower(node):
                 left.append(NotFused(str(node), Why.SLOWER))
             else:
-                _replace_warp_backward(graph, node)
+                _replace_warp_backward(node)
             continue
         sizes: list[Size] = []
         sampling = sampling_of(node, _slots(sizes))
@@ -241,7 +240,7 @@ def _layout(draft: Draft) -> tuple[list[Size], list[Size]] | None:
     kept = min(draft.axes + 1, tensor.dim())
     leading = list(value(draft.image).shape[: value(draft.image).dim() - kept])
     size, stride = list(tensor.shape), list(tensor.stride())
-    if len(leading) != len(size) - kept or not drafts.same(leading, size[: len(leading)]):
+    if len(leading) != len(size) - kept or not same(leading, size[: len(leading)]):
         block = _elements(size[-kept:])
         if not _are_dense(size[:-kept], stride[:-kept], block):
             return None
@@ -289,12 +288,11 @@ def _emit(graph: Graph, draft: Draft, sizes: list[Size]) -> Fused:
     coordinates = [draft.coordinates] if draft.coordinates else []
     inputs = [draft.image, *coordinates, *draft.vectors, *draft.tensors, *draft.fields]
     last = draft.last
-    with graph.inserting_before(last):
-        called = result = _call(graph, program_op, (inputs, text, used, *layout), draft.image, last)
-        if draft.permutation:
-            result = _call(graph, aten.permute.default, (result, list(draft.permutation)), result, last)
-        elif not drafts.same(value(result).shape, value(last).shape):
-            result = _call(graph, aten.view.default, (result, list(value(last).shape)), result, last)
+    called = result = call(last, program_op, inputs, text, used, *layout)
+    if draft.permutation:
+        result = call(last, aten.permute.default, result, list(draft.permutation))
+    elif not same(value(result).shape, value(last).shape):
+        result = call(last, aten.view.default, result, list(value(last).shape))
     fused = Fused(
         text,
         tuple(str(node) for node in draft.nodes),
@@ -307,20 +305,6 @@ def _emit(graph: Graph, draft: Draft, sizes: list[Size]) -> Fused:
         if not node.users:
             graph.erase_node(node)
     return fused
-
-
-def _call(graph: Graph, target: Any, args: tuple[Any, ...], image: Node, like: Node) -> Node:
-    """A node with what later passes ask of it.
-
-    Symbolic sizes stand in it as they are, which torch warns of: its own way to make nodes of them fails for quotients.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Raw SymInt")
-        node = graph.call_function(target, args)
-    tensors = torch.fx.node.map_arg(args, lambda one: one.meta["val"])
-    with value(image).fake_mode:  # type: ignore[attr-defined]
-        node.meta = {**like.meta, "val": target(*tensors)}
-    return node
 
 
 def _sources(nodes: Sequence[Node]) -> Iterator[str]:
@@ -347,24 +331,12 @@ def _fill_warps(graph: Graph) -> dict[Node, Why]:
         if isinstance(found, Why):
             not_filled[node] = found
             continue
-        with graph.inserting_before(found.last):
-            filled = _call(graph, *found.call, image, found.last)
+        target, args = found.call
+        filled = call(found.last, target, *args)
         if found.strides is not None and _is_returned_as_view(found.last):
             filled.meta["val"] = value(filled).new_empty_strided(value(filled).shape, found.strides)
-        found.last.replace_all_uses_with(filled)
-        _erase_unread(graph, found.last)
+        put(found.last, filled)
     return not_filled
-
-
-def _erase_unread(graph: Graph, node: Node) -> None:
-    """And what it was made of, where nobody else reads that."""
-    if node.users or node.op not in ("call_function", "get_attr"):
-        return
-    inputs = node.all_input_nodes
-    graph.erase_node(node)
-    for one in inputs:
-        if not is_erased(one):
-            _erase_unread(graph, one)
 
 
 # ---- gradients of warps have an operator of their own
@@ -373,15 +345,10 @@ def _erase_unread(graph: Graph, node: Node) -> None:
 _WARP_BACKWARDS = (aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_backward.default)
 
 
-def _replace_warp_backward(graph: Graph, node: Node) -> None:
-    call = call_of(node)
-    image = call.tensor("input")
+def _replace_warp_backward(node: Node) -> None:
+    given = call_of(node)
+    image = given.tensor("input")
     if not has_kernels(image.device.type) or image.dtype not in COORDINATES:
         return
-    tensors = [call.given(name) for name in ("grad_output", "input", "grid")]
-    mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]
-    sampler = Warp("grid", mode, padding, bool(call["align_corners"]))
-    args = (*tensors, *options(sampler), call["output_mask"])
-    with graph.inserting_before(node):
-        node.replace_all_uses_with(_call(graph, warp_backward, args, tensors[1], node))
-    graph.erase_node(node)
+    tensors = [given.given(name) for name in ("grad_output", "input", "grid")]
+    put(node, call(node, warp_backward, *tensors, *grid_sampler(given).options(), given["output_mask"]))

@@ -25,10 +25,10 @@ from polyphase.compile.coordinates.emit import Emitter
 from polyphase.compile.coordinates.found import Found, Tensors
 from polyphase.compile.coordinates.readers import readers
 from polyphase.compile.coordinates.walk import Walk, pixel
+from polyphase.compile.nodes import put
 from polyphase.compile.reasons import NotFused, Why
 from polyphase.sampling.formulas import is_smooth
 from polyphase.sampling.warps import FILL_RULES, MODES, PADDINGS
-from polyphase.torch_private import is_erased
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _replaced(module: GraphModule, sampler: Node) -> NotFused | None:
     if not _is_ours(sampling):
         return None
     if _is_affine(sampling, sampler):
-        put(module, sampler, _affine_sample(module, sampler, sampling))
+        put(sampler, _affine_sample(module, sampler, sampling))
         return None
     try:
         cut = cut_out(sampling.grid, sampler)
@@ -133,7 +133,7 @@ def _replaced(module: GraphModule, sampler: Node) -> NotFused | None:
         if found.is_a_leaf():
             return None
         _check_worth(found, cut, sampling)
-        put(module, sampler, _computed(module, sampler, sampling, cut, found))
+        put(sampler, _computed(module, sampler, sampling, cut, found))
     except Refused as refused:
         return NotFused(str(sampler), refused.why, refused.at)
     except RecursionError:  # all that is asked of values goes down into their parts
@@ -259,23 +259,3 @@ def _computed(module: GraphModule, sampler: Node, sampling: Sampling, cut: CutOu
         except (Refused, RecursionError):
             emitter.undo()
             raise
-
-
-def put(module: GraphModule, node: Node, result: Node) -> None:
-    """Instead of a node, and of what only the node has read."""
-    result.meta = dict(node.meta)
-    node.replace_all_uses_with(result)
-    inputs = node.all_input_nodes
-    module.graph.erase_node(node)
-    for one in inputs:
-        _erase_unread(module, one)
-
-
-def _erase_unread(module: GraphModule, node: Node) -> None:
-    """What computed a grid, and writes nowhere. What is left, AOTAutograd finds to be unread."""
-    if is_erased(node) or node.users or node.op not in ("call_function", "call_method") or may_write(node):
-        return
-    inputs = node.all_input_nodes
-    module.graph.erase_node(node)
-    for one in inputs:
-        _erase_unread(module, one)

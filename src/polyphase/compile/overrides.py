@@ -22,7 +22,7 @@ from polyphase import torch_private
 from polyphase.arguments.warping import COORDINATES
 from polyphase.calls import binding, devices, dispatched
 from polyphase.calls.again import Latest, never
-from polyphase.calls.bound import BoundCall
+from polyphase.calls.bound import BoundCall, Kept
 from polyphase.calls.rules import rules_of
 from polyphase.calls.slower import question
 from polyphase.compile.checked import check
@@ -31,7 +31,7 @@ from polyphase.errors import PolyphaseError, WrongSettingError
 from polyphase.records.facts import Facts, facts
 from polyphase.records.layout import gradient_order, is_channels_last, order_on
 from polyphase.sampling.axis_maps import AxisMap
-from polyphase.sampling.programs import Program, differ_in_sizes, maps_program, warp_program
+from polyphase.sampling.programs import Program, maps_program, warp_program
 from polyphase.sampling.steps import Pad, Step
 from polyphase.sampling.warps import MODES, PADDINGS, Warp
 from polyphase.torch_private import OpOverload
@@ -44,9 +44,6 @@ MOST_CALLS_OUTSIDE = 8
 
 #: What torch says where there was a kernel. Compiled with the package, as `warnings` does it: `re` keeps it.
 _OVERRIDING = re.compile(r"(?s).*Overriding a previously registered kernel", re.IGNORECASE).pattern
-
-#: So many calls of each operator are remembered: each keeps its tables.
-_MOST_CALLS = 256
 
 
 class Mode(Enum):
@@ -109,8 +106,8 @@ class Override:
         self._dispatch_key = getattr(torch_private.DispatchKey, key)
         keys = torch_private.DispatchKeySet(self._dispatch_key)
         self._own = functools.partial(self._kernel().call_boxed, keys)
-        self._for_any_size: dict[tuple[Any, ...], Taken] = {}
-        self._given_sizes: dict[tuple[Any, ...], Taken | None] = {}
+        self._for_any_size: Kept[tuple[Any, ...], Taken] = Kept()
+        self._given_sizes: Kept[tuple[Any, ...], Taken | None] = Kept()
         self._latest = Latest()
         self._library: torch.library.Library | None = None
         self._in_c: _InC | None = None
@@ -199,16 +196,11 @@ class Override:
             otherwise = functools.partial(self._once, given)
             run = binding.for_any_size(taken.program, tuple(map(facts, tensors)), otherwise)
             if run is not None:
-                taken, any_size = self._remembered(kinds, Taken(run, taken.moves)), True
+                taken = self._for_any_size[kinds] = Taken(run, taken.moves)
+                any_size = True
         self._latest.follow(taken.run, tensors, given, any_size)
         if self._may_be_in_c and self._latest.again is not never:
             self._switch.called_again(self)
-        return taken
-
-    def _remembered(self, kinds: tuple[Any, ...], taken: Taken) -> Taken:
-        if len(self._for_any_size) >= _MOST_CALLS:
-            self._for_any_size.clear()
-        self._for_any_size[kinds] = taken
         return taken
 
     def _by_sizes(self, args: tuple[Any, ...], kinds: tuple[Any, ...]) -> Taken | None:
@@ -218,31 +210,28 @@ class Override:
             return None
         name = (*kinds[:place], *kinds[place + 1 :])
         if name not in self._given_sizes:
-            if len(self._given_sizes) >= _MOST_CALLS:
-                self._given_sizes.clear()
             self._given_sizes[name] = self._bound_to_given_sizes(args, place)
         taken = self._given_sizes[name]
         if taken is None:
             return None
-        return self._remembered(kinds, Taken(functools.partial(taken.run, *args[place]), taken.moves))
+        taken = self._for_any_size[kinds] = Taken(functools.partial(taken.run, *args[place]), taken.moves)
+        return taken
 
     def _bound_to_given_sizes(self, args: tuple[Any, ...], place: int) -> Taken | None:
-        """None where a program has more of sizes than one in each map, as another's shows."""
         (image, *before), after, sizes = args[:place], args[place + 1 :], tuple(args[place])
-        others = tuple([one + 1 for one in sizes])
-        taken, other = (
-            self._taken(*[_key(one) for one in (image, *before, list(some), *after)]) for some in (sizes, others)
-        )
-        if taken is None or other is None or taken.program is None or other.program is None:
-            return None
-        if not differ_in_sizes(taken.program, sizes, other.program, others):
-            return None
+
+        def taken_for(sizes: tuple[int, ...]) -> Taken | None:
+            return self._taken(*[_key(one) for one in (image, *before, list(sizes), *after)])
+
+        def program_of(sizes: tuple[int, ...]) -> Program | None:
+            found = taken_for(sizes)
+            return found and found.program
 
         def otherwise(*given: Any) -> Any:
             return self._once((*before, list(given[:-1]), *after), given[-1])
 
-        run = binding.for_any_size(taken.program, (facts(image),), otherwise, len(sizes))
-        return None if run is None else Taken(run, taken.moves)
+        run, taken = binding.for_given_sizes(program_of, sizes, (facts(image),), otherwise), taken_for(sizes)
+        return None if run is None or taken is None else Taken(run, taken.moves)
 
     def _direct(self, *args: Any) -> dispatched.DirectCall | None:
         """Makes a direct call of one that came here a second time."""
@@ -266,7 +255,7 @@ class Override:
     @functools.cached_property
     def _taken(self) -> Callable[..., Taken | None]:
         """`_bind`, remembered."""
-        return functools.lru_cache(maxsize=_MOST_CALLS)(self._bind)
+        return functools.lru_cache(maxsize=256)(self._bind)
 
     def _bind(self, *arguments: Any) -> Taken | None:
         found = {one[3] for one in arguments if type(one) is tuple and one and type(one[0]) is torch.dtype}

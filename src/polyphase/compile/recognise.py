@@ -292,16 +292,21 @@ def _area_backward(axes: int) -> Reader:
 
 
 def _grid_sampler(call: AtenCall, new_slot: NewSlot) -> WarpOf | None:
-    mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]
-    if not samples(mode, call.tensor("input").dim() - 2):
+    sampler = grid_sampler(call)
+    if not samples(sampler.mode, call.tensor("input").dim() - 2):
         return None
-    return WarpOf(call.given("input"), call.given("grid"), Warp("grid", mode, padding, bool(call["align_corners"])))
+    return WarpOf(call.given("input"), call.given("grid"), sampler)
+
+
+def grid_sampler(call: AtenCall) -> Warp:
+    """What a call of ATen's `grid_sampler`, or of its backward, samples by."""
+    mode, padding = MODES[call["interpolation_mode"]], PADDINGS[call["padding_mode"]]
+    return Warp("grid", mode, padding, bool(call["align_corners"]))
 
 
 def _warp(call: AtenCall, new_slot: NewSlot) -> WarpOf:
-    size = tuple(map(new_slot, call["size"] or ()))
-    rules = call["mode"], call["padding"], call["align_corners"]
-    sampler = Warp("affine" if size else "grid", *rules, size, tuple(call["fill"] or ()), call["fill_rule"])
+    size, *options = (call[name] for name in ("size", "mode", "padding", "align_corners", "fill", "fill_rule"))
+    sampler = Warp.of_options([new_slot(n) for n in size or ()], *options)
     return WarpOf(call.given("image"), call.given("coordinates"), sampler)
 
 

@@ -18,7 +18,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from polyphase.compile.arithmetic import is_pointwise, makes_views
-from polyphase.compile.drafts import value
+from polyphase.compile.nodes import call, value
 from polyphase.ops.program import program as program_op
 from polyphase.torch_private import OpOverload, disable_current_modes, is_erased, schema_of
 
@@ -42,7 +42,7 @@ def simplify_small(graph: Graph) -> None:
     _put_constants(graph, before)
     for node in list(graph.nodes):
         if (node in before or node in after) and _is_product_of_small_matrices(node):
-            _replace_by_arithmetic(graph, node)
+            _replace_by_arithmetic(node)
 
 
 def _is_ours(node: Node) -> bool:
@@ -157,21 +157,11 @@ def _is_product_of_small_matrices(node: Node) -> bool:
     return all(isinstance(n, int) and n <= LARGEST_MATRIX for n in sizes)
 
 
-def _replace_by_arithmetic(graph: Graph, node: Node) -> None:
+def _replace_by_arithmetic(node: Node) -> None:
     """(..., i, k) times (..., k, j) is the sum over k of (..., i, k, 1) times (..., 1, k, j)."""
     left, right = node.args
-    with graph.inserting_before(node):
-        columns = _call(graph, node, aten.unsqueeze.default, left, -1)
-        rows = _call(graph, node, aten.unsqueeze.default, right, -3)
-        products = _call(graph, node, aten.mul.Tensor, columns, rows)
-        result = _call(graph, node, aten.sum.dim_IntList, products, [-2])
-    node.replace_all_uses_with(result)
-    graph.erase_node(node)
-
-
-def _call(graph: Graph, like: Node, target: Any, *args: Any) -> Node:
-    node = graph.call_function(target, args)
-    tensors = torch.fx.node.map_arg(args, lambda one: one.meta["val"])
-    with value(like).fake_mode:  # type: ignore[attr-defined]
-        node.meta = {**like.meta, "val": target(*tensors)}
-    return node
+    columns = call(node, aten.unsqueeze.default, left, -1)
+    rows = call(node, aten.unsqueeze.default, right, -3)
+    products = call(node, aten.mul.Tensor, columns, rows)
+    node.replace_all_uses_with(call(node, aten.sum.dim_IntList, products, [-2]))
+    node.graph.erase_node(node)

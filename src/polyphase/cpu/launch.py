@@ -15,13 +15,13 @@ from torch import Tensor
 
 from polyphase.calls import dispatched
 from polyphase.calls.binding import bind_record
-from polyphase.calls.bound import BoundCall, BoundGradients, Gradients
+from polyphase.calls.bound import BoundCall, BoundGradients, Gradients, Kept
 from polyphase.calls.devices import BindLike, Described, SizedGiven
 from polyphase.calls.shares import Shares, are_shares
 from polyphase.cpu import emit, isa, libraries
 from polyphase.errors import BuildFailedError, CompilerMissingError, NoKernelError
 from polyphase.kernels import store
-from polyphase.kernels.plans import WarpPlan, expressions_of, plan_maps, plan_of, plan_warp, plan_warp_gradients
+from polyphase.kernels.plans import WarpPlan, plan_gradients, plan_maps, plan_of, plan_warp
 from polyphase.records import records
 from polyphase.records.facts import Facts, Sizes
 from polyphase.records.layout import dense_strides, strides_like
@@ -155,7 +155,7 @@ def _instruction_set(program: Program) -> str:
     return isa.chosen_for_moves() if program.moves_only else isa.chosen()
 
 
-_parts: dict[tuple[object, ...], records.MapsPart] = {}
+_parts: Kept[tuple[object, ...], records.MapsPart] = Kept()  # borders may have any value
 
 
 @functools.lru_cache(maxsize=256)  # images of many sizes are resized to one
@@ -168,8 +168,6 @@ def _maps_part(program: Program) -> bytes:
         plan = plan_maps(program, _instruction_set(program))
         moves = any(one.steps and not one.may_sum(axes.transposed) for one in axes.maps)
         part = records.maps_part(program, axes, plan.work, **libraries.addresses(plan, moves)._asdict())
-        if len(_parts) >= 256:  # borders may have any value
-            _parts.clear()
         _parts[kind] = part
     return part.of(axes)
 
@@ -207,15 +205,8 @@ def built_from(source: Path) -> Iterator[None]:
 
 
 def bind_gradients(record: GradientRecord) -> BoundGradients:
-    image, sampler = record.image, record.sampler
-    plan = plan_warp_gradients(
-        image.dtype,
-        record.coordinates.dtype,
-        sampler.mode,
-        len(image.shape) - 2,
-        isa.chosen(),
-        expressions_of(sampler),
-    )
+    image = record.image
+    plan = plan_gradients(record, isa.chosen())
     rows = math.prod(record.gradient.shape[2:-1])
     shares = Shares.of(record, rows, plan.positions) if are_shares(record) else None
     make = _gradients_made(record, plan, shares)

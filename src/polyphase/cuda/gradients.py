@@ -19,7 +19,7 @@ from polyphase.calls.shares import Shares, are_shares
 from polyphase.cuda import warps
 from polyphase.cuda.warps import PreparedWarp, Tiles
 from polyphase.cuda.ways import Cut, Way
-from polyphase.kernels.plans import expressions_of, plan_warp_gradients
+from polyphase.kernels.plans import plan_gradients
 from polyphase.records.facts import elements
 from polyphase.records.layout import dense_strides
 from polyphase.records.records import GradientRecord
@@ -46,10 +46,7 @@ class WarpGradients:
         self._record, self._is_empty = record, 0 in record.gradient.shape
         if self._is_empty:
             return
-        formula = expressions_of(sampler)
-        self._plan = plan_warp_gradients(
-            image.dtype, record.coordinates.dtype, sampler.mode, axes, architecture, formula
-        )
+        self._plan = plan_gradients(record, architecture)
         self._strides = dense_strides(image.shape, False)
         self._given = warps.described(sampler, image, record.gradient, record.coordinates, [])
         pixels = elements(record.gradient.shape[2:])

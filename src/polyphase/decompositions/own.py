@@ -31,19 +31,8 @@ def table() -> dict[OpOverload, Callable[..., Any]]:
     return {ours.resample.default: resample, ours.warp.default: warp}
 
 
-def warp(
-    image: Tensor,
-    coordinates: Tensor,
-    size: Sequence[Size] | None,
-    mode: str,
-    padding: str,
-    align_corners: bool,
-    fill: Sequence[float] | None,
-    fill_rule: str,
-) -> Tensor:
-    source, numbers = "affine" if size else "grid", tuple(fill or ())
-    sampler = Warp(source, mode, padding, align_corners, tuple(size or ()), numbers, fill_rule)
-    return plain_torch.warp(image, coordinates, sampler)
+def warp(image: Tensor, coordinates: Tensor, *options: Any) -> Tensor:
+    return plain_torch.warp(image, coordinates, Warp.of_options(*options))
 
 
 def resample(

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 
 from polyphase.records.facts import HALF
-from polyphase.records.records import CallRecord
+from polyphase.records.records import CallRecord, GradientRecord
 from polyphase.sampling.integers import SUMMED_IN
 from polyphase.sampling.pointwise import VALUE, Expression
-from polyphase.sampling.programs import Axes, Program
+from polyphase.sampling.programs import Axes, Program, warp_program
 from polyphase.sampling.text import to_text
 from polyphase.sampling.warps import Warp
 
@@ -94,10 +94,14 @@ def plan_maps(program: Program, architecture: str) -> MapsPlan:
     )
 
 
-def plan_warp(program: Program, coordinates: torch.dtype, axes: int, architecture: str) -> WarpPlan:
+def plan_warp(
+    program: Program, coordinates: torch.dtype, axes: int, architecture: str, gradients: bool = False
+) -> WarpPlan:
+    """`gradients`: the plan of the warp's gradients; without arithmetic around it."""
     assert isinstance(program.sampler, Warp), "axis maps are planned by plan_maps"
+    moves, formula = program.moves_only and not gradients, program.sampler.formula
     return WarpPlan(
-        source=None if program.moves_only else program.source,
+        source=None if moves else program.source,
         sampled=program.sampled,
         target=program.target,
         architecture=architecture,
@@ -106,34 +110,15 @@ def plan_warp(program: Program, coordinates: torch.dtype, axes: int, architectur
         coordinates=coordinates,
         mode=program.sampler.mode,
         axes=axes,
-        formula=expressions_of(program.sampler),
-        element_bytes=program.source.itemsize if program.moves_only else 0,
+        formula=formula.axes if formula else (),
+        element_bytes=program.source.itemsize if moves else 0,
+        gradients=gradients,
     )
 
 
-def plan_warp_gradients(
-    dtype: torch.dtype,
-    coordinates: torch.dtype,
-    mode: str,
-    axes: int,
-    architecture: str,
-    formula: tuple[Expression, ...] = (),
-) -> WarpPlan:
-    return WarpPlan(
-        source=dtype,
-        sampled=dtype,
-        target=dtype,
-        architecture=architecture,
-        coordinates=coordinates,
-        mode=mode,
-        axes=axes,
-        formula=formula,
-        gradients=True,
-    )
-
-
-def expressions_of(sampler: Warp) -> tuple[Expression, ...]:
-    return sampler.formula.axes if sampler.formula else ()
+def plan_gradients(record: GradientRecord, architecture: str) -> WarpPlan:
+    program = warp_program(record.image.dtype, record.sampler)
+    return plan_warp(program, record.coordinates.dtype, len(record.image.shape) - 2, architecture, gradients=True)
 
 
 def purpose(plan: MapsPlan | WarpPlan) -> str:

@@ -18,7 +18,7 @@ from polyphase.calls.binding import bound, bound_gradients
 from polyphase.calls.bound import Gradients
 from polyphase.calls.plain import is_plain
 from polyphase.ops.resample import in_order, resample
-from polyphase.ops.warp import gradients, options
+from polyphase.ops.warp import WARPS
 from polyphase.records.facts import Facts, facts
 from polyphase.records.layout import gradient_order, is_channels_last
 from polyphase.sampling.axis_maps import AxisMap
@@ -103,7 +103,7 @@ class RecordedWarp:
         if result is not None:
             return result
         if in_their_turn or not all(is_plain(one, recorded=True) for one in tensors):
-            return gradients(gradient, image, coordinates, options(self._sampler), needed)
+            return WARPS.gradients(gradient, (image, coordinates), self._sampler.options(), needed)
         call = bound_gradients(self._sampler, *map(facts, tensors), needed)
         latest.follow(call, tensors)
         return call(*tensors)

@@ -18,13 +18,13 @@ from torch import Tensor
 
 from polyphase.calls import devices
 from polyphase.calls.again import Latest
-from polyphase.calls.binding import bind, bound, for_any_size
-from polyphase.calls.bound import BoundCall
+from polyphase.calls.binding import bind, bound, for_any_size, for_given_sizes
+from polyphase.calls.bound import BoundCall, Kept
 from polyphase.calls.plain import is_plain
 from polyphase.errors import WrongImageError
 from polyphase.ops.recorded import recorded
 from polyphase.records.facts import facts
-from polyphase.sampling.programs import Program, differ_in_sizes
+from polyphase.sampling.programs import Program
 
 #: What a call asks for, from the facts of its tensors and its other arguments; None where the image stays as it is.
 ProgramOf: TypeAlias = "Callable[..., Program | None]"
@@ -34,27 +34,25 @@ SizesOf: TypeAlias = "Callable[..., tuple[int, ...] | None]"
 
 #: A version of marshal's format that writes equal values as equal bytes, whoever else refers to them.
 _FORMAT = 2
-#: So many calls of each function are remembered, then all are forgotten: each keeps its tables.
-_MOST_CALLS = 256
 
 
 class ShortWay(Latest):
-    """Of one function: its latest call, and those before it. `any_size`: whether arguments ask for one program,
-    whatever the sizes of the tensors are. `parts`: what the kernel is given instead of the tensors themselves; what
-    needs gradients then goes through the operators. `sizes_of`: where the first argument may be sizes alone, which
-    calls are then given one by one."""
+    """The calls of one function: its latest, and those before it. `any_size`: whether arguments ask for one program,
+    whatever the sizes of the tensors are. `parts`: what the kernel is given instead of the tensors themselves; such
+    calls are bound to one size, and what needs gradients goes through the operators. `sizes_of`: where the first
+    argument may be sizes alone, which calls are then given one by one."""
 
     def __init__(
         self,
         program_of: ProgramOf,
-        any_size: Callable[[tuple[Any, ...]], bool],
+        any_size: Callable[[tuple[Any, ...]], bool] = lambda given: True,
         parts: Callable[..., tuple[Tensor, ...]] | None = None,
         sizes_of: SizesOf | None = None,
     ) -> None:
         super().__init__()
         self._program_of, self._any_size, self._parts, self._sizes_of = program_of, any_size, parts, sizes_of
-        self._calls: dict[tuple[Any, ...], Callable[..., Tensor]] = {}
-        self._by_sizes: dict[tuple[Any, ...], Callable[..., Tensor] | None] = {}
+        self._calls: Kept[tuple[Any, ...], Callable[..., Tensor]] = Kept()
+        self._by_sizes: Kept[tuple[Any, ...], Callable[..., Tensor] | None] = Kept()
 
     def find(self, given: tuple[Any, ...], tensors: tuple[Any, ...]) -> Callable[..., Tensor] | None:
         """What to call with the tensors; None where the call has to go through the operators.
@@ -85,8 +83,6 @@ class ShortWay(Latest):
             call = self._given_sizes(given, tensors, kinds) or self._bound_to_any_size(given, tensors)
             any_size = call is not None
             call = call or self._bound(bind, given, tensors)
-            if len(self._calls) >= _MOST_CALLS:
-                self._calls.clear()
             self._calls[key, kinds if any_size else known] = call
         if call is not torch.clone:
             self.follow(call, tensors, given if _cannot_change(given) else loads(key), any_size)
@@ -130,7 +126,7 @@ class ShortWay(Latest):
         return recorded(program, inputs[0], call) if _need_gradients(tensors) else call
 
     def _bound_to_any_size(self, given: tuple[Any, ...], tensors: tuple[Tensor, ...]) -> Callable[..., Tensor] | None:
-        if not self._any_size(given) or _need_gradients(tensors):
+        if self._parts is not None or not self._any_size(given) or _need_gradients(tensors):
             return None
         inputs = tuple(map(facts, tensors))
         program = self._program_of(*inputs, *given)
@@ -146,8 +142,6 @@ class ShortWay(Latest):
             return None
         name = dumps(given[1:], _FORMAT), kinds
         if name not in self._by_sizes:
-            if len(self._by_sizes) >= _MOST_CALLS:
-                self._by_sizes.clear()
             self._by_sizes[name] = self._bound_to_given_sizes(sizes, given, tensors)
         call = self._by_sizes[name]
         return None if call is None else functools.partial(call, *sizes)
@@ -155,16 +149,12 @@ class ShortWay(Latest):
     def _bound_to_given_sizes(
         self, sizes: tuple[int, ...], given: tuple[Any, ...], tensors: tuple[Tensor, ...]
     ) -> Callable[..., Tensor] | None:
-        """None where a program has more of sizes than one in each map, as another's shows."""
-        inputs, others, rest = tuple(map(facts, tensors)), tuple([one + 1 for one in sizes]), loads(dumps(given[1:]))
-        program, other = (self._program_of(*inputs, some, *rest) for some in (given[0], others))
-        if program is None or other is None or not differ_in_sizes(program, sizes, other, others):
-            return None
+        inputs, rest = tuple(map(facts, tensors)), loads(dumps(given[1:]))
 
         def otherwise(*given: Any) -> Tensor:
             return self._once((given[: len(sizes)], *rest), *given[len(sizes) :])
 
-        return for_any_size(program, inputs, otherwise, len(sizes))
+        return for_given_sizes(lambda some: self._program_of(*inputs, some, *rest), sizes, inputs, otherwise)
 
     def _once(self, given: tuple[Any, ...], *tensors: Tensor) -> Tensor:
         return self._bound(bound, given, tensors)(*tensors)

@@ -46,7 +46,7 @@ def affine_sample(
     check_dense("affine_sample with antialias", input, theta)
     input, theta = as_warped_under_autocast(input, theta)
     shape, size = tuple(input.shape), arguments.affine_size(size)
-    arguments.affine_warp(shape, input.dtype, theta.shape, theta.dtype, size, mode, padding, aligned)
+    arguments.affine_warp(input, theta, size, mode, padding, aligned)
     arguments.check_shrinking(mode, padding, aligned)
     before, after = shape[2:], size[2:]
     said = None if scale is None else arguments.map_scales(scale, len(before))

@@ -20,10 +20,10 @@ from polyphase.calls import devices, plain_torch
 from polyphase.calls.plain import forward_mode_is_on
 from polyphase.decompositions.warp import affine_grid_generator
 from polyphase.errors import MismatchedTensorsError, NotSupportedError
-from polyphase.ops import formulas, levels
+from polyphase.ops import levels
 from polyphase.ops.library import LIBRARY
 from polyphase.ops.resample import resample
-from polyphase.ops.warp import options, warp
+from polyphase.ops.warp import sample, warp
 from polyphase.records.facts import HALF
 from polyphase.sampling.programs import maps_program
 from polyphase.sampling.templates import symbolic_to_slots
@@ -92,9 +92,8 @@ def grid_sample(
         return F.grid_sample(image, grid, *given)
     check_dense("grid_sample with a fill", image, grid)
     image, grid = as_warped_under_autocast(image, grid)
-    sampler = arguments.grid_warp(image.shape, image.dtype, grid.shape, grid.dtype, *given)
-    sampler = arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule)
-    return _warp(image, grid, sampler) if have_kernels else plain_torch.warp(image, grid, sampler)
+    sampler = arguments.grid_warp(image, grid, *given, fill, fill_rule)
+    return (_warp if have_kernels else plain_torch.warp)(image, grid, sampler)
 
 
 def affine_grid(theta: Tensor, size: Any, align_corners: Any) -> Tensor:
@@ -122,47 +121,23 @@ def affine_sample(
         return F.grid_sample(image, F.affine_grid(theta, size, given[-1]), *given)
     check_dense("affine_sample with a fill", image, theta)
     image, theta = as_warped_under_autocast(image, theta)
-    size = arguments.affine_size(size)
-    sampler = arguments.affine_warp(image.shape, image.dtype, theta.shape, theta.dtype, size, *given)
-    sampler = arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule)
-    return _warp(image, theta, sampler) if have_kernels else plain_torch.warp(image, theta, sampler)
+    sampler = arguments.affine_warp(image, theta, size, *given, fill, fill_rule)
+    return (_warp if have_kernels else plain_torch.warp)(image, theta, sampler)
 
 
-def perspective_sample(
-    image: Tensor,
-    matrix: Tensor,
-    size: Any,
-    mode: Any,
-    padding_mode: Any,
-    align_corners: Any,
-    fill: Any = None,
-    fill_rule: Any = "blend",
-) -> Tensor:
-    given = arguments.warp_options(mode, padding_mode, align_corners)
+def perspective_sample(image: Tensor, matrix: Tensor, size: Any, *options: Any) -> Tensor:
+    arguments.warp_options(*options[:3])
     check_dense("perspective_sample", image, matrix)
     image, matrix = as_warped_under_autocast(image, matrix)
-    size = arguments.affine_size(size)
-    sampler = arguments.perspective_warp(image.shape, image.dtype, matrix.shape, matrix.dtype, size, *given)
-    return _by_formula(
-        arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule), *parts_of_matrix(image, matrix)
-    )
+    sampler = arguments.perspective_warp(image, matrix, size, *options)
+    return _by_formula(sampler, *parts_of_matrix(image, matrix))
 
 
-def displacement_sample(
-    image: Tensor,
-    field: Tensor,
-    mode: Any,
-    padding_mode: Any,
-    align_corners: Any,
-    fill: Any = None,
-    fill_rule: Any = "blend",
-) -> Tensor:
-    given = arguments.warp_options(mode, padding_mode, align_corners)
+def displacement_sample(image: Tensor, field: Tensor, *options: Any) -> Tensor:
+    arguments.warp_options(*options[:3])
     check_dense("displacement_sample", image, field)
     image, field = as_warped_under_autocast(image, field)
-    sampler = arguments.displacement_warp(image.shape, image.dtype, field.shape, field.dtype, *given)
-    sampler = arguments.filled(sampler, image.shape, image.dtype, fill, fill_rule)
-    return _by_formula(sampler, *parts_of_field(image, field))
+    return _by_formula(arguments.displacement_warp(image, field, *options), *parts_of_field(image, field))
 
 
 # What a formula's kernel is given: the image, entries (N, count) and fields (N, 1, out...). Half precision is computed
@@ -180,14 +155,14 @@ def parts_of_field(image: Tensor, field: Tensor) -> tuple[Tensor, ...]:
 
 def _by_formula(sampler: Warp, image: Tensor, entries: Tensor, *fields: Tensor) -> Tensor:
     if _all_have_kernels(image, entries, *fields):
-        return formulas.sample(image, entries, fields, sampler)
+        return sample(image, entries, fields, sampler)
     return plain_torch.warp(image, entries, sampler, *fields)
 
 
 def _warp(image: Tensor, coordinates: Tensor, sampler: Warp) -> Tensor:
     if _tangents_would_be_lost():
         return plain_torch.warp(image, coordinates, sampler)
-    result: Tensor = warp(image, coordinates, *options(sampler))
+    result: Tensor = warp(image, coordinates, *sampler.options())
     return result
 
 
@@ -270,36 +245,19 @@ def _float32_under_autocast(tensor: Tensor) -> Tensor:
     return tensor.float() if cast else tensor
 
 
-_WARPED = 'str mode, str padding_mode, bool? align_corners, float[]? fill=None, str fill_rule="blend"'
-LIBRARY.define(
-    "interpolate(Tensor input, SymInt[]? size, float[]? scale_factor, str mode, bool? align_corners, "
-    "bool? recompute_scale_factor, bool antialias, float[]? box=None) -> Tensor",
-    tags=torch.Tag.pt2_compliant_tag,
-)
-LIBRARY.define("flip(Tensor input, int[] dims) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
-LIBRARY.define("pad(Tensor input, SymInt[] pad, str mode, float? value) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
-LIBRARY.define(
-    f"grid_sample(Tensor input, Tensor grid, {_WARPED}) -> Tensor",
-    tags=torch.Tag.pt2_compliant_tag,
-)
-LIBRARY.define(
-    "affine_grid(Tensor theta, SymInt[] size, bool? align_corners) -> Tensor", tags=torch.Tag.pt2_compliant_tag
-)
-LIBRARY.define(
-    f"affine_sample(Tensor input, Tensor theta, SymInt[] size, {_WARPED}) -> Tensor",
-    tags=torch.Tag.pt2_compliant_tag,
-)
-LIBRARY.define(
-    f"perspective_sample(Tensor input, Tensor matrix, SymInt[] size, {_WARPED}) -> Tensor",
-    tags=torch.Tag.pt2_compliant_tag,
-)
-LIBRARY.define(
-    f"displacement_sample(Tensor input, Tensor field, {_WARPED}) -> Tensor", tags=torch.Tag.pt2_compliant_tag
-)
-for _call in (
-    *(interpolate, flip, pad, grid_sample, affine_grid, affine_sample),
-    *(perspective_sample, displacement_sample),
-):
+_OPTIONS = 'str mode, str padding_mode, bool? align_corners, float[]? fill=None, str fill_rule="blend"'
+for _call, _given in {
+    interpolate: "Tensor input, SymInt[]? size, float[]? scale_factor, str mode, bool? align_corners, "
+    "bool? recompute_scale_factor, bool antialias, float[]? box=None",
+    flip: "Tensor input, int[] dims",
+    pad: "Tensor input, SymInt[] pad, str mode, float? value",
+    grid_sample: f"Tensor input, Tensor grid, {_OPTIONS}",
+    affine_grid: "Tensor theta, SymInt[] size, bool? align_corners",
+    affine_sample: f"Tensor input, Tensor theta, SymInt[] size, {_OPTIONS}",
+    perspective_sample: f"Tensor input, Tensor matrix, SymInt[] size, {_OPTIONS}",
+    displacement_sample: f"Tensor input, Tensor field, {_OPTIONS}",
+}.items():
+    LIBRARY.define(f"{_call.__name__}({_given}) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
     for _key in ("CompositeImplicitAutograd", "FuncTorchBatchedDecomposition"):
         LIBRARY.impl(_call.__name__, _call, _key)
 

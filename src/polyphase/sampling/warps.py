@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -83,6 +83,18 @@ class Warp:
         spoils = self.fill_rule == "blend" and self.mode != "nearest"
         if spoils and not all(map(math.isfinite, self.fill)):
             raise InvalidProgramError(f"a blend with {self.fill}, which would spoil all pixels; use constant or edge")
+
+    @staticmethod
+    def of_options(size: Sequence[Size] | None, *options: Any) -> Warp:
+        """A grid or, of a size, matrices, by what `options` gives."""
+        mode, padding, align_corners, fill, fill_rule = options
+        source = "affine" if size else "grid"
+        return Warp(source, mode, padding, align_corners, tuple(size or ()), tuple(fill or ()), fill_rule)
+
+    def options(self) -> tuple[Any, ...]:
+        """As operators take it. A grid has no size: AOTInductor loses empty lists."""
+        rules = self.mode, self.padding, self.align_corners
+        return self.size or None, *rules, list(self.fill) or None, self.fill_rule
 
     @property
     def taps_padding(self) -> str:

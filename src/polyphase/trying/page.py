@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from polyphase.bench import documents
 from polyphase.bench.environment import cpu_model, gpu, instruction_set
 from polyphase.bench.pictures import png, uri_of_png
 from polyphase.bench.report import STYLE, duration
-from polyphase.errors import ResultFileError
 from polyphase.pipelines.accounts import Done
 from polyphase.trying.said import AGAINST, gain, in_short, named, where
 from polyphase.trying.sameness import summary
@@ -28,11 +28,7 @@ COLOURS = {TAKING: "taking", THEIRS: "eager", OURS: "polyphase", THEIRS_BATCHED:
 
 
 def write(trials: Sequence[Trial], path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(trials), encoding="utf-8")
-    except OSError as error:
-        raise ResultFileError(f"cannot write {path}: {error.strerror}; name a writable file with -o") from error
+    documents.write(page(trials), path)
 
 
 def page(trials: Sequence[Trial]) -> str:

@@ -24,7 +24,7 @@ from polyphase.compile.coordinates.algebra import Refused, is_same
 from polyphase.compile.coordinates.cutout import Search, calls_of, example, may_write, stops_gradients
 from polyphase.compile.coordinates.graph_calls import GraphCalls
 from polyphase.compile.coordinates.recorded import SizeAskedError
-from polyphase.compile.grids import put
+from polyphase.compile.nodes import put
 from polyphase.compile.reasons import NotFused, Why
 
 aten = torch.ops.aten
@@ -113,7 +113,7 @@ def _replaced(module: GraphModule, last: Node, paths: list[list[Node]]) -> Atten
             calls.undo()
         return NotFused(str(last), refused.why, refused.at)
     computed = tuple(str(one) for one in inner if not _is_view(one))
-    put(module, last, result)
+    put(last, result)
     return Attended(computed, len(found.sizes))
 
 
