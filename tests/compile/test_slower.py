@@ -15,7 +15,7 @@ from polyphase.bench.workloads import TABLE
 from polyphase.calls.devices import MODULES, wing_of
 from polyphase.calls.slower import Slower, goes_outside, question
 from polyphase.compile.reasons import Why
-from polyphase.compile.recognise import aten_operators
+from polyphase.compile.recognise import ATEN_OPERATORS
 from tests.compile.graphs import fused
 
 TURNED = torch.rand(8, 4, 12, 40).transpose(-1, -2)
@@ -142,7 +142,7 @@ def _table(device: str) -> tuple[Slower, ...]:
 
 @pytest.mark.parametrize(("device", "line"), [pytest.param(*one, id=one[1].cause) for one in lines()])
 def test_each_line_is_of_operators_that_we_take_and_of_a_row_that_is_measured(device: str, line: Slower) -> None:
-    known = {str(op).split(".")[1] for op in aten_operators()} | {f"grid_sampler_{n}d_backward" for n in (2, 3)}
+    known = {str(op).split(".")[1] for op in ATEN_OPERATORS} | {f"grid_sampler_{n}d_backward" for n in (2, 3)}
     assert set(line.operators) <= known
     labels = [f"{case.suite}: {case.label}" for one in TABLE for case in one.cases() if device in case.devices]
     assert any(label.startswith(line.measured) for label in labels)

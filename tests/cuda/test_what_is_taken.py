@@ -10,7 +10,7 @@ import torch
 from polyphase.calls import binding
 from polyphase.calls.rules import rules_of
 from polyphase.compile import overrides
-from polyphase.compile.recognise import aten_operators
+from polyphase.compile.recognise import ATEN_OPERATORS
 from polyphase.records.facts import Facts
 from polyphase.sampling.programs import Program
 
@@ -59,7 +59,7 @@ def test_half_precision_is_antialiased_on_cuda(name: str, dtype: torch.dtype, as
 
 def test_what_else_is_taken_is_the_same_everywhere() -> None:
     """But for half precision, of what antialiases."""
-    for op, operator in aten_operators().items():
+    for op, operator in ATEN_OPERATORS.items():
         for dtype in (torch.uint8, torch.int32, torch.bool, torch.float32, torch.float64, *HALF):
             taken = [operator.takes(dtype, rules_of(device)) for device in (CPU, CUDA)]
             assert taken[0] == taken[1] or (taken == [False, True] and dtype in HALF and "_aa" in str(op)), (op, dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import math
 import struct
 import zlib
@@ -40,7 +39,8 @@ class Picture:
 
 def pictures() -> list[Picture]:
     """Image data as URIs."""
-    return [_picture(name, ours, theirs, eager) for name, ours, theirs, eager in _filters()]
+    image = sample()
+    return [_picture(image, one) for one in _filters()]
 
 
 Filter = tuple[str, Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], bool]
@@ -84,8 +84,9 @@ def _warped_in_double(warp: AffineWarp) -> Callable[[Tensor], Tensor]:
     return lambda image: rounded(warp.function(PYTORCH)(*in_double((image, warp.theta()))), torch.uint8)
 
 
-def _picture(name: str, ours: Callable[[Tensor], Tensor], theirs: Callable[[Tensor], Tensor], eager: bool) -> Picture:
-    image = sample()
+def _picture(
+    image: Tensor, name: str, ours: Callable[[Tensor], Tensor], theirs: Callable[[Tensor], Tensor], eager: bool
+) -> Picture:
     mine, its = ours(image), theirs(image)
     off = (mine.int() - its.int()).abs()
     amplified = (off * AMPLIFIED).clamp(max=255).byte()
@@ -94,7 +95,6 @@ def _picture(name: str, ours: Callable[[Tensor], Tensor], theirs: Callable[[Tens
     )
 
 
-@functools.cache
 def sample() -> Tensor:
     """(1, 3, SIDE, SIDE) bytes: rings that grow finer outwards, colours, hard edges and thin lines."""
     y, x = torch.meshgrid(*[torch.linspace(-1, 1, SIDE, dtype=torch.float64)] * 2, indexing="ij")

@@ -18,7 +18,7 @@ from polyphase.calls.devices import wing_of
 from polyphase.compile.arithmetic import expression_of, is_pointwise
 from polyphase.compile.nodes import same, value
 from polyphase.compile.reasons import Why
-from polyphase.compile.recognise import MapsOf, Sampling, WarpOf, readers
+from polyphase.compile.recognise import MapsOf, Sampling, WarpOf
 from polyphase.errors import InvalidProgramError
 from polyphase.kernels.expressions import CPP_TYPES
 from polyphase.sampling.axis_maps import AxisMap, NotMerged, compose
@@ -83,10 +83,6 @@ class Draft:
     def program(self) -> Program:
         sampler: Sampler = self.warp or Axes(self.maps, self.adjoint_of)
         return Program(value(self.image).dtype, sampler, self.prologue, self.epilogue, self.borders)
-
-
-def is_sampled(node: Node) -> bool:
-    return node.target in readers()
 
 
 def start(node: Node, sampling: Sampling) -> Draft | Refusal:

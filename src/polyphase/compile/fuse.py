@@ -22,7 +22,7 @@ from polyphase.compile.costs import better_left_to_inductor
 from polyphase.compile.drafts import Draft, Refusal
 from polyphase.compile.nodes import call, put, same, value
 from polyphase.compile.reasons import NotFused, Why
-from polyphase.compile.recognise import call_of, grid_sampler, sampling_of, slice_of
+from polyphase.compile.recognise import READERS, call_of, grid_sampler, sampling_of, slice_of
 from polyphase.ops.program import program as program_op
 from polyphase.ops.warp import warp_backward
 from polyphase.sampling.steps import Size, size_slot
@@ -152,7 +152,7 @@ def _grown(draft: Draft, sizes: list[Size]) -> Draft:
 def _up(draft: Draft) -> Draft:
     while True:
         node, grown = draft.image, None
-        if node.op != "call_function" or not isinstance(node.meta.get("val"), Tensor) or drafts.is_sampled(node):
+        if node.op != "call_function" or not isinstance(node.meta.get("val"), Tensor) or node.target in READERS:
             return draft
         if len(node.users) > 1:
             return draft

@@ -23,7 +23,7 @@ from polyphase.compile.coordinates.algebra import STEPS, Refused, has_operation,
 from polyphase.compile.coordinates.cutout import CutOut, cut_out, example, may_write
 from polyphase.compile.coordinates.emit import Emitter
 from polyphase.compile.coordinates.found import Found, Tensors
-from polyphase.compile.coordinates.readers import readers
+from polyphase.compile.coordinates.readers import READERS
 from polyphase.compile.coordinates.walk import Walk, pixel
 from polyphase.compile.nodes import put
 from polyphase.compile.reasons import NotFused, Why
@@ -216,7 +216,7 @@ def _found(cut: CutOut, sampling: Sampling) -> Found:
     if grid.dtype not in (torch.float32, torch.float64) or example(sampling.image).dtype != grid.dtype:
         raise Refused(Why.ANOTHER_DTYPE)
     assert made is not None, "a grid is a tensor"
-    walk = Walk(cut.recording, cut.literals, readers(), grid.fake_mode.shape_env, grid.dtype)
+    walk = Walk(cut.recording, cut.literals, READERS, grid.fake_mode.shape_env, grid.dtype)
     written = [walk.value(made, pixel(grid.shape, component)) for component in range(grid.dim() - 2)]
     if cut.recording.floats() != {grid.dtype} and any(map(has_step, written)):
         raise Refused(Why.ANOTHER_DTYPE, "what leads to a step")

@@ -15,7 +15,7 @@ import torch
 
 from polyphase.calls.prepared import prepared
 from polyphase.compile.fuse import MADE_FROM, Fused
-from polyphase.compile.recognise import aten_operators
+from polyphase.compile.recognise import ATEN_OPERATORS
 from polyphase.ops.program import program as program_op
 from polyphase.torch_private import (
     ExternKernel,
@@ -73,7 +73,7 @@ def _lower(inputs: Any, text: str, sizes: Any, out_size: Any, out_stride: Any) -
 
 # What Inductor knows only taken apart stays whole in a graph where ATen's own kernel is the quickest, which is called
 # then. Graphs that are not ours have no such nodes.
-for _op in aten_operators():
+for _op in ATEN_OPERATORS:
     if _op not in lowerings:
         make_fallback(_op, constrain_to_fx_strides, warn=False, override_decomp=True)
 

@@ -26,7 +26,7 @@ from polyphase.calls.bound import BoundCall, Kept
 from polyphase.calls.rules import rules_of
 from polyphase.calls.slower import question
 from polyphase.compile.checked import check
-from polyphase.compile.recognise import AtenCall, Sampling, WarpOf, aten_operators
+from polyphase.compile.recognise import ATEN_OPERATORS, AtenCall, Sampling, WarpOf
 from polyphase.errors import PolyphaseError, WrongSettingError
 from polyphase.records.facts import Facts, facts
 from polyphase.records.layout import gradient_order, is_channels_last, order_on
@@ -312,7 +312,7 @@ def _argument(key: Any) -> Any:
 
 
 def _sampled(op: OpOverload, device: torch.device, args: Sequence[Any]) -> Taken | None:
-    image, operator = args[0], aten_operators()[op]
+    image, operator = args[0], ATEN_OPERATORS[op]
     if 0 in image.shape or not operator.takes(image.dtype, rules_of(device)):
         return None
     if operator.rank not in (None, image.dim()):
@@ -396,7 +396,7 @@ def _warp_gradients(op: OpOverload, device: torch.device, args: Sequence[Any]) -
 
 
 _TAKES: dict[OpOverload, Take] = {
-    **dict.fromkeys(aten_operators(), _sampled),
+    **dict.fromkeys(ATEN_OPERATORS, _sampled),
     **{getattr(aten, f"grid_sampler_{axes}d_backward").default: _warp_gradients for axes in (2, 3)},
 }
 #: What torch sends to cuDNN, where that can be: bilinear, zeros, corners aligned.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeAlias
 
 import torch
@@ -61,9 +60,9 @@ Sampling: TypeAlias = "MapsOf | WarpOf"
 
 def sampling_of(node: Node, new_slot: NewSlot) -> Sampling | None:
     """What a node samples, if it does. Sizes become slots."""
-    if node.op != "call_function" or node.target not in readers() or not isinstance(node.meta.get("val"), Tensor):
+    if node.op != "call_function" or node.target not in READERS or not isinstance(node.meta.get("val"), Tensor):
         return None
-    return readers()[node.target](call_of(node), new_slot)
+    return READERS[node.target](call_of(node), new_slot)
 
 
 def slice_of(node: Node, new_slot: NewSlot) -> MapsOf:
@@ -131,19 +130,7 @@ class Operator:
         return dtype in self.dtypes or (self.antialiases and rules.antialiases_half and dtype in HALF_DTYPES)
 
 
-@cache
-def readers() -> dict[object, Reader]:
-    """Lists the readers of every overload that we take: ATen's, and our own, which are in graphs only."""
-    ours: dict[object, Reader] = {
-        torch.ops.polyphase.resample.default: _resample,
-        torch.ops.polyphase.warp.default: _warp,
-        torch.ops.polyphase.formula_warp.default: _formula_warp,
-    }
-    return ours | {op: operator.read for op, operator in aten_operators().items()}
-
-
-@cache
-def aten_operators() -> dict[OpOverload, Operator]:
+def _aten_operators() -> dict[OpOverload, Operator]:
     found = {
         aten.flip.default: Operator(_flip, DTYPES),
         aten.constant_pad_nd.default: Operator(_constant_pad, DTYPES),
@@ -241,7 +228,7 @@ def is_taken_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
     """Tells what Inductor knows only taken apart, so that it cannot be given back later: what will be no step of ours,
     as nothing is padded, or would lie otherwise than eager's.
     """
-    operator = aten_operators().get(op)
+    operator = ATEN_OPERATORS.get(op)
     if operator is None or not operator.decomposes:
         return False
     call = AtenCall(op, args, kwargs)
@@ -252,7 +239,7 @@ def is_taken_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 def can_be_given_back(node: Node) -> bool:
     """Whether Inductor knows what was kept whole, so that it may stay in the graph."""
-    operator = aten_operators().get(node.target)  # type: ignore[call-overload]
+    operator = ATEN_OPERATORS.get(node.target)  # type: ignore[call-overload]
     if operator is None or not operator.picks:
         return operator is None or not operator.decomposes
     # Its loop has the sizes of axes as numbers, and scales, which are floats, make floats of integers.
@@ -327,3 +314,13 @@ def _resample(call: AtenCall, new_slot: NewSlot) -> MapsOf | None:
     steps = tuple(one.steps[0] if one.steps else None for one in maps)
     before = tuple(map(new_slot, call["in_size"])) if call["transposed"] else ()
     return MapsOf(call.given("image"), steps, before, float(border))
+
+
+ATEN_OPERATORS = _aten_operators()
+#: The readers of every overload that we take: ATen's, and our own, which are in graphs only.
+READERS: dict[object, Reader] = {
+    torch.ops.polyphase.resample.default: _resample,
+    torch.ops.polyphase.warp.default: _warp,
+    torch.ops.polyphase.formula_warp.default: _formula_warp,
+    **{op: operator.read for op, operator in ATEN_OPERATORS.items()},
+}

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from polyphase.calls.devices import has_kernels
 from polyphase.calls.plain import DTYPES
-from polyphase.compile.recognise import aten_operators, is_taken_apart
+from polyphase.compile.recognise import ATEN_OPERATORS, is_taken_apart
 from polyphase.decompositions.precedence import built_ins_replaced
 from polyphase.decompositions.upsample import Family, overloads, vectors_as_default
 from polyphase.decompositions.warp import affine_grid_generator
@@ -28,7 +28,7 @@ from polyphase.torch_private import OpOverload, select_decomp_table, suggest_mem
 @contextmanager
 def kept_whole() -> Iterator[None]:
     ours_instead = {**vectors_as_default(), torch.ops.aten.affine_grid_generator.default: affine_grid_generator}
-    ours = list(aten_operators())
+    ours = list(ATEN_OPERATORS)
     shapes: dict[Any, Callable[..., Tensor]] = {}
     for family, forward, backward in overloads():
         shapes |= {forward.default: _image_without_data, backward.default: _gradient_without_data(family)}

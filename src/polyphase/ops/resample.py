@@ -7,7 +7,6 @@ itself with `transposed` turned over, its derivative forward is itself, and the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -40,7 +39,7 @@ resample = torch.ops.polyphase.resample.default
 def _on_device(
     image: Tensor, maps: str, sizes: Sequence[int] | None, in_size: Sequence[int] | None, transposed: bool, border: Any
 ) -> Tensor:
-    axis_maps, before = maps_of(maps, tuple(sizes or ())), tuple(in_size or ())
+    axis_maps, before = filled_maps(maps, sizes), tuple(in_size or ())
     if transposed and image.is_complex():
         return _transposed_complex(image, axis_maps, before)
     return binding.resample(image, axis_maps, transposed=transposed, in_size=before, border=border)
@@ -53,11 +52,6 @@ def _transposed_complex(image: Tensor, maps: tuple[AxisMap, ...], in_size: tuple
     return _empty_output(image, adjoint_by_moving(maps), parts.shape[:-1]).copy_(
         torch.view_as_complex(parts.contiguous())
     )
-
-
-@lru_cache(maxsize=1024)
-def maps_of(maps: str, sizes: tuple[int, ...]) -> tuple[AxisMap, ...]:
-    return filled_maps(maps, sizes)
 
 
 def _without_data(

@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 
 from polyphase.calls.devices import has_kernels
 from polyphase.compile.attention.found import Found
-from polyphase.compile.attention.samples import Reading, Summed, by_numbers, is_by_numbers, views
+from polyphase.compile.attention.samples import BY_NUMBERS, VIEWS, Reading, Summed, is_by_numbers
 from polyphase.compile.coordinates.algebra import Refused, is_same
 from polyphase.compile.coordinates.cutout import Search, calls_of, example, may_write, stops_gradients
 from polyphase.compile.coordinates.graph_calls import GraphCalls
@@ -119,7 +119,7 @@ def _replaced(module: GraphModule, last: Node, paths: list[list[Node]]) -> Atten
 
 def _is_view(node: Node) -> bool:
     recording = calls_of(node)
-    return recording is not None and bool(recording.calls) and recording.operators() <= set(views())
+    return recording is not None and bool(recording.calls) and recording.operators() <= VIEWS.keys()
 
 
 class _Region(Search):
@@ -140,7 +140,7 @@ class _Region(Search):
             return node.target is operator.getitem and all(map(self._is_passed, several))
         recording = calls_of(node) if isinstance(example(node), Tensor | tuple | list) else None
         return recording is not None and all(
-            call.operator in views() or (call.operator in by_numbers() and is_by_numbers(call))
+            call.operator in VIEWS or (call.operator in BY_NUMBERS and is_by_numbers(call))
             for call in recording.calls.values()
         )
 

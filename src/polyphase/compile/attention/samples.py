@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, TypeAlias
 
 import torch
@@ -96,9 +95,9 @@ class Reading:
         if id(tensor) in self._leaves:
             return Viewed(whole(tensor.shape), self._leaves[id(tensor)])
         call = self._recording.made(tensor)
-        if call is None or call.operator not in readers():
+        if call is None or call.operator not in READERS:
             raise Refused(Why.NOT_ATTENTION, "a constant" if call is None else str(call.operator))
-        return readers()[call.operator](self, call)
+        return READERS[call.operator](self, call)
 
     def view(self, tensor: Tensor) -> Viewed:
         seen = self.of(tensor)
@@ -295,40 +294,35 @@ def _summed(reading: Reading, call: Call) -> Weighted:
 Reader: TypeAlias = Callable[[Reading, Call], Seen]
 
 
-@cache
-def views() -> dict[Any, Reader]:
-    """Reads what computes nothing."""
-    return {
-        **dict.fromkeys((aten.clone.default, aten.alias.default), _same),
-        **dict.fromkeys((aten.view.default, aten._unsafe_view.default, aten.reshape.default), _view),
-        **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _view),
-        aten.unsqueeze.default: _view,
-        aten.permute.default: _permute,
-        aten.transpose.int: _transpose,
-        aten.expand.default: _expand,
-        aten.select.int: _select,
-        aten.slice.Tensor: _slice,
-        aten.unbind.int: _unbind,
-        **dict.fromkeys((aten.split.Tensor, aten.split_with_sizes.default), _split),
-    }
+#: Reads what computes nothing.
+VIEWS: dict[Any, Reader] = {
+    **dict.fromkeys((aten.clone.default, aten.alias.default), _same),
+    **dict.fromkeys((aten.view.default, aten._unsafe_view.default, aten.reshape.default), _view),
+    **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _view),
+    aten.unsqueeze.default: _view,
+    aten.permute.default: _permute,
+    aten.transpose.int: _transpose,
+    aten.expand.default: _expand,
+    aten.select.int: _select,
+    aten.slice.Tensor: _slice,
+    aten.unbind.int: _unbind,
+    **dict.fromkeys((aten.split.Tensor, aten.split_with_sizes.default), _split),
+}
 
 
-@cache
-def by_numbers() -> dict[Any, Reader]:
-    operators = (aten.mul.Tensor, aten.add.Tensor, aten.sub.Tensor, aten.div.Tensor, aten.rsub.Scalar)
-    return dict.fromkeys(operators, _arithmetic)
+BY_NUMBERS: dict[Any, Reader] = dict.fromkeys(
+    (aten.mul.Tensor, aten.add.Tensor, aten.sub.Tensor, aten.div.Tensor, aten.rsub.Scalar), _arithmetic
+)
 
 
-@cache
-def readers() -> dict[Any, Reader]:
-    return {
-        **views(),
-        **by_numbers(),
-        aten.mul.Tensor: _multiplied,
-        aten.grid_sampler_2d.default: _sampled,
-        **dict.fromkeys((aten.stack.default, aten.cat.default), _put_together),
-        aten.sum.dim_IntList: _summed,
-    }
+READERS: dict[Any, Reader] = {
+    **VIEWS,
+    **BY_NUMBERS,
+    aten.mul.Tensor: _multiplied,
+    aten.grid_sampler_2d.default: _sampled,
+    **dict.fromkeys((aten.stack.default, aten.cat.default), _put_together),
+    aten.sum.dim_IntList: _summed,
+}
 
 
 def flat(parts: Iterable[Parts]) -> Parts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
@@ -13,10 +12,8 @@ from polyphase.compile.coordinates.walk import Reader
 aten = torch.ops.aten
 
 
-@cache
-def readers() -> dict[Any, Reader]:
-    """What is not here ends a walk."""
-    return views.readers() | values.readers()
+#: What is not here ends a walk.
+READERS: dict[Any, Reader] = views.READERS | values.READERS
 
 
 #: What makes a tensor without values.
@@ -35,4 +32,4 @@ WRITTEN_BACK = (aten.copy_.default, aten.as_strided_.default)
 
 
 def is_known(operator: Any) -> bool:
-    return operator in readers() or operator in EMPTY or operator in WRITTEN_BACK
+    return operator in READERS or operator in EMPTY or operator in WRITTEN_BACK

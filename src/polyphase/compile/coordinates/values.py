@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import sympy
@@ -254,36 +253,34 @@ def _put_in(kept: Sequence[Index], dims: Sequence[int], of: Tensor, places: Sequ
     return tuple(whole)
 
 
-@cache
-def readers() -> dict[Any, Reader]:
-    return {
-        **dict.fromkeys((aten.ones.default, aten.ones_like.default, aten.new_ones.default), _number(1)),
-        **dict.fromkeys((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default), _number(0)),
-        **dict.fromkeys((aten.full.default, aten.full_like.default, aten.new_full.default), _full),
-        aten.scalar_tensor.default: _scalar,
-        **dict.fromkeys((aten.eye.default, aten.eye.m), _eye),
-        **dict.fromkeys((aten.arange.default, aten.arange.start, aten.arange.start_step), _arange),
-        prims.iota.default: _iota,
-        aten.linspace.default: _linspace,
-        aten.affine_grid_generator.default: _affine_grid,
-        **dict.fromkeys((aten.add.Tensor, aten.add.Scalar), _two("add")),
-        **dict.fromkeys((aten.sub.Tensor, aten.sub.Scalar), _two("sub")),
-        **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), _two("mul")),
-        **dict.fromkeys((aten.div.Tensor, aten.div.Scalar), _two("div")),
-        **dict.fromkeys((aten.rsub.Tensor, aten.rsub.Scalar), _reversed_subtract),
-        aten.reciprocal.default: _reciprocal,
-        aten.pow.Tensor_Scalar: _power,
-        **{getattr(aten, op).default: _one(op) for op in ("neg", "sqrt", "abs", "floor", "ceil", "round")},
-        **{getattr(aten, op).default: _extreme(op) for op in ("minimum", "maximum")},
-        **dict.fromkeys((aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default), _clamp),
-        aten.where.self: _where,
-        **dict.fromkeys((aten.eq.Scalar, aten.eq.Tensor), _compared(sympy.Eq)),
-        **dict.fromkeys((aten.ne.Scalar, aten.ne.Tensor), _compared(sympy.Ne)),
-        **dict.fromkeys((aten.ge.Scalar, aten.ge.Tensor), _compared(sympy.Ge)),
-        **dict.fromkeys((aten.le.Scalar, aten.le.Tensor), _compared(sympy.Le)),
-        **dict.fromkeys((aten.gt.Scalar, aten.gt.Tensor), _compared(sympy.Gt, lambda left, right: (left, right))),
-        **dict.fromkeys((aten.lt.Scalar, aten.lt.Tensor), _compared(sympy.Lt, lambda left, right: (right, left))),
-        **dict.fromkeys((aten.mm.default, aten.bmm.default, aten.mv.default, aten.dot.default), _product),
-        **dict.fromkeys((aten.addmm.default, aten.baddbmm.default), _sum_and_product),
-        aten.sum.dim_IntList: _sum,
-    }
+READERS: dict[Any, Reader] = {
+    **dict.fromkeys((aten.ones.default, aten.ones_like.default, aten.new_ones.default), _number(1)),
+    **dict.fromkeys((aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default), _number(0)),
+    **dict.fromkeys((aten.full.default, aten.full_like.default, aten.new_full.default), _full),
+    aten.scalar_tensor.default: _scalar,
+    **dict.fromkeys((aten.eye.default, aten.eye.m), _eye),
+    **dict.fromkeys((aten.arange.default, aten.arange.start, aten.arange.start_step), _arange),
+    prims.iota.default: _iota,
+    aten.linspace.default: _linspace,
+    aten.affine_grid_generator.default: _affine_grid,
+    **dict.fromkeys((aten.add.Tensor, aten.add.Scalar), _two("add")),
+    **dict.fromkeys((aten.sub.Tensor, aten.sub.Scalar), _two("sub")),
+    **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), _two("mul")),
+    **dict.fromkeys((aten.div.Tensor, aten.div.Scalar), _two("div")),
+    **dict.fromkeys((aten.rsub.Tensor, aten.rsub.Scalar), _reversed_subtract),
+    aten.reciprocal.default: _reciprocal,
+    aten.pow.Tensor_Scalar: _power,
+    **{getattr(aten, op).default: _one(op) for op in ("neg", "sqrt", "abs", "floor", "ceil", "round")},
+    **{getattr(aten, op).default: _extreme(op) for op in ("minimum", "maximum")},
+    **dict.fromkeys((aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default), _clamp),
+    aten.where.self: _where,
+    **dict.fromkeys((aten.eq.Scalar, aten.eq.Tensor), _compared(sympy.Eq)),
+    **dict.fromkeys((aten.ne.Scalar, aten.ne.Tensor), _compared(sympy.Ne)),
+    **dict.fromkeys((aten.ge.Scalar, aten.ge.Tensor), _compared(sympy.Ge)),
+    **dict.fromkeys((aten.le.Scalar, aten.le.Tensor), _compared(sympy.Le)),
+    **dict.fromkeys((aten.gt.Scalar, aten.gt.Tensor), _compared(sympy.Gt, lambda left, right: (left, right))),
+    **dict.fromkeys((aten.lt.Scalar, aten.lt.Tensor), _compared(sympy.Lt, lambda left, right: (right, left))),
+    **dict.fromkeys((aten.mm.default, aten.bmm.default, aten.mv.default, aten.dot.default), _product),
+    **dict.fromkeys((aten.addmm.default, aten.baddbmm.default), _sum_and_product),
+    aten.sum.dim_IntList: _sum,
+}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -213,31 +212,29 @@ def _constant_pad(walk: Walk, call: Call, at: Indices) -> Value:
     return walk.value(of, tuple(inner))
 
 
-@cache
-def readers() -> dict[Any, Reader]:
-    return {
-        **dict.fromkeys((aten.clone.default, aten.alias.default, aten.lift_fresh_copy.default), _same),
-        **dict.fromkeys((aten._to_copy.default, prims.convert_element_type.default), _same),
-        **dict.fromkeys(
-            (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten._reshape_alias.default), _view
-        ),
-        **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _view),
-        aten.unsqueeze.default: _unsqueeze,
-        aten.permute.default: _permute,
-        aten.transpose.int: _transpose,
-        aten.t.default: _reversed,
-        aten.expand.default: _expand,
-        aten.repeat.default: _repeat,
-        aten.select.int: _select,
-        aten.slice.Tensor: _slice,
-        aten.flip.default: _flip,
-        aten.unbind.int: _unbound,
-        **dict.fromkeys((aten.split.Tensor, aten.split_with_sizes.default), _split),
-        aten.stack.default: _stack,
-        aten.cat.default: _cat,
-        aten.select_scatter.default: _select_scatter,
-        aten.slice_scatter.default: _slice_scatter,
-        aten.copy.default: _copy,
-        **dict.fromkeys((aten.fill.Scalar, aten.fill.Tensor), _filled),
-        aten.constant_pad_nd.default: _constant_pad,
-    }
+READERS: dict[Any, Reader] = {
+    **dict.fromkeys((aten.clone.default, aten.alias.default, aten.lift_fresh_copy.default), _same),
+    **dict.fromkeys((aten._to_copy.default, prims.convert_element_type.default), _same),
+    **dict.fromkeys(
+        (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten._reshape_alias.default), _view
+    ),
+    **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _view),
+    aten.unsqueeze.default: _unsqueeze,
+    aten.permute.default: _permute,
+    aten.transpose.int: _transpose,
+    aten.t.default: _reversed,
+    aten.expand.default: _expand,
+    aten.repeat.default: _repeat,
+    aten.select.int: _select,
+    aten.slice.Tensor: _slice,
+    aten.flip.default: _flip,
+    aten.unbind.int: _unbound,
+    **dict.fromkeys((aten.split.Tensor, aten.split_with_sizes.default), _split),
+    aten.stack.default: _stack,
+    aten.cat.default: _cat,
+    aten.select_scatter.default: _select_scatter,
+    aten.slice_scatter.default: _slice_scatter,
+    aten.copy.default: _copy,
+    **dict.fromkeys((aten.fill.Scalar, aten.fill.Tensor), _filled),
+    aten.constant_pad_nd.default: _constant_pad,
+}
