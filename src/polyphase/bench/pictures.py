@@ -84,9 +84,8 @@ def _warped_in_double(warp: AffineWarp) -> Callable[[Tensor], Tensor]:
     return lambda image: rounded(warp.function(PYTORCH)(*in_double((image, warp.theta()))), torch.uint8)
 
 
-def _picture(
-    image: Tensor, name: str, ours: Callable[[Tensor], Tensor], theirs: Callable[[Tensor], Tensor], eager: bool
-) -> Picture:
+def _picture(image: Tensor, wanted: Filter) -> Picture:
+    name, ours, theirs, eager = wanted
     mine, its = ours(image), theirs(image)
     off = (mine.int() - its.int()).abs()
     amplified = (off * AMPLIFIED).clamp(max=255).byte()

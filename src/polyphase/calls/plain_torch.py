@@ -11,13 +11,10 @@ from torch import Tensor
 from polyphase.calls.rules import rules_of
 from polyphase.records import operands
 from polyphase.sampling import formulas, pointwise, warps
-from polyphase.sampling.apply import apply_taps
-from polyphase.sampling.axis_maps import order_of_sums
-from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.apply import apply_axes, bordered
 from polyphase.sampling.integers import SUMMED_IN, stored
-from polyphase.sampling.programs import Axes, Border, Program, moves_runs
+from polyphase.sampling.programs import Axes, Program, moves_runs
 from polyphase.sampling.steps import Flip, Pad, Slice
-from polyphase.sampling.taps import transpose
 from polyphase.sampling.warps import Warp
 from polyphase.sampling.windows import backward_arithmetic, eager_arithmetic
 
@@ -39,9 +36,9 @@ def run(program: Program, image: Tensor, *given: Tensor) -> Tensor:
         sampled, border = _sample(loaded, sampler)
     else:
         sampled, border = warp(loaded, coordinates[0], sampler, *fields, settled=True), None
-    sampled = _bordered(sampled, border, program.borders, stored=False)
+    sampled = bordered(sampled, border, program.borders, stored=False)
     result = pointwise.evaluate(program.epilogue, sampled, vectors, tensors)
-    return _bordered(result, border, program.borders, stored=True)
+    return bordered(result, border, program.borders, stored=True)
 
 
 def _move_runs(program: Program, image: Tensor) -> Tensor:
@@ -62,28 +59,10 @@ def _move_runs(program: Program, image: Tensor) -> Tensor:
 
 
 def _sample(image: Tensor, axes: Axes) -> tuple[Tensor, Tensor | None]:
-    """The image by the maps, or by their adjoint, and the number of the constant border that each pixel belongs to: 0
-    for none, else the greatest of its axes."""
-    rules = rules_of(image.device)
-    arithmetic = (backward_arithmetic if axes.transposed else eager_arithmetic)(image.dtype, rules)
-    first, count = image.dim() - len(axes.maps), len(axes.maps)
-    before = axes.adjoint_of or image.shape[first:]
-    result, border = image.to(SUMMED_IN.get(image.dtype, image.dtype)) if axes.may_sum() else image, None
-    for axis in order_of_sums(axes.maps, image.dtype):
-        taps = evaluate(axes.maps[axis], before[axis], arithmetic, image.device)
-        result = apply_taps(result, transpose(taps) if axes.transposed else taps, first + axis)
-        if taps.border is not None and not axes.transposed:
-            along = taps.border.reshape([-1] + [1] * (count - 1 - axis))
-            border = along if border is None else torch.maximum(border, along)
+    arithmetic = (backward_arithmetic if axes.transposed else eager_arithmetic)(image.dtype, rules_of(image.device))
+    wide = image.to(SUMMED_IN.get(image.dtype, image.dtype)) if axes.may_sum() else image
+    result, border = apply_axes(wide, axes, arithmetic, image.dtype)
     return stored(result, image.dtype), border
-
-
-def _bordered(image: Tensor, numbers: Tensor | None, borders: Sequence[Border], stored: bool) -> Tensor:
-    for number, border in enumerate(borders, start=1):
-        if numbers is not None and border.stored == stored:
-            value = pointwise.scalar_tensor(border.value, image.dtype, image.device)
-            image = torch.where(numbers == number, value, image)
-    return image
 
 
 def warp(image: Tensor, coordinates: Tensor, sampler: Warp, *fields: Tensor, settled: bool = False) -> Tensor:

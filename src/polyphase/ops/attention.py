@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyphase.calls import attention as kernels
 from polyphase.ops import levels
-from polyphase.ops.library import KERNEL_KEYS, LIBRARY
+from polyphase.ops.library import LIBRARY, put
 from polyphase.sampling.attention import from_lists
 from polyphase.sampling.steps import Size
 
@@ -59,11 +59,6 @@ def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     return found[0] if of_value else None, found[1], found[2], *(None for _ in ctx.given)
 
 
-for _name, _kernel, _fake in (
-    ("attention", _on_device, _without_data),
-    ("attention_backward", _backward_on_device, _backward_without_data),
-):
-    for _key in KERNEL_KEYS:
-        LIBRARY.impl(_name, _kernel, _key)
-    torch.library.register_fake(f"polyphase::{_name}", _fake, lib=LIBRARY)
+put("attention", _on_device, _without_data)
+put("attention_backward", _backward_on_device, _backward_without_data)
 torch.library.register_autograd("polyphase::attention", _backward, setup_context=_remember, lib=LIBRARY)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from polyphase.calls.prepared import prepared
-from polyphase.ops.library import KERNEL_KEYS, LIBRARY
+from polyphase.ops.library import LIBRARY, put
 from polyphase.sampling.steps import Size
 
 # inputs: the image, the coordinates of a warp, vectors, tensors. program: its text; sizes fill its slots.
@@ -39,6 +39,4 @@ def _without_data(
     return inputs[0].new_empty_strided(tuple(out_size), tuple(out_stride), dtype=prepared(program).program.target)
 
 
-for _key in KERNEL_KEYS:
-    LIBRARY.impl("program", _on_device, _key)
-torch.library.register_fake("polyphase::program", _without_data, lib=LIBRARY)
+put("program", _on_device, _without_data)

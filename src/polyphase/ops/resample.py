@@ -15,7 +15,7 @@ from torch import Tensor
 from polyphase.calls import binding
 from polyphase.calls.plain import forward_mode_is_on
 from polyphase.ops import levels
-from polyphase.ops.library import KERNEL_KEYS, LIBRARY
+from polyphase.ops.library import LIBRARY, put
 from polyphase.records.layout import gradient_order, keeps_strides
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.programs import adjoint_by_moving, forward_order
@@ -142,8 +142,6 @@ def _batched(
     return resample(image.movedim(batch, 0), maps, *given), 0
 
 
-for _key in KERNEL_KEYS:
-    LIBRARY.impl("resample", _on_device, _key)
+put("resample", _on_device, _without_data)
 levels.register("resample", _with_derivatives, _Differentiable)
-torch.library.register_fake("polyphase::resample", _without_data, lib=LIBRARY)
 torch.library.register_vmap("polyphase::resample", _batched, lib=LIBRARY)

@@ -19,7 +19,7 @@ from polyphase.calls.bound import Gradients
 from polyphase.calls.plain import forward_mode_is_on
 from polyphase.errors import ProgramSyntaxError
 from polyphase.ops import levels
-from polyphase.ops.library import KERNEL_KEYS, LIBRARY
+from polyphase.ops.library import LIBRARY, put
 from polyphase.sampling.steps import Size
 from polyphase.sampling.templates import filled_warp, warp_to_slots
 from polyphase.sampling.text import from_text, to_text
@@ -117,19 +117,15 @@ class _Warps:
         self.sampler_of = sampler_of
         self._differentiable, self._backward_differentiable = _differentiable(self), _backward_differentiable(self)
 
-    def put(self, name: str) -> None:
-        """Puts all into the dispatcher."""
+    def register(self, name: str) -> None:
+        """Tells torch all of it."""
         if levels.ARE_KNOWN or not self.forward.has_fields:
             levels.register(name, self._with_derivatives, self._differentiable)
             levels.register(f"{name}_backward", self._backward_with_derivatives, self._backward_differentiable)
-        for one, kernel, fake, vmap in (
-            (name, self._on_device, self._without_data, self._batched),
-            (f"{name}_backward", self._backward_on_device, self._backward_without_data, self._backward_batched),
-        ):
-            for key in KERNEL_KEYS:
-                LIBRARY.impl(one, kernel, key)
-            torch.library.register_fake(f"polyphase::{one}", fake, lib=LIBRARY)
-            torch.library.register_vmap(f"polyphase::{one}", vmap, lib=LIBRARY)
+        put(name, self._on_device, self._without_data)
+        put(f"{name}_backward", self._backward_on_device, self._backward_without_data)
+        torch.library.register_vmap(f"polyphase::{name}", self._batched, lib=LIBRARY)
+        torch.library.register_vmap(f"polyphase::{name}_backward", self._backward_batched, lib=LIBRARY)
 
     # ---- kernels
 
@@ -320,5 +316,5 @@ def _apart(info: Any, tensor: Tensor, dim: int | None) -> Tensor:
 
 WARPS = _Warps(warp, warp_backward, Warp.of_options, given=6, has_fields=False)
 FORMULA_WARPS = _Warps(formula_warp, formula_warp_backward, by_formula, given=2, has_fields=True)
-WARPS.put("warp")
-FORMULA_WARPS.put("formula_warp")
+WARPS.register("warp")
+FORMULA_WARPS.register("formula_warp")

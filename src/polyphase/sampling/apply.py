@@ -1,12 +1,20 @@
-"""Taps applied to an image with plain torch operations, for the reference and for the decompositions to trace."""
+"""Taps applied to an image with plain torch operations: for the reference, for the plain twins of kernels, and for the
+decompositions to trace."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from polyphase.sampling.axis_maps import order_of_sums
 from polyphase.sampling.core_aten import take, where
-from polyphase.sampling.taps import Taps
+from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.pointwise import scalar_tensor
+from polyphase.sampling.programs import Axes, Border
+from polyphase.sampling.taps import Taps, transpose
+from polyphase.sampling.windows import TapArithmetic
 
 
 def apply_taps(image: Tensor, taps: Taps, dim: int) -> Tensor:
@@ -33,3 +41,28 @@ def _to_uint8(total: Tensor, one: Tensor) -> Tensor:
     """
     whole = torch.bitwise_and(total + torch.div(one, 2, rounding_mode="floor"), -one)
     return torch.clamp(whole.to(torch.float32) * (1.0 / one), 0, 255).to(torch.uint8)
+
+
+def apply_axes(
+    image: Tensor, axes: Axes, arithmetic: TapArithmetic, dtype: torch.dtype
+) -> tuple[Tensor, Tensor | None]:
+    """The image by maps of its last dimensions, or by their adjoint, and the number of the constant border that each
+    pixel belongs to: 0 for none, else the greatest of its axes. `dtype`: of images that are summed in such an order."""
+    first, count, border = image.dim() - len(axes.maps), len(axes.maps), None
+    before = axes.adjoint_of or image.shape[first:]
+    for axis in order_of_sums(axes.maps, dtype):
+        taps = evaluate(axes.maps[axis], before[axis], arithmetic, image.device)
+        image = apply_taps(image, transpose(taps) if axes.transposed else taps, first + axis)
+        if taps.border is not None and not axes.transposed:
+            along = taps.border.reshape([-1] + [1] * (count - 1 - axis))
+            border = along if border is None else torch.maximum(border, along)
+    return image, border
+
+
+def bordered(image: Tensor, numbers: Tensor | None, borders: Sequence[Border], stored: bool) -> Tensor:
+    """Puts on those that were put on before the epilogue, or after it (`stored`)."""
+    for number, border in enumerate(borders, start=1):
+        if numbers is not None and border.stored == stored:
+            value = scalar_tensor(border.value, image.dtype, image.device)
+            image = torch.where(numbers == number, value, image)
+    return image

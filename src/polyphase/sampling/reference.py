@@ -14,12 +14,9 @@ from torch import Tensor
 from polyphase import torch_private
 from polyphase.errors import WrongInputError
 from polyphase.sampling import formulas, pointwise, warps
-from polyphase.sampling.apply import apply_taps
-from polyphase.sampling.axis_maps import order_of_sums
-from polyphase.sampling.evaluate import evaluate
+from polyphase.sampling.apply import apply_axes, bordered
 from polyphase.sampling.integers import stored
-from polyphase.sampling.pointwise import scalar_tensor
-from polyphase.sampling.programs import Axes, Border, Program
+from polyphase.sampling.programs import Axes, Program
 from polyphase.sampling.warps import Warp
 from polyphase.sampling.windows import exact_arithmetic
 
@@ -39,15 +36,14 @@ def run(
     _check_image(program, image, channels or {})
     loaded = pointwise.evaluate(program.prologue, image, channels, exact=True)
     if isinstance(program.sampler, Axes):
-        sampled, border = _sample_axes(program, loaded)
+        sampled, border = apply_axes(loaded, program.sampler, exact_arithmetic(program.sampled), program.sampled)
+        sampled = sampled if program.sampled.is_floating_point else stored(sampled, program.sampled)
     else:
         sampled, border = _sample_warp(program.sampler, loaded, grid, theta, entries, fields), None
-    if border is not None:
-        sampled = _fill(sampled, border, program.borders, stored=False)
+    sampled = bordered(sampled, border, program.borders, stored=False)
     _check_tensors(sampled, tensors or {})
     result = pointwise.evaluate(program.epilogue, sampled, channels, tensors, exact=True)
-    if border is not None:
-        result = _fill(result, border, program.borders, stored=True)
+    result = bordered(result, border, program.borders, stored=True)
     return result.contiguous(memory_format=memory_format(program.order, image))
 
 
@@ -55,21 +51,6 @@ def memory_format(order: str, image: Tensor) -> torch.memory_format:
     last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(image.dim(), torch.contiguous_format)
     suggested = torch_private.suggest_memory_format(image)
     return {"preserve": suggested, "contiguous": torch.contiguous_format, "channels_last": last}[order]
-
-
-def _sample_axes(program: Program, image: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The sampled image, and which pixels are constant border: 0 for none, else the greatest number of its axes."""
-    assert isinstance(program.sampler, Axes)
-    arithmetic = exact_arithmetic(program.sampled)
-    border = None
-    maps, first = program.sampler.maps, image.dim() - len(program.sampler.maps)
-    for axis in order_of_sums(maps, program.sampled):
-        taps = evaluate(maps[axis], image.shape[first + axis], arithmetic, image.device)
-        image = apply_taps(image, taps, first + axis)
-        if taps.border is not None:
-            along = taps.border.reshape([-1] + [1] * (len(maps) - 1 - axis))
-            border = along if border is None else torch.maximum(border, along)
-    return image if program.sampled.is_floating_point else stored(image, program.sampled), border
 
 
 def _sample_warp(
@@ -101,13 +82,6 @@ def _sample_warp(
     rules = warp.mode, warp.taps_padding, warp.align_corners
     result = warps.sample(image, grid.double(), *rules, fill=warp.fill, fill_rule=warp.fill_rule)
     return result if image.dtype.is_floating_point else stored(result, image.dtype)
-
-
-def _fill(image: Tensor, border: Tensor, values: tuple[Border, ...], stored: bool) -> Tensor:
-    for number, value in enumerate(values, start=1):
-        if value.stored == stored:
-            image = torch.where(border == number, scalar_tensor(value.value, image.dtype, image.device), image)
-    return image
 
 
 def _shape(tensor: Tensor | None) -> object:
