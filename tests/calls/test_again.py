@@ -123,6 +123,53 @@ def test_other_tensors(made: Callable[[Parts], Callable[..., Any]], kind: str) -
 
 
 @both
+def test_sizes_may_be_others(made: Callable[[Parts], Callable[..., Any]]) -> None:
+    guard = guard_of((IMAGE,), True)
+    assert guard is not None
+    again = made(Parts(lambda *given: given, 1, GIVEN, guard, place_of_sizes=0))
+    for sizes in ((4, 5), [7, 9], torch.Size((2, 2**31 - 1))):
+        assert again(IMAGE, sizes, *GIVEN[1:]) == (*sizes, IMAGE)
+    wrong: tuple[Any, ...] = (
+        (4,),
+        (4, 5, 6),
+        (1, 5),
+        (4, -5),
+        (4, 2**31),
+        (4, 2**70),
+        (4, 5.0),
+        (4, True),
+        4,
+        None,
+        "45",
+    )
+    for other in wrong:
+        assert again(IMAGE, other, *GIVEN[1:]) is None
+    assert again(IMAGE, (7, 9), 0, *GIVEN[2:]) is None
+    assert again(IMAGE) is None
+    assert again(IMAGE[0], (7, 9), *GIVEN[1:]) is None
+
+
+@both
+def test_sizes_among_others(made: Callable[[Parts], Callable[..., Any]]) -> None:
+    guard = guard_of((IMAGE,), True)
+    assert guard is not None
+    again = made(Parts(lambda *given: given, 1, (None, [3, 4, 5], True), guard, place_of_sizes=1))
+    assert again(IMAGE, None, [6, 7, 8], True) == (6, 7, 8, IMAGE)
+    assert again(IMAGE, None, [6, 7, 8], False) is None
+
+
+def test_functions_go_by_it_with_sizes_that_are_new() -> None:
+    image, expected = torch.rand(1, 3, 9, 8), {}
+    sizes = [(n, n + 1) for n in range(5, 12)]
+    for size in sizes:
+        expected[size] = P.interpolate(image, size=size, mode="bilinear")
+    for size in sizes:
+        again = P._INTERPOLATE.again(image, (size[0] + 20, 7), None, "bilinear", None, None, False, None)
+        assert again.shape[2:] == (size[0] + 20, 7)
+        assert torch.equal(P.interpolate(image, size=size, mode="bilinear"), expected[size])
+
+
+@both
 def test_other_states_of_a_thread(made: Callable[[Parts], Callable[..., Any]]) -> None:
     again = call(made)
     with FunctionMode():

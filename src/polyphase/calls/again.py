@@ -8,6 +8,7 @@ kernel; where nothing can be built, by the plain twin below.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -20,19 +21,32 @@ from polyphase.torch_private import forward_level, len_torch_dispatch_stack
 
 
 class Parts(NamedTuple):
-    """call: with the tensors alone, of which there are so many. given: the other arguments, in objects that nobody
-    changes. guard: whether tensors are like those that the call was for, asked where none is nested. The rest is the
-    same for all calls."""
+    """call: with the tensors, of which there are so many; before them the sizes that stand in this place of the other
+    arguments, which may be any then (-1: in none). given: the other arguments, in objects that nobody changes. guard:
+    whether tensors are like those that the call was for, asked where none is nested. The rest is the same for all
+    calls."""
 
     call: Callable[..., Any]
     tensors: int
     given: tuple[Any, ...]
     guard: Callable[..., bool]
+    place_of_sizes: int = -1
     tensor_type: type = Tensor
     dispatch_modes: Callable[[], int] = len_torch_dispatch_stack  # Dynamo's guards overlook some
     has_function_mode: Callable[[Any], bool] = has_torch_function_unary  # asked of a tensor that is no subclass
     forward_level: Callable[[], int] = forward_level
     size_type: type = torch.Size
+
+
+@dataclass(frozen=True)
+class GivenSizes:
+    """A call of a function that is given sizes before its tensors."""
+
+    call: Callable[..., Any]
+    sizes: tuple[int, ...]
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        return self.call(*self.sizes, *tensors)
 
 
 class Latest:
@@ -43,17 +57,27 @@ class Latest:
         self._call: Callable[..., Any] | None = None
 
     def follow(
-        self, call: Callable[..., Any], tensors: tuple[Tensor, ...], given: tuple[Any, ...] = (), any_size: bool = False
+        self,
+        call: Callable[..., Any],
+        tensors: tuple[Tensor, ...],
+        given: tuple[Any, ...] = (),
+        any_size: bool = False,
+        place_of_sizes: int = 0,
     ) -> None:
         """A call that is not like the latest was made, with tensors that are plain (or recorded). It can be made again
-        when it comes a second time. `given`: as `Parts` has them. any_size: for tensors of other sizes too."""
+        when it comes a second time. `given`: as `Parts` has them. any_size: for tensors of other sizes too.
+        place_of_sizes: of those that a call is given, if it is."""
+        if isinstance(call, GivenSizes):
+            call = call.call
+        else:
+            place_of_sizes = -1
         guard = guard_of(tensors, any_size) if call is self._call else None
         self._call = call
         if guard is None:
             self.again = never
         else:
             made = devices.wing_of(tensors[0].device).again() or plainly
-            self.again = made(Parts(call, len(tensors), given, guard))
+            self.again = made(Parts(call, len(tensors), given, guard, place_of_sizes))
 
 
 def never(*arguments: Any) -> Any:
@@ -65,7 +89,11 @@ def plainly(parts: Parts) -> Callable[..., Any]:
 
     def again(*arguments: Any) -> Any:
         tensors: tuple[Any, ...] = arguments[: parts.tensors]
-        given = arguments[parts.tensors :]
+        given, place, sizes = arguments[parts.tensors :], parts.place_of_sizes, tuple[int, ...]()
+        if place >= 0 and len(given) == len(parts.given) and _are_sizes(given[place], len(parts.given[place])):
+            sizes, given = tuple(given[place]), (*given[:place], parts.given[place], *given[place + 1 :])
+        elif place >= 0:
+            return None
         if len(tensors) < parts.tensors or not are_same(given, parts.given):
             return None
         for one in tensors:
@@ -77,9 +105,18 @@ def plainly(parts: Parts) -> Callable[..., Any]:
             and not parts.has_function_mode(tensors[0])
             and parts.forward_level() < 0
         )
-        return parts.call(*tensors) if alike else None
+        return parts.call(*sizes, *tensors) if alike else None
 
     return again
+
+
+def _are_sizes(row: Any, count: int) -> bool:
+    """Whether calls may be given these: what becomes one pixel may be another program."""
+    return (
+        type(row) in (tuple, list, torch.Size)
+        and len(row) == count
+        and all(type(one) is int and 1 < one < 2**31 for one in row)
+    )
 
 
 def are_same(a: Any, b: Any) -> bool:

@@ -21,7 +21,7 @@ from torch import Tensor
 from polyphase import torch_private
 from polyphase.arguments.warping import COORDINATES
 from polyphase.calls import binding, devices, dispatched
-from polyphase.calls.again import Latest, never
+from polyphase.calls.again import GivenSizes, Latest, never
 from polyphase.calls.bound import BoundCall, Kept
 from polyphase.calls.rules import rules_of
 from polyphase.calls.slower import question
@@ -198,7 +198,8 @@ class Override:
             if run is not None:
                 taken = self._for_any_size[kinds] = Taken(run, taken.moves)
                 any_size = True
-        self._latest.follow(taken.run, tensors, given, any_size)
+        place = (_place_of_sizes(args) or 0) - len(tensors)
+        self._latest.follow(taken.run, tensors, given, any_size, place)
         if self._may_be_in_c and self._latest.again is not never:
             self._switch.called_again(self)
         return taken
@@ -214,7 +215,7 @@ class Override:
         taken = self._given_sizes[name]
         if taken is None:
             return None
-        taken = self._for_any_size[kinds] = Taken(functools.partial(taken.run, *args[place]), taken.moves)
+        taken = self._for_any_size[kinds] = Taken(GivenSizes(taken.run, tuple(args[place])), taken.moves)
         return taken
 
     def _bound_to_given_sizes(self, args: tuple[Any, ...], place: int) -> Taken | None:
@@ -241,7 +242,7 @@ class Override:
         if taken is not None:
             tensors = [one for one in args if isinstance(one, Tensor)]
             bound_of, run = devices.wing_of(tensors[0].device).bound_of, taken.run
-            run, sizes = (run.func, run.args) if isinstance(run, functools.partial) else (run, ())
+            run, sizes = (run.call, run.sizes) if isinstance(run, GivenSizes) else (run, ())
             return None if bound_of is None else bound_of(run, sizes, *tensors)
         taken = self._taken(*[_key(one) for one in args])
         return None if taken is None else taken.direct

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from polyphase.calls import devices
-from polyphase.calls.again import Latest
+from polyphase.calls.again import GivenSizes, Latest
 from polyphase.calls.binding import bind, bound, for_any_size, for_given_sizes
 from polyphase.calls.bound import BoundCall, Kept
 from polyphase.calls.plain import is_plain
@@ -144,7 +144,7 @@ class ShortWay(Latest):
         if name not in self._by_sizes:
             self._by_sizes[name] = self._bound_to_given_sizes(sizes, given, tensors)
         call = self._by_sizes[name]
-        return None if call is None else functools.partial(call, *sizes)
+        return None if call is None else GivenSizes(call, sizes)
 
     def _bound_to_given_sizes(
         self, sizes: tuple[int, ...], given: tuple[Any, ...], tensors: tuple[Tensor, ...]

@@ -1,4 +1,4 @@
-// A call that may be the one before once more: its arguments the same, and its tensors of the same kind. The plain twin is
+// A call that may be the one before once more: its arguments the same but for sizes, and its tensors of the same kind. The plain twin is
 // in `calls/again.py`.
 #pragma once
 
@@ -34,7 +34,7 @@ inline bool are_same(PyObject* a, PyObject* b, const PyObject* size_type) {
 }
 
 // `Parts` of calls/again.py.
-enum { kCall, kTensors, kGiven, kGuard, kTensorType, kDispatchModes, kHasFunctionMode, kForwardLevel, kSizeType, kAgainParts };
+enum { kCall, kTensors, kGiven, kGuard, kPlaceOfSizes, kTensorType, kDispatchModes, kHasFunctionMode, kForwardLevel, kSizeType, kAgainParts };
 
 // 1 where tensors are like those that a call was for, 0 where not; -1 where an error is set. Nested tensors have no strides,
 // which the guard asks for before anything else.
@@ -60,17 +60,45 @@ inline int are_alike(PyObject* parts, PyObject* const* tensors, ptrdiff_t count)
   return PyLong_AsLongLong(level.get()) < 0;
 }
 
+// Whether a call may be given these as sizes: a row of so many whole numbers, which are borrowed. What becomes one pixel may be
+// another program.
+inline bool read_sizes(PyObject* row, ptrdiff_t count, const void* size_type, PyObject** sizes) {
+  const void* const type = type_of(row);
+  const bool list = type == &PyList_Type;
+  if (!list && type != &PyTuple_Type && type != size_type) return false;
+  if ((list ? PyList_Size(row) : PyTuple_Size(row)) != count) return false;
+  for (ptrdiff_t i = 0; i < count; ++i) {
+    sizes[i] = list ? PyList_GetItem(row, i) : PyTuple_GetItem(row, i);
+    if (type_of(sizes[i]) != &PyLong_Type) return false;
+    const int64_t size = PyLong_AsLongLong(sizes[i]);
+    if (size < 2 || size > INT32_MAX) return PyErr_Clear(), false;
+  }
+  return true;
+}
+
 // Tensors, then other arguments -> the result of the call; None where it is another.
 inline PyObject* python_once_more(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
-  PyObject* const given = PyTuple_GetItem(parts, kGiven);
+  constexpr ptrdiff_t kMostGiven = 16;
+  PyObject *const given = PyTuple_GetItem(parts, kGiven), *const size_type = PyTuple_GetItem(parts, kSizeType);
   const ptrdiff_t arguments = PyTuple_Size(given), tensors = PyLong_AsLongLong(PyTuple_GetItem(parts, kTensors));
+  const ptrdiff_t place = PyLong_AsLongLong(PyTuple_GetItem(parts, kPlaceOfSizes));
   if (count != tensors + arguments) return none();
+  PyObject* whole[kMostGiven];  // sizes and tensors
+  ptrdiff_t sizes = 0;
   for (ptrdiff_t i = 0; i < arguments; ++i) {
-    if (!are_same(args[tensors + i], PyTuple_GetItem(given, i), PyTuple_GetItem(parts, kSizeType))) return none();
+    PyObject *const one = args[tensors + i], *const known = PyTuple_GetItem(given, i);
+    if (i == place) {
+      sizes = type_of(known) == &PyList_Type ? PyList_Size(known) : PyTuple_Size(known);
+      if (sizes + tensors > kMostGiven || !read_sizes(one, sizes, size_type, whole)) return none();
+    } else if (!are_same(one, known, size_type)) {
+      return none();
+    }
   }
   const int alike = are_alike(parts, args, tensors);
   if (alike != 1) return alike < 0 ? nullptr : none();
-  return PyObject_VectorcallDict(PyTuple_GetItem(parts, kCall), args, tensors, nullptr);
+  if (sizes == 0) return PyObject_VectorcallDict(PyTuple_GetItem(parts, kCall), args, tensors, nullptr);
+  std::memcpy(whole + sizes, args, tensors * sizeof(*args));
+  return PyObject_VectorcallDict(PyTuple_GetItem(parts, kCall), whole, sizes + tensors, nullptr);
 }
 
 inline PyObject* python_again(PyObject*, PyObject* const* args, ptrdiff_t count) {

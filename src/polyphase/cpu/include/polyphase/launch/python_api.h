@@ -20,7 +20,7 @@ constexpr int METH_FASTCALL = 0x0080;
 constexpr int Py_EQ = 2;
 
 struct PyTypeObject {};
-extern PyTypeObject PyFloat_Type, PyList_Type, PyTuple_Type;
+extern PyTypeObject PyFloat_Type, PyList_Type, PyLong_Type, PyTuple_Type;
 extern PyObject _Py_NoneStruct;
 extern PyObject* PyExc_MemoryError;
 extern PyObject* PyExc_NotImplementedError;
