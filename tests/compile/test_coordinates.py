@@ -19,8 +19,8 @@ from polyphase.calls import plain_torch
 from polyphase.compile.grids import without_grids
 from polyphase.compile.reasons import NotFused, Why
 from polyphase.ops.warp import by_formula
-from polyphase.sampling.formulas import Formula, is_smooth, nodes_of, slope
-from polyphase.sampling.pointwise import Binary, Constant, Entry, Number, Place, Select, Unary
+from polyphase.sampling.formulas import Formula, is_smooth, slope
+from polyphase.sampling.pointwise import Binary, Constant, Entry, Number, Place, Select, Unary, nodes_of
 from polyphase.sampling.text import from_text, to_text
 from polyphase.sampling.warps import Warp
 from tests.compile import spellings

@@ -23,6 +23,7 @@ from polyphase.sampling.pointwise import (
     Unary,
     Value,
     dtype_of,
+    nodes_of,
     scalar_tensor,
 )
 
@@ -99,32 +100,23 @@ def _byte(expression: Expression, value: torch.dtype, text: str) -> str:
 
 def divides_often(expression: Expression, value: torch.dtype) -> bool:
     """Whether somewhere in it many values are divided by one: by a channel's number, or by one number for all."""
-    match expression:
-        case Cast(of=of) | Unary(of=of):
-            return divides_often(of, value)
-        case Binary(op, left, right):
-            own = op == "div" and _helps(expression, value)
-            return own or divides_often(left, value) or divides_often(right, value)
-    return False
+    return any(_helps(node, value) for node in nodes_of(expression))
 
 
 def divided_often(expression: Expression, value: torch.dtype) -> set[int]:
     """The vectors by which values are divided, of those whose reciprocal is worth having."""
-    match expression:
-        case Cast(of=of) | Unary(of=of):
-            return divided_often(of, value)
-        case Binary(op, left, right):
-            own = {right.slot} if op == "div" and isinstance(right, Channel) and _helps(expression, value) else set()
-            return own | divided_often(left, value) | divided_often(right, value)
-    return set()
+    divisors = [node.right for node in nodes_of(expression) if isinstance(node, Binary) and _helps(node, value)]
+    return {one.slot for one in divisors if isinstance(one, Channel)}
 
 
-def _helps(division: Binary, value: torch.dtype) -> bool:
+def _helps(node: Expression, value: torch.dtype) -> bool:
     """Whether many values are divided by one, in float32."""
-    left, right = division.left, division.right
+    if not isinstance(node, Binary) or node.op != "div":
+        return False
+    left, right = node.left, node.right
     of_channel = isinstance(right, Channel) and right.dtype == torch.float32
     is_often = (of_channel or isinstance(right, Number)) and not isinstance(left, Number)
-    return is_often and dtype_of(division, value) == torch.float32
+    return is_often and dtype_of(node, value) == torch.float32
 
 
 def _quotient(left: Fragment, right: Expression, divisor: Fragment | Scalar) -> str:

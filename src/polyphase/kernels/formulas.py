@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from polyphase.sampling.formulas import ZERO, nodes_of, parts_of, slope
+from polyphase.sampling.formulas import ZERO, slope
 from polyphase.sampling.pointwise import (
     Base,
     Binary,
@@ -18,6 +18,8 @@ from polyphase.sampling.pointwise import (
     Place,
     Select,
     Unary,
+    nodes_of,
+    parts_of,
 )
 
 _FORMULA = """

@@ -32,6 +32,8 @@ from polyphase.sampling.pointwise import (
     Place,
     Select,
     Unary,
+    nodes_of,
+    parts_of,
 )
 from polyphase.sampling.steps import Size
 
@@ -86,24 +88,6 @@ class Formula:
     @cached_property
     def fields(self) -> int:
         return max((node.slot + 1 for node in self._nodes() if isinstance(node, Field)), default=0)
-
-
-def nodes_of(expression: Expression) -> Iterator[Expression]:
-    yield expression
-    for part in parts_of(expression):
-        yield from nodes_of(part)
-
-
-def parts_of(expression: Expression) -> tuple[Expression, ...]:
-    """What an operation is of."""
-    match expression:
-        case Unary(_, of):
-            return (of,)
-        case Binary(_, left, right):
-            return left, right
-        case Select(left, right, greater, otherwise):
-            return left, right, greater, otherwise
-    return ()
 
 
 def depth_of(expression: Expression) -> int:

@@ -7,7 +7,7 @@ eager code it was read from computes.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -197,40 +197,55 @@ def normalise(of: Expression, mean_slot: int = 0, std_slot: int = 1) -> Expressi
     return Binary("div", Binary("sub", of, Channel(mean_slot)), Channel(std_slot))
 
 
+def parts_of(expression: Expression) -> tuple[Expression, ...]:
+    """What an operation is of; nothing of a leaf."""
+    match expression:
+        case Cast(of=of) | Unary(of=of):
+            return (of,)
+        case Binary(_, left, right):
+            return left, right
+        case Select(left, right, greater, otherwise):
+            return left, right, greater, otherwise
+    return ()
+
+
+def with_parts(expression: Any, function: Callable[[Any], Any]) -> Any:
+    """The same operation, of other parts; a leaf as it is."""
+    match expression:
+        case Cast(of, dtype):
+            return Cast(function(of), dtype)
+        case Unary(op, of):
+            return Unary(op, function(of))
+        case Binary(op, left, right):
+            return Binary(op, function(left), function(right))
+        case Select(left, right, greater, otherwise):
+            return Select(*map(function, (left, right, greater, otherwise)))
+    return expression
+
+
+def nodes_of(expression: Expression) -> Iterator[Expression]:
+    """An expression, and all it is made of, from left to right."""
+    waiting = [expression]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(parts_of(node))
+
+
 def chain(inner: Expression, outer: Expression) -> Expression:
     """`inner`, then `outer` of it."""
-    match outer:
-        case Value():
-            return inner
-        case Cast(of, dtype):
-            return Cast(chain(inner, of), dtype)
-        case Unary(op, of):
-            return Unary(op, chain(inner, of))
-        case Binary(op, left, right):
-            return Binary(op, chain(inner, left), chain(inner, right))
-    return outer
+    result: Expression = inner if outer == VALUE else with_parts(outer, lambda one: chain(inner, one))
+    return result
 
 
 def length_of(expression: Expression) -> int:
     """How many operations it has."""
-    match expression:
-        case Cast(of=of) | Unary(of=of):
-            return 1 + length_of(of)
-        case Binary(left=left, right=right):
-            return 1 + length_of(left) + length_of(right)
-    return 0
+    return sum(bool(parts_of(node)) for node in nodes_of(expression))
 
 
 def operands_of(expression: Expression) -> list[Channel | Operand]:
     """The operands the expression reads, from left to right."""
-    match expression:
-        case Channel() | Operand():
-            return [expression]
-        case Cast(of=of) | Unary(of=of):
-            return operands_of(of)
-        case Binary(left=left, right=right):
-            return operands_of(left) + operands_of(right)
-    return []
+    return [node for node in nodes_of(expression) if isinstance(node, Channel | Operand)]
 
 
 @lru_cache(maxsize=1024)

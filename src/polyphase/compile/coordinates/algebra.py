@@ -9,6 +9,7 @@ floor(x / 55) is 1 where x is 55, but x times 1 / 55, rounded, may be less than 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -18,8 +19,7 @@ import sympy
 import torch
 
 from polyphase.compile.reasons import Why
-from polyphase.sampling.formulas import parts_of
-from polyphase.sampling.pointwise import BINARY, UNARY, Binary, Place, Select, Unary
+from polyphase.sampling.pointwise import BINARY, UNARY, Binary, Place, Select, Unary, nodes_of, parts_of, with_parts
 from polyphase.sampling.steps import Size
 
 #: Of a value: its operations, and what they are of.
@@ -309,23 +309,12 @@ def sum_of(values: list[Value]) -> Value:
 
 def leaves_of(value: Value) -> list[Value]:
     """From left to right, each as often as it is there."""
-    match value:
-        case Unary(_, of):
-            return leaves_of(of)
-        case Binary(_, left, right):
-            return leaves_of(left) + leaves_of(right)
-        case Select(left, right, greater, otherwise):
-            return [leaf for one in (left, right, greater, otherwise) for leaf in leaves_of(one)]
-    return [value]
+    return [node for node in nodes_of(value) if not parts_of(node)]
 
 
 def is_long(value: Value) -> bool:
     """What is used twice is there twice: of an iteration, values grow by a power."""
-    waiting, count = [value], 0
-    while waiting and count <= MOST_NODES:
-        count += 1
-        waiting += parts_of(waiting.pop())
-    return count > MOST_NODES
+    return len(list(itertools.islice(nodes_of(value), MOST_NODES + 1))) > MOST_NODES
 
 
 def reads_of(value: Value) -> list[Read]:
@@ -334,7 +323,7 @@ def reads_of(value: Value) -> list[Read]:
 
 def has_operation(value: Value, names: Sequence[str]) -> bool:
     """Whether one of them is part of it."""
-    return getattr(value, "op", None) in names or any(has_operation(one, names) for one in parts_of(value))
+    return any(getattr(node, "op", None) in names for node in nodes_of(value))
 
 
 def has_step(value: Value) -> bool:
@@ -430,18 +419,6 @@ def is_about(number: sympy.Expr, wanted: sympy.Expr) -> bool:
 
 
 # ---- as the formula has it
-
-
-def with_parts(value: Value, function: Callable[[Value], Value]) -> Value:
-    """The value, of other parts; a leaf as it is."""
-    match value:
-        case Unary(op, of):
-            return Unary(op, function(of))
-        case Binary(op, left, right):
-            return Binary(op, function(left), function(right))
-        case Select(left, right, greater, otherwise):
-            return Select(*map(function, (left, right, greater, otherwise)))
-    return value
 
 
 def with_leaves(value: Value, leaf: Callable[[Value], Value]) -> Value:

@@ -12,7 +12,7 @@ from polyphase.compile.coordinates.algebra import Coordinate, Known, Read, Refus
 from polyphase.compile.reasons import Why
 from polyphase.records.records import MOST_ENTRIES, MOST_NUMBERS, MOST_OPERANDS
 from polyphase.sampling.formulas import Formula, depth_of
-from polyphase.sampling.pointwise import Base, Binary, Constant, Entry, Expression, Field, Number
+from polyphase.sampling.pointwise import Base, Binary, Constant, Entry, Expression, Field, Number, with_parts
 from polyphase.sampling.steps import Size, size_slot
 
 #: Numbers that a kernel may depend on.
@@ -119,4 +119,4 @@ def _with_bases(value: Value, found: Found) -> Value:
         span = size - 1 if found.align_corners else size
         if algebra.is_about(factor * span, sympy.Integer(2)) and algebra.is_about(shift * span, 1 - size):
             return Base(axis)
-    return algebra.with_parts(value, lambda one: _with_bases(one, found))
+    return with_parts(value, lambda one: _with_bases(one, found))

@@ -24,6 +24,12 @@ PyObject* guarded(Function body) {
   return nullptr;
 }
 
+// A function that throws, as Python calls it.
+template <PyObject* (*kBody)(PyObject*, PyObject* const*, ptrdiff_t)>
+PyObject* throwing(PyObject* self, PyObject* const* args, ptrdiff_t count) {
+  return guarded([&] { return kBody(self, args, count); });
+}
+
 // Of functions, to be called by Python.
 template <int kCount>
 PyObject* as_tuple(PyMethodDef (&some)[kCount]) {
