@@ -68,7 +68,7 @@ def _by_warp(warp: Callable[..., Warp]) -> Callable[..., Program]:
 
 
 def _sizes_alone(image: Tensor, size: Any, factor: Any, *others: Any) -> tuple[int, ...] | None:
-    """Of a resize of a whole image, by a size for each axis. What becomes one pixel may be another program."""
+    """Gives the sizes of a whole image's resize, one for each axis. What becomes one pixel may be another program."""
     *_, box = others
     if type(size) not in (tuple, list) or factor is not None or box is not None or len(size) != image.ndim - 2:
         return None

@@ -89,8 +89,8 @@ class ShortWay(Latest):
         return call
 
     def each(self, given: Sequence[tuple[Any, ...]], images: Sequence[tuple[Any, ...]]) -> list[Tensor] | None:
-        """Of the tensors of many calls, and what else each is given, what each gives: every thread takes the next one
-        when it is done with one. None where calls are to be made one by one."""
+        """Makes many calls, of tensors and of what else each is given: every thread takes the next one when it is done
+        with one. None where calls are to be made one by one."""
         if torch.get_num_threads() == 1 or not images or not all(is_plain(one) for each in images for one in each):
             return None  # alone, a thread is quicker that way: it has no new size bound by Python
         device = images[0][0].device
@@ -136,7 +136,7 @@ class ShortWay(Latest):
     def _given_sizes(
         self, given: tuple[Any, ...], tensors: tuple[Tensor, ...], kinds: tuple[Any, ...]
     ) -> Callable[..., Tensor] | None:
-        """By what was bound for any sizes among the arguments."""
+        """Finds what was bound for any sizes among the arguments."""
         sizes = None if self._sizes_of is None else self._sizes_of(tensors[0], *given)
         if sizes is None or _need_gradients(tensors):
             return None
