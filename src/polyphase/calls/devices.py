@@ -109,8 +109,8 @@ class Sized(Protocol):
 
 
 class SizedGiven(NamedTuple):
-    """What a program is given: the vectors that it reads; and what a picture becomes: a new tensor, a view of the image,
-    or the image (0, 1, 2, `Becomes` of `launch/sized_calls.h`)."""
+    """What a program is given: the vectors that it reads; and what a picture becomes: a new tensor, a view of the
+    image, or the image (0, 1, 2, `Becomes` of `launch/sized_calls.h`)."""
 
     vectors: tuple[Tensor, ...]
     becomes: int

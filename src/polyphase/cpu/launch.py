@@ -82,12 +82,12 @@ def bind_like(record: CallRecord) -> BindLike:
     steps = (
         sum(len(one.steps) for one in record.program.sampler.maps) if isinstance(record.program.sampler, Axes) else 0
     )
-    pattern = records.Pattern(_request(record), len(record.image.shape), steps)
+    form = records.RequestForm(_request(record), len(record.image.shape), steps)
 
     def bound(
         image: Facts, out: Facts, patchwork: Patchwork | None, steps: tuple[Recipe, Recipe], batched: bool
     ) -> BoundCall:
-        request = pattern.filled(image, out, patchwork, steps[0] + steps[1])
+        request = form.filled(image, out, patchwork, steps[0] + steps[1])
         try:
             return _bound(libraries.launcher().bind(request), out if patchwork is None else patchwork.whole)
         except NotImplementedError:  # of this size there are too many dimensions

@@ -59,10 +59,10 @@ def bind_like(record: CallRecord) -> Callable[[Facts, Facts, tuple[Recipe, Recip
     part, request = _program_and_request(record)
     axes = record.program.sampler
     assert isinstance(axes, Axes), "warps have no steps"
-    pattern = records.Pattern(request, len(record.image.shape), sum(len(one.steps) for one in axes.maps))
+    form = records.RequestForm(request, len(record.image.shape), sum(len(one.steps) for one in axes.maps))
 
     def bound(image: Facts, out: Facts, steps: tuple[Recipe, Recipe]) -> BoundCall:
-        request = pattern.filled(image, out, None, steps[0] + steps[1])
+        request = form.filled(image, out, None, steps[0] + steps[1])
         return _bound_call(record, out, functools.partial(_bound_to, part, request))
 
     return bound

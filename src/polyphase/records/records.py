@@ -278,7 +278,7 @@ def pack(record: CallRecord, part: bytes) -> bytes:
     return tensors + along + _of_operands(operands) + part + _tensor_strides(operands)
 
 
-class Pattern:
+class RequestForm:
     """Requests that differ from one in the sizes of tensors and the numbers of steps alone."""
 
     def __init__(self, request: bytes, rank: int, steps: int) -> None:
