@@ -15,6 +15,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 #: Of v2's tensors: the share of values that may differ after a warp, by one level.
 MOST_DIFFERENT = 0.002
 WARPS = ("rotation", "affine", "perspective")
+ONLY_IN_V2 = ("random size", "shortest size", "jitter", "zoom out")
 
 
 @dataclass
@@ -28,13 +29,14 @@ class Chain:
 
     def sums(self) -> int:
         """How often pixels may be weighed."""
-        return sum(kind in ("resize", "resized crop", "some") or kind in WARPS for kind in self.kinds)
+        return sum(kind in ("resize", "resized crop", "some", *ONLY_IN_V2[:3]) or kind in WARPS for kind in self.kinds)
 
 
 def chain(seed: int, t: Any, *, pil: bool = False) -> Chain:
     """Of transforms of `t`: torchvision's v1 or v2, or ours, which draw as v2 does."""
     draw, made, is_v2 = Random(seed), list[Any](), hasattr(t, "ToImage")
     kinds = ["resize", "crop", "random crop", "resized crop", "flip", "vertical flip", "pad", "some"]
+    kinds += ONLY_IN_V2 if is_v2 else ()
     kinds = draw.choices(kinds if pil else [*kinds, *WARPS], k=draw.randint(1, 4))
     made += [transform(kind, draw, t, is_v2, pil) for kind in kinds]
     if pil:
@@ -65,6 +67,14 @@ def transform(kind: str, draw: Random, t: Any, is_v2: bool, pil: bool) -> Any:
             return t.RandomCrop(size, padding=draw.choice([None, 3]), pad_if_needed=is_v2 or draw.random() < 0.5)
         case "resized crop":
             return t.RandomResizedCrop((size, other), interpolation=mode, **smooth)
+        case "random size":
+            return t.RandomResize(size, size + 20, interpolation=mode, **smooth)
+        case "shortest size":
+            return t.RandomShortestSize([size, other], draw.choice([None, 100]), interpolation=mode, **smooth)
+        case "jitter":
+            return t.ScaleJitter((size, other), (0.5, 1.5), interpolation=mode, **smooth)
+        case "zoom out":
+            return t.RandomZoomOut(draw.choice([0, 200]), (1.0, 2.0))
         case "flip":
             return t.RandomHorizontalFlip()
         case "vertical flip":

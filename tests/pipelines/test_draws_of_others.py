@@ -63,28 +63,6 @@ def _read_erased(t: Any, drawn: Iterator[float], height: int, width: int) -> Any
     return {"i": top, "j": left, "h": rows, "w": columns, "v": [[[0.0]]]}
 
 
-def _float32(value: float) -> torch.Tensor:
-    return torch.tensor([value])
-
-
-def _read_scale(t: Any, drawn: Iterator[float], height: int, width: int) -> Any:
-    scale = t.scale_range[0] + _float32(next(drawn)) * (t.scale_range[1] - t.scale_range[0])
-    by = min(t.target_size[1] / height, t.target_size[0] / width) * scale
-    return {"size": (int(height * by), int(width * by))}
-
-
-def _read_shortest(t: Any, drawn: Iterator[float], height: int, width: int) -> Any:
-    by = min(t.min_size[int(next(drawn))] / min(height, width), t.max_size / max(height, width))
-    return {"size": (int(height * by), int(width * by))}
-
-
-def _read_zoom(t: Any, drawn: Iterator[float], height: int, width: int) -> Any:
-    by = t.side_range[0] + _float32(next(drawn)) * (t.side_range[1] - t.side_range[0])
-    columns, rows = int(width * by), int(height * by)
-    left, top = int((columns - width) * _float32(next(drawn))), int((rows - height) * _float32(next(drawn)))
-    return {"padding": [left, top, columns - left - width, rows - top - height]}
-
-
 def _distortion(t: Any) -> Draws:
     ranges = (t.brightness, t.contrast, t.saturation, t.hue)
     factors = [Chance(t.p, (Uniform(*one),)) for one in ranges]
@@ -112,16 +90,6 @@ CASES: dict[str, Case] = {
         lambda t: (Uniform(*t.sigma),),
         lambda t, drawn, height, width: {"sigma": [next(drawn)] * 2},
     ),
-    "ScaleJitter": Case(lambda v2: v2.ScaleJitter((300, 500), (0.1, 2.5)), lambda t: (UNIT,), _read_scale),
-    "RandomShortestSize": Case(
-        lambda v2: v2.RandomShortestSize([200, 240, 333], 600), lambda t: (Integer(0, 3),), _read_shortest
-    ),
-    "RandomResize": Case(
-        lambda v2: v2.RandomResize(100, 300),
-        lambda t: (Integer(t.min_size, t.max_size),),
-        lambda t, drawn, height, width: {"size": [int(next(drawn))]},
-    ),
-    "RandomZoomOut": Case(lambda v2: v2.RandomZoomOut(0, (1.0, 3.5)), lambda t: (UNIT,) * 3, _read_zoom),
     "RandomPhotometricDistort": Case(lambda v2: v2.RandomPhotometricDistort(), _distortion, _read_distortion),
     "RandomChannelPermutation": Case(
         lambda v2: v2.RandomChannelPermutation(),

@@ -67,6 +67,10 @@ RANDOM: dict[str, list[Any]] = {
     "one of several": [T.RandomChoice([T.Resize(25, "bicubic"), T.Resize(25), T.CenterCrop(40)], p=[1, 2, 1])],
     "in any order": [T.RandomOrder([T.CenterCrop(32), T.RandomHorizontalFlip(), T.Pad((0, 1, 2, 3))]), *LAST],
     "a view": [T.RandomCrop(30), T.RandomHorizontalFlip(0.3), T.CenterCrop(20)],
+    "of random size": [T.RandomResize(20, 60), T.RandomHorizontalFlip(), *LAST],
+    "one of several sizes": [T.RandomShortestSize((20, 30, 60), 70), *LAST],
+    "jittered": [T.ScaleJitter((40, 50), interpolation="bicubic"), T.RandomCrop(32, pad_if_needed=True), *LAST],
+    "zoomed out": [T.RandomZoomOut(7, (1.0, 2.0)), T.RandomHorizontalFlip(), *LAST],
     "warped": [T.RandomRotation(20), T.RandomHorizontalFlip()],
 }
 

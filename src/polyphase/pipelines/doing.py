@@ -26,13 +26,27 @@ def resize(
 ) -> None:
     if size == (picture.height, picture.width):
         return
-    if picture.kind != PIL:
+    if min(size) < 1:
+        _refuse(picture, size)
+    elif picture.kind != PIL:
         picture.resize(*size, mode, bool(antialias) and mode not in NEAREST, in_floats=in_floats)
-        return
+    else:
+        _resize_pillow(picture, size, mode)
+
+
+def _refuse(picture: Picture, size: tuple[int, int]) -> None:
+    """Raises the error that there is for a size without pixels."""
+    if picture.kind == PIL:
+        picture.by_pillow(lambda image: image.resize(size[::-1]))
+    else:
+        picture.by_torch(lambda image: torch.nn.functional.interpolate(image.reshape(-1, *image.shape[-3:]), size))
+
+
+def _resize_pillow(picture: Picture, size: tuple[int, int], mode: str) -> None:
     order = order_of_sums()
     if mode in NEAREST or order is None:
         number = next(number for number, name in BY_NUMBER.items() if name == mode.removesuffix("-exact"))
-        picture.by_pillow(lambda image: image.resize((size[1], size[0]), number))
+        picture.by_pillow(lambda image: image.resize(size[::-1], number))
     else:  # which Pillow always smooths
         picture.resize(*size, mode, True, rows_first=sums_rows_first(order, (picture.height, picture.width), size))
 

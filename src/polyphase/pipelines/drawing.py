@@ -146,6 +146,11 @@ _EXAMPLES: dict[type[Draw], Draws] = {
     table.ErasedBox: (*[table.ErasedBox((0.02, 0.33), (0.3, 3.3))] * 8, table.ErasedBox((3, 4), (0.1, 0.2))),
     table.Place: (table.Place((9, 9), (1, 2, 3, 4)), table.Place((90, 200), may_grow=True, both=True)),
     table.Shift: (*[table.Shift((0.1, 0.3))] * 4,),
+    table.OneOf: (*[table.OneOf((480, 512, 544, 576, 608))] * 8, table.OneOf((0.5,))),
+    table.JitteredSize: (
+        *[table.JitteredSize((1024, 1024), (0.1, 2.0)), table.JitteredSize((64, 90), (0.3, 0.7))] * 8,
+    ),
+    table.Canvas: (*[table.Canvas((1.0, 4.0)), table.Canvas((1.3, 1.9))] * 8,),
     table.Corners: (*[table.Corners(0.6)] * 4,),
 }
 

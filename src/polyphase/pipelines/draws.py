@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 import torch
+from torch import Tensor
 
 from polyphase.errors import WrongSizeError
 
@@ -135,6 +136,20 @@ class Fork(Draw):
     def by_torch(self, height: int, width: int, generator: Generator = None) -> list[float]:
         chosen = _integer(0, len(self.branches), generator)
         return [chosen, *all_by_torch(self.branches[int(chosen)], height, width, generator)]
+
+
+@dataclass(frozen=True)
+class OneOf(Draw):
+    """One of several numbers, each as likely."""
+
+    numbers: tuple[float, ...]
+    kind: ClassVar[int] = 12
+
+    def values(self) -> tuple[float, ...]:
+        return tuple(map(float, self.numbers))
+
+    def by_torch(self, height: int, width: int, generator: Generator = None) -> list[float]:
+        return [float(self.numbers[int(_integer(0, len(self.numbers), generator))])]
 
 
 @dataclass(frozen=True)
@@ -287,6 +302,46 @@ class Corners(Draw):
         starts = [(0, 0), (width - across, 0), (width - across, height - down), (0, height - down)]
         ranges = [(first, first + count) for at in starts for first, count in zip(at, (across, down), strict=True)]
         return [_integer(first, end, generator) for first, end in ranges]
+
+
+@dataclass(frozen=True)
+class JitteredSize(Draw):
+    """Height and width of an image that is made to fit into a size, and then so many times as large. As torchvision has
+    it, the size is (width, height)."""
+
+    size: tuple[int, int]
+    scale: tuple[float, float]
+    kind: ClassVar[int] = 13
+
+    def values(self) -> tuple[float, ...]:
+        return *map(float, self.size), float(self.scale[0]), float(self.scale[1] - self.scale[0])
+
+    def by_torch(self, height: int, width: int, generator: Generator = None) -> list[float]:
+        ratio = min(self.size[1] / height, self.size[0] / width) * _between(self.scale, generator)
+        return [int(height * ratio), int(width * ratio)]
+
+
+@dataclass(frozen=True)
+class Canvas(Draw):
+    """Left, top, right and bottom of what a larger canvas has around an image, of sides so many times as long."""
+
+    scale: tuple[float, float]
+    kind: ClassVar[int] = 14
+
+    def values(self) -> tuple[float, ...]:
+        return float(self.scale[0]), float(self.scale[1] - self.scale[0])
+
+    def by_torch(self, height: int, width: int, generator: Generator = None) -> list[float]:
+        scale = _between(self.scale, generator)
+        across, down = int(width * scale) - width, int(height * scale) - height
+        shares = torch.rand(2, generator=generator)
+        left, top = int(across * shares[0]), int(down * shares[1])
+        return [left, top, across - left, down - top]
+
+
+def _between(ends: tuple[float, float], generator: Generator) -> Tensor:
+    """A number between two, each operation rounded."""
+    return ends[0] + torch.rand(1, generator=generator) * (ends[1] - ends[0])
 
 
 def _uniform(least: float, most: float, generator: Generator) -> float:

@@ -340,8 +340,9 @@ _EDITS: dict[str, Callable[..., Any]] = {"copy": _copy, "crop": _cropped, "flip"
 
 
 def warped_by(function: Callable[[Any], Any], image: Any) -> Any:
-    """What a function makes of a picture by Pillow's own methods, with its bilinear warps done by a kernel."""
-    if image.mode not in PIL_CHANNELS or 0 in image.size or _place_of_rows() is None:
+    """What a function makes of a picture by Pillow's own methods, with its warps done by a kernel; and of anything
+    else, as it is."""
+    if not is_pil(image) or image.mode not in PIL_CHANNELS or 0 in image.size or _place_of_rows() is None:
         return function(image)
     image.load()
     warped = _with_kernels()()
@@ -351,8 +352,11 @@ def warped_by(function: Callable[[Any], Any], image: Any) -> Any:
     return image if made is warped else made
 
 
-#: Of a warp, as `launch/pictures.h` has it.
-_WARP = struct.Struct("=5q8d")
+#: Of a warp, as `launch/pictures.h` has it; and `Filter` there, which are Pillow's numbers but for the second.
+_WARP = struct.Struct("=6q8d")
+_NEAREST, _FIXED_NEAREST, _BILINEAR, _BICUBIC = range(4)
+#: Fixed numbers are less, and the sides of pictures that they are for.
+_MOST_FIXED = 1 << 15
 
 
 @functools.cache
@@ -365,8 +369,9 @@ def _with_kernels() -> type[Any]:
             self, size: Any, method: Any, data: Any = None, resample: Any = 0, fill: Any = 1, fillcolor: Any = None
         ) -> Any:
             count = {pillow.Transform.AFFINE: 6, pillow.Transform.PERSPECTIVE: 8}.get(method)
-            if resample == pillow.Resampling.BILINEAR and count is not None and len(data) >= count and min(size) > 0:
-                made = _warped(self, size, data[:count], fillcolor)
+            if count is not None and len(data) >= count and min(size) > 0:
+                by = _filter(int(resample), data[:count], (self.size, size))
+                made = None if by is None else _warped(self, size, data[:count], by, fillcolor)
                 if made is not None:
                     return made
             return super().transform(size, method, data, resample, fill, fillcolor)
@@ -374,12 +379,25 @@ def _with_kernels() -> type[Any]:
     return Warped
 
 
-def _warped(image: Any, size: tuple[int, int], numbers: Sequence[float], fill: Any) -> Any:
+def _filter(resample: int, numbers: Sequence[float], sizes: tuple[tuple[int, int], tuple[int, int]]) -> int | None:
+    """None where Pillow does it alone: where it copies parts of rows, or does not know the filter. Its affine warps by
+    nearest pixels are in fixed numbers if all corners are small enough for these."""
+    if resample != _NEAREST or len(numbers) == 8:
+        return resample if resample in (_NEAREST, _BILINEAR, _BICUBIC) else None
+    a, b, c, d, e, f = numbers
+    given, (width, height) = sizes
+    corners = [(x, y) for x in (0, width) for y in (0, height)]
+    is_small = max(given) < _MOST_FIXED
+    is_small = is_small and all(max(abs(x * a + y * b + c), abs(x * d + y * e + f)) < _MOST_FIXED for x, y in corners)
+    return _FIXED_NEAREST if is_small and (b != 0 or d != 0) else None
+
+
+def _warped(image: Any, size: tuple[int, int], numbers: Sequence[float], by: int, fill: Any) -> Any:
     """A new picture, of which each pixel lies at `numbers` of its centre; None where no kernel can be had."""
     warp = devices.wing_of(CPU).warp_picture if devices.has_kernels("cpu") else None
     made, (width, height) = sys.modules["PIL.Image"].new(image.mode, size, fill), size
     bands = PIL_CHANNELS[image.mode]
-    packed = _WARP.pack(image.height, image.width, height, width, bands, *numbers, *[0.0] * (8 - len(numbers)))
+    packed = _WARP.pack(image.height, image.width, height, width, bands, by, *numbers, *[0.0] * (8 - len(numbers)))
     try:
         if warp is None or not warp(packed, RowMemory(image), RowMemory(made)):
             return None

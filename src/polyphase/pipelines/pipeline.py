@@ -29,12 +29,13 @@ from polyphase.pipelines.batches import (
     run_into,
 )
 from polyphase.pipelines.picture import PIL, TENSOR, Picture, as_kind
-from polyphase.pipelines.pillow import is_pil
+from polyphase.pipelines.pillow import is_pil, warped_by
 from polyphase.pipelines.reading import (
     Step,
     is_a_transform,
     is_left_to_pillow,
     is_random,
+    parts_of,
     read,
     takes_images_alone,
 )
@@ -42,6 +43,7 @@ from polyphase.pipelines.sources import Source
 from polyphase.pipelines.templates import Sketch, Templates, kind_of
 from polyphase.pipelines.vocabulary import Compose, Container
 from polyphase.pipelines.walks import Image, Sample, Walk, as_picture, image_of, lone_image, only_picture, sample_of_v1
+from polyphase.pipelines.warps import Warped
 from polyphase.records.facts import Sizes
 from polyphase.records.layout import BY_ROWS
 from polyphase.sampling.text import to_text
@@ -92,7 +94,7 @@ class Pipeline:
         self._steps = read(transform)
         self._takes_images_alone = takes_images_alone(transform)
         self._is_fixed = not is_random(self._steps)
-        self._left_to_pillow = _one_by_one(transform) if is_left_to_pillow(transform, self._steps) else None
+        self._left_to_pillow = _by_pillow(transform, self._steps) if is_left_to_pillow(transform, self._steps) else None
         self._ready: dict[Any, _Known] = {}
         self._sheets: dict[Any, Sheet] = {}
         self._templates = Templates(self._steps)
@@ -375,12 +377,14 @@ class Pipeline:
         return "\n".join(["Pipeline(", *lines, "  # of a uint8 image of (3, 480, 640), for example:", *shown, ")"])
 
 
-def _one_by_one(transform: Any) -> Callable[[Any], Any]:
-    """A list of transforms as a function, lists within it too."""
-    if type(transform) not in (list, tuple):
+def _by_pillow(transform: Any, step: Step | Container) -> Callable[[Any], Any]:
+    """A transform as a function of a Pillow image, whose warps are made by kernels. `step`: what it was read into."""
+    if isinstance(step.ours if isinstance(step, Step) else None, Warped):
+        return functools.partial(warped_by, transform)
+    if isinstance(step, Step) or type(step) is not Compose:
         return transform  # type: ignore[no-any-return]
-    steps = list(map(_one_by_one, transform))
-    return lambda image: functools.reduce(lambda made, step: step(made), steps, image)
+    functions = [_by_pillow(*part) for part in zip(parts_of(transform), step.transforms, strict=True)]
+    return lambda image: functools.reduce(lambda made, function: function(made), functions, image)
 
 
 def _for_a_loader(count: int, *, dtype: torch.dtype, device: torch.device) -> Tensor:

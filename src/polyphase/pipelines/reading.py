@@ -46,9 +46,11 @@ _LEFT_TO_PILLOW = (
     sizes.CenterCrop,
     sizes.RandomCrop,
     sizes.Pad,
+    sizes.RandomZoomOut,
     sizes.RandomHorizontalFlip,
     sizes.RandomVerticalFlip,
 )
+_RESIZES = (sizes.Resize, sizes.RandomResize, sizes.RandomShortestSize, sizes.ScaleJitter, sizes.RandomResizedCrop)
 #: Of several images, whose dimensions v2 takes for one, and v1 as they are.
 _RESHAPED_BY_V2 = ("Resize", "RandomResizedCrop", "Pad", "RandomCrop", "CenterCrop")
 _AS_V2: dict[str, dict[str, Any]] = {"ToImage": {"to": IMAGE}, "RandomChoice": {"are_shares": True}}
@@ -120,19 +122,26 @@ def is_random(step: Step | Container) -> bool:
     return type(step) is not Compose or any(map(is_random, step.transforms))
 
 
-def is_left_to_pillow(transform: Any, step: Step | Container) -> bool:
-    """Whether torchvision's own transforms do to a Pillow image all that this does, and as quickly as kernels would:
-    pixels are only moved, warped otherwise than bilinearly, or changed by transforms that are not known. `step`: what
-    the transform was read into."""
+def is_left_to_pillow(transform: Any, step: Step | Container, *, in_turn: bool = True) -> bool:
+    """Whether torchvision's own transforms do to a Pillow image all that this does, as quickly as programs would: its
+    pixels are only moved, or changed by transforms that are not known; and what Pillow warps slowly is one of steps
+    that are taken in turn. `step`: what the transform was read into."""
     if isinstance(step, Container):
-        lists = type(transform) in (list, tuple) or type(transform) is torch.nn.Sequential
-        inner = transform if lists else transform.transforms
-        is_torchvisions = lists or _version(transform) is not None
-        return is_torchvisions and all(map(is_left_to_pillow, inner, step.transforms))
-    mode = getattr(step.ours, "interpolation", None)
-    kinds = (*_LEFT_TO_PILLOW, *((sizes.Resize, sizes.RandomResizedCrop) if mode in NEAREST else ()))
-    kinds += (warps.Warped,) if mode != "bilinear" else ()
+        inner, in_turn = parts_of(transform), in_turn and type(step) is Compose
+        is_torchvisions = (
+            inner is transform or type(transform) is torch.nn.Sequential or _version(transform) is not None
+        )
+        parts = zip(inner, step.transforms, strict=True)
+        return is_torchvisions and all(is_left_to_pillow(*part, in_turn=in_turn) for part in parts)
+    is_nearest = getattr(step.ours, "interpolation", None) in NEAREST
+    kinds = (*_LEFT_TO_PILLOW, *(_RESIZES if is_nearest else ()), *((warps.Warped,) if is_nearest or in_turn else ()))
     return step.version != OWN and (step.ours is None or isinstance(step.ours, kinds))
+
+
+def parts_of(transform: Any) -> Any:
+    """The transforms that one of several was read from."""
+    lists = type(transform) in (list, tuple) or type(transform) is torch.nn.Sequential
+    return transform if lists else transform.transforms
 
 
 def takes_images_alone(transform: Any) -> bool:

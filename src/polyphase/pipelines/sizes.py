@@ -9,7 +9,17 @@ from typing import Any
 
 from polyphase.errors import WrongArgumentError
 from polyphase.pipelines.doing import pad, resize, why_not_moved, why_not_padded, why_not_resized
-from polyphase.pipelines.draws import Chance, Draws, Place, ResizedBox, whole_numbers
+from polyphase.pipelines.draws import (
+    Canvas,
+    Chance,
+    Draws,
+    Integer,
+    JitteredSize,
+    OneOf,
+    Place,
+    ResizedBox,
+    whole_numbers,
+)
 from polyphase.pipelines.given import (
     amounts_of,
     check_fill,
@@ -53,21 +63,25 @@ class Resize(Transform):
         return reason or ("it would have no pixels" if 0 in self.sized(picture.height, picture.width) else None)
 
     def sized(self, height: Size, width: Size) -> tuple[Size, Size]:
-        """As torchvision rounds."""
-        if self.size is not None and len(self.size) == 2:
-            return self.size  # type: ignore[no-any-return]
-        shorter, longer = (width, height) if width <= height else (height, width)
-        if self.size is None:
-            new_shorter, new_longer = math.trunc(self.max_size * shorter / longer), self.max_size
-        else:
-            new_shorter, new_longer = self.size[0], math.trunc(self.size[0] * longer / shorter)
-            if self.max_size and new_longer > self.max_size:
-                new_shorter, new_longer = math.trunc(self.max_size * new_shorter / new_longer), self.max_size
-        return (new_longer, new_shorter) if width <= height else (new_shorter, new_longer)
+        return _sized(self.size, self.max_size, height, width)
 
     def apply(self, picture: Picture, params: Params) -> None:
         size = self.sized(picture.height, picture.width)
         resize(picture, size, self.interpolation, self.antialias, in_floats=self.in_floats)
+
+
+def _sized(size: tuple[Size, ...] | None, max_size: int | None, height: Size, width: Size) -> tuple[Size, Size]:
+    """As torchvision rounds."""
+    if size is not None and len(size) == 2:
+        return size[0], size[1]
+    shorter, longer = (width, height) if width <= height else (height, width)
+    if size is None:
+        new_shorter, new_longer = math.trunc(max_size * shorter / longer), max_size
+    else:
+        new_shorter, new_longer = size[0], math.trunc(size[0] * longer / shorter)
+        if max_size and new_longer > max_size:
+            new_shorter, new_longer = math.trunc(max_size * new_shorter / new_longer), max_size
+    return (new_longer, new_shorter) if width <= height else (new_shorter, new_longer)
 
 
 @dataclass(frozen=True)
@@ -160,6 +174,77 @@ class RandomResizedCrop(Transform):
     def apply(self, picture: Picture, params: Params) -> None:
         picture.crop(params["top"], params["left"], params["height"], params["width"])
         resize(picture, self.size, self.interpolation, self.antialias, in_floats=self.in_floats)
+
+
+@dataclass(frozen=True)
+class _RandomSize(Transform):
+    """A resize to a size that is drawn: `size` of the parameters, as `Resize` has it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation))  # type: ignore[attr-defined]
+
+    def why_not(self, picture: Picture) -> str | None:
+        return why_not_resized(picture, self.interpolation, self.antialias)  # type: ignore[attr-defined]
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        size = _sized(params["size"], None, picture.height, picture.width)
+        resize(picture, size, self.interpolation, self.antialias)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class RandomResize(_RandomSize):
+    """The shorter side as long as a random number, from `min_size` on and less than `max_size`."""
+
+    min_size: int
+    max_size: int
+    interpolation: Any = "bilinear"
+    antialias: bool | None = True
+
+    def draws(self) -> Draws:
+        return (Integer(self.min_size, self.max_size),)
+
+    def params(self, drawn: Iterator[float], height: int, width: int) -> Params:
+        return {"size": tuple(whole_numbers(drawn, 1))}
+
+
+@dataclass(frozen=True)
+class RandomShortestSize(_RandomSize):
+    """The shorter side as long as one of several numbers. `max_size`: limits the longer side."""
+
+    min_size: Any
+    max_size: int | None = None
+    interpolation: Any = "bilinear"
+    antialias: bool | None = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        sizes = (self.min_size,) if isinstance(self.min_size, int) else tuple(self.min_size)
+        object.__setattr__(self, "min_size", sizes)
+
+    def draws(self) -> Draws:
+        return (OneOf(self.min_size),)
+
+    def params(self, drawn: Iterator[float], height: int, width: int) -> Params:
+        ratio = next(drawn) / min(height, width)
+        if self.max_size is not None:
+            ratio = min(ratio, self.max_size / max(height, width))
+        return {"size": (math.trunc(height * ratio), math.trunc(width * ratio))}
+
+
+@dataclass(frozen=True)
+class ScaleJitter(_RandomSize):
+    """As large as fits into (width, height), and then so many times as large, between two numbers."""
+
+    target_size: tuple[int, int]
+    scale_range: tuple[float, float] = (0.1, 2.0)
+    interpolation: Any = "bilinear"
+    antialias: bool | None = True
+
+    def draws(self) -> Draws:
+        return (JitteredSize(tuple(self.target_size), tuple(self.scale_range)),)  # type: ignore[arg-type]
+
+    def params(self, drawn: Iterator[float], height: int, width: int) -> Params:
+        return {"size": tuple(whole_numbers(drawn, 2))}
 
 
 @dataclass(frozen=True)
@@ -257,6 +342,33 @@ class RandomCrop(Transform):
             pad(picture, amounts_of(params["padding"]), self.fill, self.padding_mode)
         if self.as_v1 or (params["height"], params["width"]) != (picture.height, picture.width):
             picture.crop(params["top"], params["left"], params["height"], params["width"])
+
+
+@dataclass(frozen=True)
+class RandomZoomOut(Transform):
+    """Somewhere on a canvas whose sides are a random number of times as long, with probability `p`."""
+
+    fill: Any = 0
+    side_range: tuple[float, float] = (1.0, 4.0)
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_fill(self.fill)
+        check_probability(self.p)
+        if len(self.side_range) != 2 or not 1 <= self.side_range[0] <= self.side_range[1]:
+            raise WrongArgumentError(f"side_range={self.side_range}; give two numbers of 1 or more, the lesser first")
+
+    def why_not(self, picture: Picture) -> str | None:
+        return why_not_padded(picture, self.fill, "constant")
+
+    def draws(self) -> Draws:
+        return (Chance(self.p, (Canvas(tuple(self.side_range)),)),)  # type: ignore[arg-type]
+
+    def params(self, drawn: Iterator[float], height: int, width: int) -> Params | None:
+        return {"padding": whole_numbers(drawn, 4)} if next(drawn) else None
+
+    def apply(self, picture: Picture, params: Params) -> None:
+        pad(picture, amounts_of(params["padding"]), self.fill, "constant")
 
 
 # ---- flips

@@ -26,6 +26,9 @@ enum class DrawKind : int64_t {
   kShift,       // shares of width and height -> rounded amounts
   kCorners,     // distortion -> x and y of each corner, from the top left one clockwise
   kFork,        // count, and of each branch its length and draws -> which one, then its numbers
+  kOneOf,       // numbers -> one of them
+  kJitteredSize,  // a size that is fitted into, width first; the least scale, and how much more it may be -> height, width
+  kCanvas,        // the least scale of sides, and how much more it may be -> border left, top, right, bottom
   kKinds
 };
 
@@ -82,6 +85,9 @@ class DrawWalk {
       case DrawKind::kShift: return shift(values[0] * size_[1]) && shift(values[1] * size_[0]);
       case DrawKind::kCorners: return corners(values[0]);
       case DrawKind::kFork: return fork(values, count);
+      case DrawKind::kOneOf: return count <= Generator::kMostBelow && give(values[generator_.below(count)]);
+      case DrawKind::kJitteredSize: return jittered_size(values);
+      case DrawKind::kCanvas: return canvas(values);
       default: return false;
     }
   }
@@ -91,8 +97,10 @@ class DrawWalk {
       case DrawKind::kOrder:
       case DrawKind::kChoice:
       case DrawKind::kFork:
+      case DrawKind::kOneOf:
       case DrawKind::kCorners: return 1;
       case DrawKind::kResizedBox: return 6;
+      case DrawKind::kJitteredSize:
       case DrawKind::kErasedBox: return 4;
       case DrawKind::kPlace: return 8;
       default: return 2;
@@ -254,6 +262,36 @@ class DrawWalk {
     for (const auto& start : starts) {
       if (!integer(start[0], start[0] + across) || !integer(start[1], start[1] + down)) return false;
     }
+    return true;
+  }
+
+  // A number from `least` on; each operation is rounded, as torch's are.
+  float from(double least, double range) {
+    return static_cast<float>(least) + generator_.unit() * static_cast<float>(range);
+  }
+
+  // False where it is no size of an image.
+  static bool scaled(int64_t side, float by, int64_t* to) {
+    const float made = static_cast<float>(side) * by;
+    *to = made >= 0 && made <= kMostSide ? static_cast<int64_t>(made) : -1;
+    return *to >= 0;
+  }
+
+  bool jittered_size(const double* values) {
+    const double fits = min(values[1] / static_cast<double>(size_[0]), values[0] / static_cast<double>(size_[1]));
+    const float ratio = static_cast<float>(fits) * from(values[2], values[3]);
+    int64_t height, width;
+    if (!scaled(size_[0], ratio, &height) || !scaled(size_[1], ratio, &width)) return false;
+    return give(static_cast<double>(height)) && give(static_cast<double>(width));
+  }
+
+  bool canvas(const double* values) {
+    const float scale = from(values[0], values[1]);
+    int64_t height, width, left, top;
+    if (!scaled(size_[0], scale, &height) || !scaled(size_[1], scale, &width)) return false;
+    const int64_t across = width - size_[1], down = height - size_[0];
+    if (!scaled(across, generator_.unit(), &left) || !scaled(down, generator_.unit(), &top)) return false;
+    for (const int64_t one : {left, top, across - left, down - top}) give(static_cast<double>(one));
     return true;
   }
 
