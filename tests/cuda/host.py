@@ -172,7 +172,6 @@ class Stream(batches.Stream):
         self.put = functools.partial(memory.uploaded, self.device)
         monkeypatch.setattr(memory, "_latest", {})
         monkeypatch.setattr(memory, "_kept_forever", set())
-        monkeypatch.setattr(batches, "_tap_maker", lambda device: self.function(None, None))
         for one in (self.allocate, self.free, self.upload, self.run_at_once):
             monkeypatch.setattr(driver, one.__name__, one)
 
@@ -192,7 +191,7 @@ class Stream(batches.Stream):
     def run_at_once(
         self, device: int, function: int, blocks: tuple[int, int, int], threads: int, shared: int, call: bytearray
     ) -> None:
-        address, number = struct.unpack("=2q", call)
+        address, number = struct.unpack_from("=2q", call)
         self.made_at_once += number
         self.run_function(function, blocks, threads, shared, (address, number))
         self.kernels.pop()  # no part of the graph

@@ -42,7 +42,7 @@ class Driver:
 
     run: what is done besides with a function, its blocks, threads, shared bytes and these two. pieces: memory that was
     given out, by address; freed: what was given back. copies: their sizes, and streams. waited: streams that waited for
-    what another copied, and 0 for whoever waited on the host.
+    what another copied, and 0 for whoever waited on the host. filled: the streams that filled memory.
     """
 
     def __init__(self, run: Callable[..., None] | None = None) -> None:
@@ -53,7 +53,7 @@ class Driver:
         self.waits = False
         self.captures, self.status = 0, 0
         self.pieces, self.freed = dict[int, ctypes.Array[ctypes.c_char]](), list[int]()
-        self.copies, self.waited = list[tuple[int, int]](), list[int]()
+        self.copies, self.waited, self.filled = list[tuple[int, int]](), list[int](), list[int]()
         made: list[tuple[Callable[..., int], list[Any]]] = [
             (self.launch, [POINTER, *[ctypes.c_uint] * 7, POINTER, POINTER, ctypes.POINTER(POINTER)]),
             (self.current, [ctypes.POINTER(POINTER)]),
@@ -66,7 +66,7 @@ class Driver:
             (self.copy, [ctypes.c_int64, POINTER, ctypes.c_size_t, POINTER]),
             (lambda event, flags: 0, [ctypes.POINTER(POINTER), ctypes.c_uint]),
             (lambda event: 0, [POINTER]),
-            (lambda event, stream: 0, [POINTER, POINTER]),
+            (self.record, [POINTER, POINTER]),
             (self.wait, [POINTER, POINTER, ctypes.c_uint]),
             (lambda event: self.wait(None, event, 0), [POINTER]),
             (self.new_stream, [ctypes.POINTER(POINTER), ctypes.c_uint]),
@@ -116,6 +116,10 @@ class Driver:
     def copy(self, to: int, data: int, size: int, stream: Any) -> int:
         self.copies.append((size, stream or 0))
         ctypes.memmove(to, data, size)
+        return 0
+
+    def record(self, event: Any, stream: Any) -> int:
+        self.filled.append(stream or 0)
         return 0
 
     def wait(self, stream: Any, event: Any, flags: int) -> int:

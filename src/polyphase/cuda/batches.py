@@ -20,11 +20,11 @@ from torch import Tensor
 from polyphase.calls.binding import NOT_BUILT, bind_record
 from polyphase.calls.bound import BoundCall
 from polyphase.calls.devices import BatchedCall, BindLike, BySize
-from polyphase.cuda import build, driver, emit, launch, launcher, loading, maps, sized
+from polyphase.cuda import driver, emit, launch, launcher, loading, maps, sized
 from polyphase.cuda.calls import ALIGNMENT, CallShape
 from polyphase.cuda.items import PAIR_BYTES, Chosen, Item, Kind, Row, SizedItem, chosen_for, filled, of_size
 from polyphase.cuda.launcher import LaunchPlan
-from polyphase.cuda.made_tables import GROUP, RECIPE_BYTES
+from polyphase.cuda.made_tables import GROUP, RECIPE_BYTES, TAPS_CALL_BYTES
 from polyphase.cuda.maps import Upload
 from polyphase.cuda.memory import DeviceMemory, TorchMemory, uploaded
 from polyphase.cuda.tiles import Listed, dealt, most_blocks
@@ -150,8 +150,8 @@ class Stream:
     def make_at_once(self, recipes: bytes) -> None:
         """Tables, by no stream of the user's: they are there on return."""
         (address, _there), kernel = self._there_at_once(recipes), _making(recipes)
-        parameters = bytearray(struct.pack("=2q", address, kernel.blocks[0]))
-        driver.run_at_once(self.device, _tap_maker(self.device), *kernel[2:], parameters)
+        parameters = bytearray(struct.pack("=2q", address, kernel.blocks[0]).ljust(TAPS_CALL_BYTES, b"\0"))
+        driver.run_at_once(self.device, self.function(None, None), *kernel[2:], parameters)
 
     def most_blocks(self, chosen: Chosen) -> int:
         """Of those that take tiles: as many as the device has at once."""
@@ -161,7 +161,7 @@ class Stream:
 
     def function(self, plan: MapsPlan | WarpPlan | None, chosen: Chosen | None) -> int:
         if plan is None or chosen is None:
-            return _tap_maker(self.device)
+            return loading.tap_maker(self.device, launch.architecture(self.device))
         if self.device not in chosen.functions:
             chosen.functions[self.device] = loading.function_of(loading.Name(plan, chosen.way, self.device))
         return chosen.functions[self.device]
@@ -171,14 +171,8 @@ class Stream:
         plan, chosen, blocks, threads, shared_bytes = kernel
         sizes = (blocks, threads, shared_bytes)
         made = LaunchPlan(self.device, self.function(plan, chosen), *sizes, 0, 0, 0, 0, makes_tables=plan is None)
-        launcher.bind(made, bytes(16)).run(self.number, address, number)
-
-
-@functools.cache
-def _tap_maker(device: int) -> int:
-    build.built["waited"] += 1
-    image = build.image(emit.tap_maker_source(), launch.architecture(device), "tables of taps")
-    return driver.load(device, image, emit.KERNEL_SYMBOL, driver.most_shared_bytes(device))
+        parameters = bytes(TAPS_CALL_BYTES if plan is None else PAIR_BYTES)
+        launcher.bind(made, parameters).run(self.number, address, number)
 
 
 def _making(recipes: bytes) -> Kernel:

@@ -7,7 +7,7 @@ import functools
 import torch
 
 from polyphase.cuda.calls import CallShape, MapsShape, WarpShape
-from polyphase.cuda.made_tables import RECIPE_BYTES
+from polyphase.cuda.made_tables import TAPS_CALL_BYTES
 from polyphase.cuda.ways import Way
 from polyphase.kernels.expressions import CPP_FILTERS, CPP_TYPES, ROUNDED, cpp_expression
 from polyphase.kernels.formulas import formula_reads, formula_type
@@ -16,7 +16,7 @@ from polyphase.records.operands import leaves, slots
 from polyphase.sampling.pointwise import Channel, Expression, Operand, Value
 
 KERNEL_SYMBOL = "polyphase_kernel"
-TAP_THREADS = 128
+TAP_THREADS = 256
 
 _KERNEL = """\
 {definitions}{includes}
@@ -130,7 +130,7 @@ def tap_maker_source() -> str:
         parameters="TapsCall",
         runs="Run::run",
         lets_next_begin="true",
-        assertions=f"static_assert(sizeof(polyphase::TapRecipe) == {RECIPE_BYTES});\n",
+        assertions=f"static_assert(sizeof(polyphase::TapsCall) == {TAPS_CALL_BYTES});\n",
     )
 
 

@@ -35,7 +35,7 @@ void release_calls(PyObject* capsule) { delete static_cast<DeviceCalls*>(PyCapsu
 // `device::Program`, a context, a device, and what is asked for kernels.
 PyObject* python_program(PyObject*, PyObject* const* args, ptrdiff_t count) {
   return guarded([&] {
-    if (count != 3 + DeviceCalls::kFunctions) throw BadCall{"a program, a context, a device, and four functions"};
+    if (count != 3 + DeviceCalls::kFunctions) throw BadCall{"a program, a context, a device, and five functions"};
     const auto program = read_as<device::Program>(args[0], "a program of another size than the launcher's");
     return PyCapsule_New(new DeviceCalls(program, integer(args[1]), integer(args[2]), args + 3), nullptr, release_calls);
   });
@@ -274,9 +274,8 @@ int64_t address_in(const Reference& tensor) {
   return address;
 }
 
-void run_or_throw(const Plan& plan, int64_t first, int64_t second, int64_t stream) {
-  int64_t call[] = {first, second};
-  if (run(plan, call, sizeof(call), reinterpret_cast<void*>(stream)) < 0) throw PythonError();
+void run_or_throw(const Plan& plan, void* call, size_t size, int64_t stream) {
+  if (run(plan, call, size, reinterpret_cast<void*>(stream)) < 0) throw PythonError();
 }
 
 void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t stream) {
@@ -296,7 +295,8 @@ void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t
   if (tables != 0) {
     Plan plan = in_capsule<Bound>(parts, kTapMaker).first.plan;
     plan.blocks[0] = tables;
-    run_or_throw(plan, address, tables, stream);
+    TapsCall made{reinterpret_cast<const TapRecipe*>(address), tables, {}};
+    run_or_throw(plan, &made, sizeof(made), stream);
   }
   Plan plan = in_capsule<Bound>(parts, kKernel).first.plan;
   int64_t number = min(pattern.planes, kMostBlocks / count), blocks[] = {pattern.along, pattern.down, number * count};
@@ -307,7 +307,8 @@ void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t
   }
   std::memcpy(plan.blocks, blocks, sizeof(blocks));
   plan.shared_bytes = table.shared_bytes;
-  run_or_throw(plan, address + before, number, stream);
+  int64_t whole[] = {address + before, number};
+  run_or_throw(plan, whole, sizeof(whole), stream);
   made_tables += tables;
   if (tables == 0 || table.fresh.size() > SeenRows::kMost) return;
   if (batch.seen.size() + table.fresh.size() > SeenRows::kMost) batch.forget();

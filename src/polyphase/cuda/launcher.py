@@ -73,14 +73,15 @@ class Answers(Protocol):
     def choose(self, own: bytes, servers: Sequence[bytes]) -> object: ...
     def ask(self, own: bytes, waits: bool) -> object: ...
     def stream_of(self, device: int) -> int: ...
+    def tap_maker(self, device: int) -> int: ...
     def refused(self, device: int) -> object: ...
 
 
 def program(facts: bytes, device: int, answers: Answers) -> object:
     """What the launcher knows a program on a device by. `facts`: `Program` of device_cases.h."""
     context = driver.context_address(device)
-    asked = (answers.choose, answers.ask, answers.stream_of, answers.refused)
-    return _functions().program(facts, context, device, *asked)
+    asked = (answers.choose, answers.ask, answers.stream_of, answers.tap_maker, answers.refused)
+    return _functions().program(facts, context, device or 0, *asked)
 
 
 def bind_request(program: object, request: bytes, aligned: bool) -> Bound:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import functools
 import os
 import threading
 from collections import deque
@@ -132,6 +133,14 @@ def _bring(one: Kernel) -> None:
                 del _kernels[one.name]
     one.state.ready = 1
     one.done.set()
+
+
+@functools.cache
+def tap_maker(device: int, architecture: str) -> int:
+    """The function of the kernel that makes tables; waits until it is there."""
+    build.built["waited"] += 1
+    image = build.image(emit.tap_maker_source(), architecture, "tables of taps")
+    return driver.load(device, image, emit.KERNEL_SYMBOL, driver.most_shared_bytes(device))
 
 
 def build_from(text: str | None) -> None:

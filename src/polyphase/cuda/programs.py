@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -50,9 +50,11 @@ class OnDevice:
             loading.ask_for(kernel)
         return kernel, kernel.address
 
-    @property
-    def stream_of(self) -> Callable[[int], int]:
-        return torch_private.current_raw_stream
+    def stream_of(self, device: int) -> int:
+        return torch_private.current_raw_stream(device)
+
+    def tap_maker(self, device: int) -> int:
+        return loading.tap_maker(device, self.plan.architecture)
 
     def refused(self, device: int) -> None:
         """Raises what says why there is no memory for tables."""

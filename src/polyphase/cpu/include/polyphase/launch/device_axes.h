@@ -40,9 +40,11 @@ class AxisTable {
     device_tables::make_table(request, weighing.arithmetic, weighing.type, table.host_);
     return table;
   }
-  static AxisTable on_device(const TapRecipe& recipe) {
+  // precision: of quantised weights; -1 where kernels ask the table for it.
+  static AxisTable on_device(const TapRecipe& recipe, int64_t precision = -1) {
     AxisTable table(kOnDevice, 0);
     table.recipe_ = recipe;
+    table.precision_ = precision;
     return table;
   }
   // Windows of one tap of weight 1.
@@ -64,9 +66,10 @@ class AxisTable {
   int64_t in_size() const { return made() ? recipe_.whole : host_.in_size; }
   int64_t out_size() const { return made() ? recipe_.out_size : host_.out_size; }
   int64_t taps() const { return made() ? recipe_.taps : host_.taps; }
+  int64_t fewest_taps() const { return made() ? device::fewest_taps(recipe_) : host_.taps; }
   int64_t precision() const {
     if (!made()) return host_.precision;
-    return recipe_.in_matrices() ? 16 : recipe_.quantised != 0 ? -1 : 0;  // -1: the table has it
+    return recipe_.in_matrices() ? 16 : recipe_.quantised != 0 ? precision_ : 0;
   }
   bool ascends() const { return made() ? recipe_.direction * recipe_.step > 0 : host_.ascends; }
   bool descends() const { return made() ? !ascends() : host_.descends; }
@@ -84,7 +87,7 @@ class AxisTable {
   int64_t reach(int64_t count) const {
     return made() ? device::most_begins(recipe_, count) + recipe_.taps : spread(count, false) + host_.taps;
   }
-  int64_t reach_of_groups(int64_t count) const { return spread(count, true) + host_.taps; }
+  int64_t reach_of_groups(int64_t count) const { return made() ? reach(count) : spread(count, true) + host_.taps; }
   // Of bytes, in a window that begins at a multiple of 4.
   int64_t words_in_fours() const {
     int64_t lead = made() ? 3 : 0;
@@ -115,7 +118,7 @@ class AxisTable {
     if (made()) {
       TapRecipe recipe = recipe_;
       recipe.taps = taps;
-      return on_device(recipe);
+      return on_device(recipe, precision_);
     }
     Firsts first;
     Bytes weight;
@@ -128,7 +131,7 @@ class AxisTable {
       TapRecipe recipe = recipe_;
       recipe.begin += recipe.step * (recipe.out_size - 1);
       recipe.step = -recipe.step;
-      return on_device(recipe);
+      return on_device(recipe, precision_);
     }
     Firsts first;
     Bytes weight;
@@ -146,7 +149,7 @@ class AxisTable {
       TapRecipe recipe = recipe_;
       recipe.taps = 4 * words;
       recipe.form = kInFours;
-      return on_device(recipe);
+      return on_device(recipe, precision_);
     }
     Firsts first;
     Bytes weight;
@@ -177,7 +180,7 @@ class AxisTable {
       TapRecipe recipe = recipe_;
       recipe.taps = count;
       recipe.form = along_x ? kMatricesAlongX : kMatricesAlongY;
-      return on_device(recipe);
+      return on_device(recipe, precision_);
     }
     const int64_t groups = parts(host_.out_size, kGroup);
     Firsts ranges(2 * groups);
@@ -254,6 +257,7 @@ class AxisTable {
   int64_t weight_bytes_ = 0;
   HostTable host_;
   TapRecipe recipe_ = {};
+  int64_t precision_ = -1;
 };
 
 }  // namespace polyphase::device

@@ -19,21 +19,22 @@ inline const KernelState& state_of(PyObject* kernel) {
   return *reinterpret_cast<const KernelState*>(integer(PyTuple_GetItem(kernel, 1)));
 }
 
-// Launches of one size until it waits for its own kernel.
+// Launches of one size until it waits for its own kernel. A size that is new has tables that are made on the device, where that
+// can be; one that comes again has some of the host's, which are narrower, and whose kernel is made for just them.
 constexpr int64_t kLaunchesWithoutOwn = 6;
 
 class DeviceCalls;
 
-// What has another launch for a call than its first: once its own kernel is there. kernel: that, where Python was asked.
+// What has another launch for a call than its first, by `way`: once its own kernel is there. kernel: that, where Python was asked.
 struct Better {
   PyObject* calls;  // the capsule of DeviceCalls
   Buffer<uint8_t> request;
-  device::Way own;
+  device::Way way;
   bool aligned;
   PyObject* kernel = nullptr;
 
-  Better(PyObject* calls, const uint8_t* data, int64_t size, const device::Way& own, bool aligned)
-      : calls(owned(calls)), own(own), aligned(aligned) {
+  Better(PyObject* calls, const uint8_t* data, int64_t size, const device::Way& way, bool aligned)
+      : calls(owned(calls)), way(way), aligned(aligned) {
     request.assign(data, size);
   }
   Better(const Better&) = delete;
@@ -94,8 +95,9 @@ inline PyObject* called_with(PyObject* function, PyObject* first, PyObject* seco
 // Of one program on a device, which is asked through Python (`cuda/programs.py`) for kernels and memory.
 class DeviceCalls {
  public:
-  // What is asked: choose(own, servers), ask(own, waits), stream_of(device), and refused(device), which raises.
-  enum { kChoose, kAsk, kStreamOf, kRefused, kFunctions };
+  // What is asked: choose(own, servers), ask(own, waits), stream_of(device), tap_maker(device), which is a function of the
+  // driver's, and refused(device), which raises.
+  enum { kChoose, kAsk, kStreamOf, kTapMaker, kRefused, kFunctions };
 
   DeviceCalls(const device::Program& program, int64_t context, int64_t device, PyObject* const* functions)
       : program_(program), context_(context), device_(device) {
@@ -109,23 +111,22 @@ class DeviceCalls {
 
   // self: the capsule of this.
   void bind(const uint8_t* request, int64_t size, bool aligned, PyObject* self, Bound& bound) {
-    const device::Arranged call(request, size, program_, {aligned, aligned, false});
+    if (bind_making(request, size, aligned, self, bound)) return;
+    const device::Arranged call(request, size, program_, {aligned, aligned, device::Makes::kNone});
     const device::Way own = device::WaysOf(call).ways.own();
-    device::Way way;
-    const KernelState& state = kernel_for(call, own, way);
-    const device::Prepared prepared(call, way, own);
-    fill(call, prepared, way, state, bound.first);
+    const device::Way way = bind_to(call, own, bound.first);
     if (way == own) return;
     const Known* const known = find(call.of_call(own));
-    bound.better = new Better(self, request, size, own, aligned);
+    bound.better = new Better(self, request, size, way, aligned);
     bound.ready = known == nullptr ? &never_ : bound.better->hold(known->kernel);
   }
 
   // After its own kernel was asked for: 0 where there is none, launches until it is to be asked again, or -1 where the bound call
   // has a better one.
   int64_t improve(Better& better, bool waits, Bound& bound) {
-    const device::Arranged call(better.request.data(), better.request.size(), program_, {better.aligned, better.aligned, false});
-    const device::Way own = call.of_call(better.own);
+    const device::Arranged call(better.request.data(), better.request.size(), program_, {better.aligned, better.aligned, device::Makes::kNone});
+    const device::Way own = call.of_call(device::WaysOf(call).ways.own());
+    if (own == better.way) return 0;
     const Reference way(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(&own), sizeof(own)));
     const Reference number(PyBool_FromLong(waits));
     const Reference answer(called_with(functions_[kAsk], way.get(), number.get()));
@@ -134,10 +135,10 @@ class DeviceCalls {
     bound.ready = better.hold(answer.get());
     learn(own, answer.get());
     if (state.function == 0) return kLaunchesWithoutOwn;
-    const device::Prepared prepared(call, better.own, better.own);
+    const device::Prepared prepared(call, own, own);
     auto* const later = new Launch;
     try {
-      fill(call, prepared, better.own, state, *later);
+      fill(call, prepared, own, state, *later);
     } catch (...) {
       delete later;
       throw;
@@ -149,6 +150,27 @@ class DeviceCalls {
   static int64_t tables_made() { return made_; }
 
  private:
+  // By tables that are made on the device. False where none can be, or it is not known how the call's own kernel sums.
+  bool bind_making(const uint8_t* request, int64_t size, bool aligned, PyObject* self, Bound& bound) {
+    const device::Arranged call(request, size, program_, {aligned, aligned, device::Makes::kForOne});
+    if (!call.makes_tables()) return false;
+    const device::WaysOf ways(call);
+    const device::Way own = ways.ways.own();
+    if (!ways.order_is_known(own)) return false;
+    const device::Way way = bind_to(call, own, bound.first);
+    bound.better = new Better(self, request, size, way, aligned);
+    bound.ready = &never_;
+    return true;
+  }
+
+  // The way that does it.
+  device::Way bind_to(const device::Arranged& call, const device::Way& own, Launch& launch) {
+    device::Way way;
+    const KernelState& state = kernel_for(call, own, way);
+    fill(call, device::Prepared(call, way, own), way, state, launch);
+    return way;
+  }
+
   // A kernel that Python was asked for, and the Python object that has its state.
   struct Known {
     device::Way way;
@@ -226,41 +248,33 @@ class DeviceCalls {
     launch.size = prepared.call().size() * static_cast<int64_t>(sizeof(int64_t));
     if (launch.size > kMostBytes) throw TooManyDimensions();
     std::memcpy(launch.call, prepared.call().data(), launch.size);
-    if (prepared.parts().size() > 0) upload(prepared, launch);
-    made_ += prepared.table_count();
+    if (prepared.parts().size() + prepared.makings().size() > 0) fill_tables(prepared, launch);
+    made_ += prepared.table_count() + prepared.makings().size();
   }
 
-  // Parts one behind the other, each from a multiple of 16 on, by one copy.
-  void upload(const device::Prepared& prepared, Launch& launch) const {
-    const auto room_of = [](const device::Part& part) { return max<int64_t>(device::round_up(part.size), 16); };
-    int64_t size = 0;
-    for (const device::Part& part : prepared.parts()) size += room_of(part);
-    Buffer<uint8_t> data;
-    data.resize_unset(size);
-    uint8_t* to = data.data();
-    for (const device::Part& part : prepared.parts()) {
-      if (part.size > 0) std::memcpy(to, part.data, part.size);
-      std::memset(to + part.size, 0, room_of(part) - part.size);
-      to += room_of(part);
-    }
-    int64_t address = 0;
-    launch.tables = memory_put(data, address);
-    for (const device::Part& part : prepared.parts()) {
-      std::memcpy(launch.call + part.at, &address, sizeof(address));
-      address += room_of(part);
-    }
-  }
-
-  Chunk* memory_put(const Buffer<uint8_t>& data, int64_t& address) const {
+  // Parts one behind the other, by one copy, and then what is made there.
+  void fill_tables(const device::Prepared& prepared, Launch& launch) {
+    const device::TablesOnDevice tables(prepared);
     const Reference device(PyLong_FromLongLong(device_)), number(called_with(functions_[kStreamOf], device.get()));
     const int64_t stream = integer(number.get());
-    TableMemory& memory = TableMemory::of(reinterpret_cast<void*>(context_));
-    Chunk* const made = memory.put(data.data(), data.size(), reinterpret_cast<void*>(stream), is_captured(stream), address);
-    if (made == nullptr) {
-      const Reference refused(called_with(functions_[kRefused], device.get()));
-      throw BadCall{"the CUDA driver refused memory for tables"};
+    if (tables.makes() && tap_maker_ == 0) {
+      const Reference function(called_with(functions_[kTapMaker], device.get()));
+      tap_maker_ = integer(function.get());
     }
-    return made;
+    const auto fill = [&](int64_t address, void* stream) {
+      const Buffer<uint8_t>& data = tables.data();
+      if (data.size() > 0 && memory_functions.copy(address, data.data(), data.size(), stream) != 0) return false;
+      TapsCall made = tables.place(address, launch.call);
+      return made.count == 0 || polyphase::launch(plan_for(made), &made, sizeof(made), stream) >= 0;
+    };
+    TableMemory& memory = TableMemory::of(reinterpret_cast<void*>(context_));
+    launch.tables = memory.filled(tables.size(), reinterpret_cast<void*>(stream), is_captured(stream), fill);
+    if (launch.tables != nullptr) return;
+    const Reference refused(called_with(functions_[kRefused], device.get()));
+    throw BadCall{"the CUDA driver refused memory for tables"};
+  }
+  Plan plan_for(const TapsCall& made) const {
+    return {tap_maker_, context_, {made.count, 1, 1}, kTapThreads, 8 * kTapThreads, 0, 0, 0, 0, 0, 1};
   }
 
   static constexpr int64_t kMostKnown = 256;
@@ -271,6 +285,7 @@ class DeviceCalls {
   const int64_t context_, device_;
   PyObject* functions_[kFunctions];
   Buffer<Known> known_;
+  int64_t tap_maker_ = 0;  // a function of the driver's, where it was needed
 };
 
 inline DeviceCalls& device_calls(PyObject* capsule) {

@@ -69,14 +69,14 @@ inline int64_t planes_of(const Geometry& geometry) {
 inline bool is_dense(int64_t within, int64_t between, int64_t count) { return (within == 1 || count == 1) && between == count; }
 
 // Of a call, its tables, the elements' bytes, and what addresses are multiples of. varies: its kernel is to serve other sizes
-// too: nothing is to follow from this one but numbers of taps.
+// too: nothing is to follow from this one but numbers of taps. fewest: tables that are made have as few taps as they may.
 struct Case {
   const Program& program;
   const Geometry& geometry;
   const AxisTable &x, &y, &z;
   bool bordered;
   int64_t from_bytes, to_bytes, source_alignment, target_alignment;
-  bool varies = false;
+  bool varies = false, fewest = false;
 
   int64_t length() const { return geometry.x.out_size * geometry.pixel.out_size; }
   int64_t outputs() const { return length() * geometry.y.out_size * planes(); }
@@ -85,8 +85,8 @@ struct Case {
   bool grows() const { return geometry.y.out_size >= geometry.y.in_size; }
   bool row_is_dense() const { return is_dense(geometry.pixel.in_stride, geometry.x.in_stride, geometry.pixel.in_size); }
   bool output_is_dense() const { return is_dense(geometry.pixel.out_stride, geometry.x.out_stride, geometry.pixel.out_size); }
-  int64_t taps_x() const { return x.there() ? x.taps() : 1; }
-  int64_t taps_y() const { return y.there() ? y.taps() : 1; }
+  int64_t taps_x() const { return taps_of(x); }
+  int64_t taps_y() const { return taps_of(y); }
   int64_t wide() const { return program.work_bytes == 8 ? 2 : 1; }  // registers of what is summed
   int64_t largest_element() const { return max(from_bytes, to_bytes); }
   Case of_sizes() const {
@@ -94,6 +94,14 @@ struct Case {
     other.varies = true;
     return other;
   }
+  Case of_fewest_taps() const {
+    Case other = *this;
+    other.fewest = true;
+    return other;
+  }
+
+ private:
+  int64_t taps_of(const AxisTable& table) const { return !table.there() ? 1 : fewest ? table.fewest_taps() : table.taps(); }
 };
 
 // ---- where rows begin

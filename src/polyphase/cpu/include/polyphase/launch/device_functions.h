@@ -43,7 +43,7 @@ inline PyObject* python_arrange(PyObject*, PyObject* const* args, ptrdiff_t coun
     if (count != 5) throw BadCall{"arrange takes a request, a program, two alignments and where tables are made"};
     const Data request = bytes(args[0]);
     const auto program = read_as<device::Program>(args[1], "a program of another size than the launcher's");
-    const device::Terms terms = {integer(args[2]) != 0, integer(args[3]) != 0, integer(args[4]) != 0};
+    const device::Terms terms = {integer(args[2]) != 0, integer(args[3]) != 0, static_cast<device::Makes>(integer(args[4]))};
     auto* const call = new device::Arranged(request.data, request.size, program, terms);
     return tuple_of({PyCapsule_New(call, nullptr, release_arranged), PyLong_FromLongLong(call->outer_count())});
   });

@@ -97,9 +97,14 @@ inline int64_t go_by_stride(Dimension& d, AxisTable& table) {
 
 // ---- a call before its way is chosen
 
-// Which addresses are multiples, and whether tables are made on the device where they can be.
+// Which tables are made on the device, where they can be: none, or those of many calls, whose kernel asks the tables of bytes for
+// their precision, or those of one, whose kernel is given it.
+enum class Makes { kNone, kForMany, kForOne };
+
+// Which addresses are multiples besides.
 struct Terms {
-  bool source_aligned, target_aligned, makes_tables;
+  bool source_aligned, target_aligned;
+  Makes makes;
 };
 
 class Arranged {
@@ -124,6 +129,11 @@ class Arranged {
             terms_.source_aligned ? kAlignment : program_.in_bytes, terms_.target_aligned ? kAlignment : program_.out_bytes};
   }
   bool reads_tensors() const { return request_.tensor_count > 0; }
+  bool makes_tables() const {
+    bool makes = x_.made() || y_.made() || z_.made();
+    for (const AxisTable& one : outer_) makes = makes || one.made();
+    return makes;
+  }
   // With the axes that the call has.
   Way of_call(Way way) const {
     way.outer = outer_count();
@@ -178,8 +188,10 @@ class Arranged {
     const bool transposed = request_.transposed != 0, in_bytes = program_.arithmetic == 0, in_double = program_.arithmetic == 2;
     if (transposed && in_bytes && program_.weighted != 0) throw BadCall{"an adjoint of sums that are rounded"};
     TapRecipe recipe;
-    if (terms_.makes_tables && !transposed && !in_double && recipe_of(d.steps, d.step_count, d.in_size, in_bytes, recipe)) {
-      return AxisTable::on_device(recipe);
+    const bool may_make = terms_.makes != Makes::kNone && !transposed && !in_double;
+    if (may_make && recipe_of(d.steps, d.step_count, d.in_size, in_bytes, recipe)) {
+      const bool told = in_bytes && terms_.makes == Makes::kForOne;
+      return AxisTable::on_device(recipe, told ? device_tables::precision_of(d.steps, d.step_count, d.in_size) : -1);
     }
     return AxisTable::on_host({0, 0, 0, transposed ? d.out_size : d.in_size, transposed, d.step_count, d.steps}, program_.weighing());
   }
@@ -199,6 +211,15 @@ class Arranged {
 struct WaysOf {
   explicit WaysOf(const Arranged& call) : one(call.one()), ways(one, call.reads_tensors()) {}
   WaysOf(const WaysOf&) = delete;
+
+  // Whether a call sums as it would by tables from the host, which may have fewer taps: all but kShrink sum in one order.
+  bool order_is_known(const Way& own) const {
+    if (one.program.sums_bytes != 0) return true;
+    const Case fewest = one.of_fewest_taps();
+    const Way other = Ways(fewest, ways.reads_tensors()).own();
+    const bool known = !own.is(Kernel::kGeneral) && !other.is(Kernel::kGeneral);
+    return known && own.is(Kernel::kShrink) == other.is(Kernel::kShrink);
+  }
 
   const Case one;
   const Ways ways;
@@ -304,7 +325,7 @@ class Prepared {
     const int64_t kx = taps_along(0, x_->taps()), ky = taps_along(1, y_->taps());
     if (kx != x_->taps()) set(x_, own_x_, x_->widened(kx));
     if (ky != y_->taps()) set(y_, own_y_, y_->widened(ky));
-    if (way_.is(Kernel::kDirect) && !y_->made()) {
+    if (way_.is(Kernel::kDirect)) {
       set(y_, own_y_, y_->widened(way_.constants[1], way_.constants[4]));
     } else if (y_->only_descends()) {
       turn(geometry_.y, y_, own_y_);
@@ -422,6 +443,53 @@ class Prepared {
   Buffer<int64_t> fields_;
   Buffer<Part> parts_;
   Buffer<Making> makings_;
+};
+
+// The tables of a call as they lie on a device, one behind the other, each from a multiple of 16 on: those that are copied,
+// then those that are made.
+class TablesOnDevice {
+ public:
+  explicit TablesOnDevice(const Prepared& call) : call_(call) {
+    int64_t copied = 0;
+    for (const Part& part : call.parts()) copied += room_of(part);
+    data_.resize_unset(copied);
+    uint8_t* to = data_.data();
+    for (const Part& part : call.parts()) {
+      if (part.size > 0) std::memcpy(to, part.data, part.size);
+      std::memset(to + part.size, 0, room_of(part) - part.size);
+      to += room_of(part);
+    }
+    size_ = copied;
+    for (const Making& making : call.makings()) size_ += table_bytes(making.recipe);
+  }
+
+  int64_t size() const { return size_; }
+  const Buffer<uint8_t>& data() const { return data_; }
+  bool makes() const { return call_.makings().size() > 0; }
+
+  // Writes addresses into a call's bytes; what makes tables.
+  TapsCall place(int64_t address, uint8_t* call) const {
+    for (const Part& part : call_.parts()) {
+      std::memcpy(call + part.at, &address, sizeof(address));
+      address += room_of(part);
+    }
+    TapsCall made{};
+    for (const Making& making : call_.makings()) {
+      TapRecipe& recipe = made.few[made.count++] = making.recipe;
+      device::place(recipe, address);
+      address += table_bytes(recipe);
+      std::memcpy(call + making.first_at, &recipe.first, sizeof(recipe.first));
+      std::memcpy(call + making.weight_at, &recipe.weight, sizeof(recipe.weight));
+    }
+    return made;
+  }
+
+ private:
+  static int64_t room_of(const Part& part) { return max<int64_t>(round_up(part.size), 16); }
+
+  const Prepared& call_;
+  Buffer<uint8_t> data_;
+  int64_t size_;
 };
 
 }  // namespace polyphase::device

@@ -1,4 +1,4 @@
-// Memory of a device for tables, which are copied there in the order of the stream that reads them first.
+// Memory of a device for tables, which is filled in the order of the stream that reads it first.
 #pragma once
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 
 namespace polyphase {
 
-// A piece of memory, and whose copies are in it: those of one stream. event: the latest of them is there. owners: tables that
+// A piece of memory, of which parts were filled, all on one stream. event: the latest of them was. owners: tables that
 // are still read, and who gives out the rest. All but `others` and `kept` are looked at only where the GIL is held.
 struct Chunk {
   int64_t address, bytes, used, owners;
@@ -54,19 +54,19 @@ class TableMemory {
   }
   TableMemory(const TableMemory&) = delete;
 
-  // Copies bytes, for whoever is launched on the stream from now on: what they are part of, with one more owner; or null, where
-  // the driver refuses.
-  Chunk* put(const uint8_t* data, int64_t size, void* stream, bool captured, int64_t& address) {
+  // So many bytes, which fill(address, stream) fills in the order of a stream: what they are part of, with one more owner; or
+  // null, where the driver refuses.
+  template <class Fill>
+  Chunk* filled(int64_t size, void* stream, bool captured, const Fill& fill) {
     if (lost_) return nullptr;
     const Aside aside(context_);
     if (captured && (stream = own_stream()) == nullptr) return nullptr;
     Chunk* const chunk = size > kChunk / 4 ? allocated(size, stream) : with_room(size, stream);
     if (chunk == nullptr) return nullptr;
     chunk->owners += size > kChunk / 4 ? 0 : 1;  // which gives out the rest
-    address = chunk->address + chunk->used;
+    const int64_t address = chunk->address + chunk->used;
     chunk->used += (size + kPiece - 1) / kPiece * kPiece;
-    const bool copied = memory_functions.copy(address, data, size, stream) == 0;
-    if (copied && memory_functions.record(chunk->event, stream) == 0) return chunk;
+    if (fill(address, stream) && memory_functions.record(chunk->event, stream) == 0) return chunk;
     let_go(chunk);
     return nullptr;
   }
@@ -141,7 +141,7 @@ class TableMemory {
   Buffer<Chunk*> open_, spare_;
 };
 
-// Has a stream read tables: after they were copied. Where a graph is captured, they are there before it ends, and stay.
+// Has a stream read tables: after they were filled. Where a graph is captured, they are there before it ends, and stay.
 inline Status let_read(Chunk& chunk, void* stream, bool captured) {
   if (captured) {
     __atomic_store_n(&chunk.kept, true, __ATOMIC_RELAXED);

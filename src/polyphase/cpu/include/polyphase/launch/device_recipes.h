@@ -8,7 +8,7 @@
 
 namespace polyphase {
 
-// What makes a table of taps on the device: `TapRecipe` and `TableForm` of `cuda/tap_maker.h`.
+// What makes a table of taps on the device: `TapRecipe`, `TableForm` and `TapsCall` of `cuda/tap_maker.h`.
 enum TableForm { kWindows, kInFours, kMatricesAlongX, kMatricesAlongY };
 struct TapRecipe {
   int64_t whole, crop_first, direction, cropped, resized, cubic, begin, step, out_size, taps, quantised, form;
@@ -17,6 +17,14 @@ struct TapRecipe {
   bool in_matrices() const { return form == kMatricesAlongX || form == kMatricesAlongY; }
 };
 static_assert(sizeof(TapRecipe) == 112);
+struct TapsCall {
+  static constexpr int64_t kFew = 3;
+
+  const TapRecipe* recipes;  // null for these few
+  int64_t count;
+  TapRecipe few[kFew];
+};
+constexpr int64_t kTapThreads = 256;  // of a block, which makes a table: `TAP_THREADS` of emit.py
 
 namespace device {
 
@@ -47,6 +55,11 @@ inline double ratio_of(const TapRecipe& table) {
 // to one.
 inline int64_t most_taps(const TapRecipe& table) {
   return static_cast<int64_t>((table.cubic != 0 ? 4 : 2) * max(ratio_of(table), 1.0) + 1e-4) + 1;
+}
+
+// And so many at least: one beyond each end of the filter may weigh nothing, and where the size stays as it is all but one do.
+inline int64_t fewest_taps(const TapRecipe& table) {
+  return table.cropped == table.resized ? 1 : max<int64_t>(1, most_taps(table) - 3);
 }
 
 // Inputs that any `count` neighbouring outputs of a triangle's windows read, at most: a window of an output at c lies in

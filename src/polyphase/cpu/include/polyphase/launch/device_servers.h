@@ -57,7 +57,7 @@ class Servers {
   void find_direct(int64_t kx) {
     const int64_t most = kMostFetched * 4 / max<int64_t>(case_.program.work_bytes, 4);
     const int64_t rows_in = case_.y.there() ? case_.y.in_size() : case_.geometry.y.out_size;
-    for (int64_t rows = kMostRows; rows > 0; rows -= kMostRows - 1) {  // as many, or one
+    for (int64_t rows = case_.y.made() ? 1 : kMostRows; rows > 0; rows -= kMostRows - 1) {  // as many, or one
       const int64_t ky = at_least(ways_.reach_of_rows(rows), rows_in);
       if (kx > 0 && ky > 0 && kx * ky <= (rows > 1 ? kDirectRegisters : most)) return add(ways_.direct(kx, ky, rows));
     }

@@ -20,6 +20,10 @@ enum class WeightType : int64_t { kInt32, kFloat32, kFloat64 };
 // Windows may be so many times as wide as the taps in them; beyond that, taps are listed.
 constexpr int64_t kSparse = 4;
 
+using detail::borders_of;
+using detail::Rounding;
+using detail::Selection;
+using detail::selection_of;
 using Firsts = Buffer<int32_t>;
 using Bytes = Buffer<uint8_t>;
 
@@ -49,12 +53,19 @@ inline Sampler sampler_of(Arithmetic arithmetic) {
 }
 
 // Of values that only move. What has a border begins where its neighbour does.
-inline void fill_moves(const TapTable& taps, HostTable& table) {
+inline void fill_moves(const AxisRequest& request, HostTable& table) {
+  const Rounding float_ratio{true};
+  const Selection rows = selection_of(request.steps, request.steps + request.step_count, request.in_size, float_ratio);
+  table.in_size = request.in_size;
+  table.out_size = rows.size();
   table.taps = 1;
-  table.first.resize_unset(table.out_size);
-  int32_t latest = taps.index.size() > 0 ? taps.index[0] : 0;
-  for (int64_t i = 0; i < table.out_size; ++i) {
-    if (taps.begin[i] < taps.begin[i + 1]) latest = taps.index[taps.begin[i]];
+  table.border = borders_of(rows);
+  table.first.resize_unset(rows.size());
+  int64_t known = 0;
+  while (known < rows.size() && rows[known] < 0) ++known;
+  int32_t latest = known < rows.size() ? rows[known] : 0;
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] >= 0) latest = rows[i];
     table.first[i] = latest;
   }
   table.find_order();
@@ -155,6 +166,9 @@ inline void fill_windows_or_lists(const TapTable& taps, WeightType type, HostTab
 
 // `border` is empty where no output has one.
 inline void make_table(const AxisRequest& request, Arithmetic arithmetic, WeightType type, HostTable& table) {
+  bool weighted = request.transposed != 0;
+  for (int64_t s = 0; s < request.step_count; ++s) weighted |= detail::is_weighted(request.steps[s]);
+  if (!weighted) return fill_moves(request, table);
   Kept<TapTable> kept;
   TapTable& taps = *kept;
   make_taps(request, sampler_of(arithmetic), &taps);
@@ -164,10 +178,14 @@ inline void make_table(const AxisRequest& request, Arithmetic arithmetic, Weight
   bool any = false;
   for (const int32_t one : taps.border) any |= one != 0;
   if (any && request.transposed == 0) table.border.assign(taps.border.data(), taps.border.size());
-  bool weighted = request.transposed != 0;
-  for (int64_t s = 0; s < request.step_count; ++s) weighted |= detail::is_weighted(request.steps[s]);
-  if (!weighted) return fill_moves(taps, table);
   fill_windows_or_lists(taps, type, table);
+}
+
+// That such a table of bytes has, of steps of which one is weighted.
+inline int32_t precision_of(const Step* steps, int64_t count, int64_t in_size) {
+  const Step* weighted = steps;
+  while (weighted != steps + count - 1 && !detail::is_weighted(*weighted)) ++weighted;
+  return Weights<TapArithmetic::kQuantised>::precision(steps, weighted, in_size);
 }
 
 // ---- windows in other forms. `bytes`: of a weight.

@@ -201,8 +201,7 @@ class Ways {
   }
 
   Way direct_by_registers(int64_t kx) const {
-    if (case_.y.made()) refuse_windows();  // batches have other ways
-    int64_t rows = kMostRows;
+    int64_t rows = case_.y.made() ? 1 : kMostRows;  // each has a window of its own
     while (rows > 1 && reach_of_rows(rows) * kx * case_.wide() > kDirectRegisters) --rows;
     return direct(kx, reach_of_rows(rows), rows);
   }

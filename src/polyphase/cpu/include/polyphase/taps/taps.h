@@ -92,9 +92,23 @@ struct IndexOnly {
   }
 };
 
+// Of a whole axis, by eager's older rule: as `IndexOnly` has it, one by one.
+inline Selection nearest_of(const Step& step, int64_t in_size, Rounding round) {
+  const double ratio = scaled_ratio(step, in_size, false, round), begin = step.begin;
+  const auto last = static_cast<int32_t>(in_size - 1);
+  const auto most = static_cast<float>(last);
+  Selection selection(step.a);
+  for (int64_t i = 0; i < step.a; ++i) {  // `whole_pixel`, without a call
+    const auto position = static_cast<float>(ratio * static_cast<double>(i) + begin);
+    selection[i] = !(position > 0) ? 0 : position < most ? static_cast<int32_t>(position) : last;
+  }
+  return selection;
+}
+
 // round: how the nearest pixel is found. Outputs are followed back through the steps: nothing is as long as the input. Of
 // borders around borders the one with the greater number wins.
 inline Selection selection_of(const Step* steps, const Step* end, int64_t in_size, Rounding round) {
+  if (end - steps == 1 && steps->kind == Step::kNearest && steps->b == 0) return nearest_of(*steps, in_size, round);
   Buffer<IndexOnly> chain(end - steps);
   int64_t size = in_size;
   for (int64_t s = 0; s < chain.size(); ++s) {

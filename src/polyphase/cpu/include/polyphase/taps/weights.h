@@ -362,6 +362,13 @@ struct Weights {
     table->precision = precision;
   }
 
+  // That `weigh` would find, of quantised weights.
+  static int32_t precision(const Step* steps, const Step* weighted, int64_t in_size) {
+    detail::Windows windows(weighted->a);
+    fill(windows, *weighted, detail::crop_of(steps, weighted, in_size).size, true);
+    return detail::precision_of(windows);
+  }
+
  private:
   static void fill(detail::Windows& windows, const Step& step, int64_t in_size, bool fused) {
     using namespace detail;
