@@ -88,21 +88,24 @@ class _Operator(NamedTuple):
     given: int
     has_fields: bool
 
-    def split(self, arguments: Sequence[Any]) -> tuple[Any, Given]:
+    def split(self, arguments: Given) -> tuple[Any, Given]:
         """Its tensors, and what else it is given. Likewise of dimensions that vmap says."""
-        return self.flat(arguments[: -self.given]), tuple(arguments[-self.given :])
+        given = -self.given
+        tensors = arguments[:given]
+        return (*tensors[:-1], *tensors[-1]) if self.has_fields else tensors, arguments[given:]
 
     def flat(self, found: Sequence[Any]) -> Any:
-        return (*found[:-1], *found[-1]) if self.has_fields else tuple(found)
+        return (*found[:-1], *found[-1]) if self.has_fields else found
 
     def nested(self, tensors: Sequence[Any], leading: int) -> tuple[Any, ...]:
         return (*tensors[:leading], list(tensors[leading:])) if self.has_fields else tuple(tensors)
 
-    def arguments(self, tensors: Tensors, given: Given) -> tuple[Any, ...]:
-        return *self.nested(tensors, self.leading), *given
+    def arguments(self, flat: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Its tensors and what else it is given, as it takes them."""
+        return (*self.nested(flat[: -self.given], self.leading), *flat[-self.given :]) if self.has_fields else flat
 
-    def __call__(self, tensors: Tensors, given: Given) -> Any:
-        return self.overload(*self.arguments(tensors, given))
+    def __call__(self, *flat: Any) -> Any:
+        return self.overload(*self.arguments(flat))
 
 
 class _Warps:
@@ -130,8 +133,8 @@ class _Warps:
     # ---- kernels
 
     def _on_device(self, *arguments: Any) -> Tensor:
-        (image, coordinates, *fields), given = self.forward.split(arguments)
-        return binding.warp(image, coordinates, self.sampler_of(*given), *fields)
+        tensors, given = self.forward.split(arguments)
+        return binding.warp(tensors[0], tensors[1], self.sampler_of(*given), *tensors[2:])
 
     def _without_data(self, *arguments: Any) -> Tensor:
         (image, coordinates, *_), given = self.forward.split(arguments)
@@ -158,19 +161,19 @@ class _Warps:
     def _with_derivatives(self, *arguments: Any) -> Any:
         """Integers have none, nor has what they are sampled at."""
         tensors, given = self.forward.split(arguments)
-        image, coordinates, *fields = tensors
+        image = tensors[0]
         differentiable = image.is_floating_point() or image.is_complex()
         if differentiable and forward_mode_is_on():
             sampler = self.sampler_of(*given)
-            found = plain_torch.warp(image, coordinates, sampler, *fields)
-            return _with_a_gradient_of_0(found, coordinates) if sampler.mode == "nearest" else found
-        if differentiable and any(one.requires_grad for one in tensors):
+            found = plain_torch.warp(image, tensors[1], sampler, *tensors[2:])
+            return _with_a_gradient_of_0(found, tensors[1]) if sampler.mode == "nearest" else found
+        if differentiable and any([one.requires_grad for one in tensors]):  # noqa: C419 a generator takes longer
             return levels.recorded(self._differentiable, *tensors, *given)
         return levels.below_autograd(self.forward.overload, *arguments)
 
     def _backward_with_derivatives(self, *arguments: Any) -> Any:
         tensors, given = self.backward.split(arguments)
-        if any(one.requires_grad for one in tensors):
+        if any([one.requires_grad for one in tensors]):  # noqa: C419
             return self.backward.nested(levels.recorded(self._backward_differentiable, *tensors, *given), 2)
         return levels.below_autograd(self.backward.overload, *arguments)
 
@@ -179,7 +182,7 @@ class _Warps:
         if forward_mode_is_on() or (self.forward.has_fields and is_batched_gradient(gradient)):
             found = _gradients_by_torch(gradient, self.sampler_of(*given), *tensors)
         else:
-            found = self.backward.flat(self.backward((gradient, *tensors), (*given, needed)))
+            found = self.backward.flat(self.backward(gradient, *tensors, *given, needed))
         return tuple(one if need else None for one, need in zip(found, _of_each(needed, tensors), strict=True))
 
     # ---- vmap
@@ -201,7 +204,7 @@ class _Warps:
                 result = warp(image, rows.flatten(1, 2), *given)
                 return result.unflatten(2, rows.shape[1:3]), 2
         batch, tensors = _as_one_batch(info, dims, tensors)
-        return self.forward(tensors, given).unflatten(0, batch), 0
+        return self.forward(*tensors, *given).unflatten(0, batch), 0
 
     def _backward_batched(self, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
         """Every gradient is a batch's, also that of a tensor which is not."""
@@ -210,7 +213,7 @@ class _Warps:
         batch, tensors = _as_one_batch(info, dims[1:], tensors)
         gradient = _apart(info, gradient, dims[0]).flatten(0, 1)
         found = zip(
-            self.backward.flat(self.backward((gradient, *tensors), given)), _of_each(given[-1], tensors), strict=True
+            self.backward.flat(self.backward(gradient, *tensors, *given)), _of_each(given[-1], tensors), strict=True
         )
         apart = [one.unflatten(0, batch) if need else one.expand(batch[0], 0) for one, need in found]
         return self.backward.nested(apart, 2), self.backward.nested([0] * len(apart), 2)
@@ -241,8 +244,7 @@ def _differentiable(warps: _Warps) -> Any:
     class Differentiable(SingleLevelFunction):
         @staticmethod
         def forward(*arguments: Any) -> Any:
-            operator, count = warps.forward, warps.forward.given
-            return levels.forward(operator.overload, *operator.arguments(arguments[:-count], arguments[-count:]))
+            return levels.forward(warps.forward.overload, *warps.forward.arguments(arguments))
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -262,9 +264,8 @@ def _backward_differentiable(warps: _Warps) -> Any:
     class BackwardDifferentiable(SingleLevelFunction):
         @staticmethod
         def forward(*arguments: Any) -> Any:
-            operator, count = warps.backward, warps.backward.given
-            found = levels.forward(operator.overload, *operator.arguments(arguments[:-count], arguments[-count:]))
-            return operator.flat(found)
+            found = levels.forward(warps.backward.overload, *warps.backward.arguments(arguments))
+            return warps.backward.flat(found)
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
