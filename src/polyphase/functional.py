@@ -402,11 +402,14 @@ def _through_operators(name: str, tensors: tuple[Tensor, ...], given: tuple[Any,
     if has_torch_function(tensors):
         result = handle_torch_function(_FUNCTIONS[name], tensors, *tensors, *given)
         return result
-    if is_dynamo_compiling() and name in _FILLED:
-        given = *given[:-2], arguments.fill_numbers(given[-2]), given[-1]
     for tensor, what in zip(tensors, _TENSORS[name], strict=True):
         _check_tensor(name, tensor, what)
-    result = getattr(torch.ops.polyphase if is_dynamo_compiling() else whole_calls, name)(*tensors, *given)
+    if not is_dynamo_compiling():
+        result = getattr(whole_calls, name)(*tensors, *given)
+        return result
+    if name in _FILLED:
+        given = *given[:-2], arguments.fill_numbers(given[-2]), given[-1]
+    result = getattr(torch.ops.polyphase, name)(*tensors, *given)
     return result
 
 

@@ -77,23 +77,13 @@ def pad(image: Tensor, pad: Any, mode: str, value: Any) -> Tensor:
     return _resample(_as_under_autocast(image, mode, len(maps)), maps, border)
 
 
-def grid_sample(
-    image: Tensor,
-    grid: Tensor,
-    mode: Any,
-    padding_mode: Any,
-    align_corners: Any,
-    fill: Any = None,
-    fill_rule: Any = "blend",
-) -> Tensor:
-    given = arguments.warp_options(mode, padding_mode, align_corners)
+def grid_sample(image: Tensor, grid: Tensor, *options: Any) -> Tensor:
     have_kernels = _all_have_kernels(image, grid)
-    if not have_kernels and fill is None:
-        return F.grid_sample(image, grid, *given)
+    if not have_kernels and _fill_of(options) is None:
+        return F.grid_sample(image, grid, *arguments.warp_options(*options[:3]))
     check_dense("grid_sample with a fill", image, grid)
     image, grid = as_warped_under_autocast(image, grid)
-    sampler = arguments.grid_warp(image, grid, *given, fill, fill_rule)
-    return (_warp if have_kernels else plain_torch.warp)(image, grid, sampler)
+    return (_warp if have_kernels else plain_torch.warp)(image, grid, arguments.grid_warp(image, grid, *options))
 
 
 def affine_grid(theta: Tensor, size: Any, align_corners: Any) -> Tensor:
@@ -105,28 +95,18 @@ def affine_grid(theta: Tensor, size: Any, align_corners: Any) -> Tensor:
     return affine_grid_generator(theta, size, aligned).contiguous()
 
 
-def affine_sample(
-    image: Tensor,
-    theta: Tensor,
-    size: Any,
-    mode: Any,
-    padding_mode: Any,
-    align_corners: Any,
-    fill: Any = None,
-    fill_rule: Any = "blend",
-) -> Tensor:
-    given = arguments.warp_options(mode, padding_mode, align_corners)
+def affine_sample(image: Tensor, theta: Tensor, size: Any, *options: Any) -> Tensor:
     have_kernels = _all_have_kernels(image, theta)
-    if not have_kernels and fill is None:
+    if not have_kernels and _fill_of(options) is None:
+        given = arguments.warp_options(*options[:3])
         return F.grid_sample(image, F.affine_grid(theta, size, given[-1]), *given)
     check_dense("affine_sample with a fill", image, theta)
     image, theta = as_warped_under_autocast(image, theta)
-    sampler = arguments.affine_warp(image, theta, size, *given, fill, fill_rule)
+    sampler = arguments.affine_warp(image, theta, size, *options)
     return (_warp if have_kernels else plain_torch.warp)(image, theta, sampler)
 
 
 def perspective_sample(image: Tensor, matrix: Tensor, size: Any, *options: Any) -> Tensor:
-    arguments.warp_options(*options[:3])
     check_dense("perspective_sample", image, matrix)
     image, matrix = as_warped_under_autocast(image, matrix)
     sampler = arguments.perspective_warp(image, matrix, size, *options)
@@ -134,10 +114,14 @@ def perspective_sample(image: Tensor, matrix: Tensor, size: Any, *options: Any) 
 
 
 def displacement_sample(image: Tensor, field: Tensor, *options: Any) -> Tensor:
-    arguments.warp_options(*options[:3])
     check_dense("displacement_sample", image, field)
     image, field = as_warped_under_autocast(image, field)
     return _by_formula(arguments.displacement_warp(image, field, *options), *parts_of_field(image, field))
+
+
+def _fill_of(options: tuple[Any, ...]) -> Any:
+    """Behind mode, padding and alignment, if it is said."""
+    return options[3] if len(options) > 3 else None
 
 
 # What a formula's kernel is given: the image, entries (N, count) and fields (N, 1, out...). Half precision is computed
