@@ -115,7 +115,7 @@ class Recipe(NamedTuple):
 
     def packed(self, at: int) -> bytes:
         first, weight = at + BEFORE_TABLE, at + bytes_before_weights(self.out_size)
-        return struct.pack(f"={RECIPE_NUMBERS}q", *self.numbers[:12], first, weight)
+        return struct.pack(f"={RECIPE_NUMBERS}q", *self.numbers[:14], first, weight)
 
 
 def recipe_of(axis_map: AxisMap, in_size: int, dtype: torch.dtype) -> Recipe | None:

@@ -22,7 +22,7 @@ from polyphase.sampling.steps import Resize, Slice
 from tests.cuda import host, test_servers
 from tests.cuda.stand_in import OWN_STREAM
 from tests.cuda.test_kernels_on_host import AA, CUBIC, CUBIC_AA, image, resized
-from tests.cuda.test_servers import Device
+from tests.cuda.test_servers import NEAREST, Device
 
 device, no_kernels = test_servers.device, test_servers.no_kernels  # fixtures
 SIZES = ((40, 68), (33, 50), (61, 40), (40, 68), (25, 90))
@@ -109,8 +109,19 @@ def test_python_is_not_asked_for_kernels_that_are_there(device: Device, asked: A
 CLOSE = ((70, 61), (69, 62), (140, 122), (35, 30), (23, 21), (18, 16), (17, 15), (16, 14), (9, 61), (70, 6), (5, 4))
 
 
+#: Modes whose tables of floats are made on the device.
+MADE: list[dict[str, Any]] = [
+    AA,
+    CUBIC_AA,
+    CUBIC,
+    {"mode": "bilinear", "antialias": False},
+    {"mode": "bilinear", "antialias": False, "align_corners": True},
+    {"mode": "bicubic", "antialias": False, "align_corners": True},
+]
+
+
 @pytest.mark.parametrize("few", [None, 0], ids=["small", "large"])
-@pytest.mark.parametrize("mode", [AA, CUBIC_AA], ids=["triangle", "cubic"])
+@pytest.mark.parametrize("mode", MADE, ids=str)
 def test_tables_made_on_the_device_give_the_same_bits(
     mode: dict[str, Any], few: int | None, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +138,16 @@ def test_tables_made_on_the_device_give_the_same_bits(
             most = 1e-6 if again else 0  # then sums are made again by rows
             torch.testing.assert_close(call(*size, x), expected(program, x), rtol=most, atol=most, equal_nan=True)
     assert launch.stats()["makers_launched"] - before >= len(CLOSE)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_tables_of_scale_factors(mode: str, device: Device) -> None:
+    before, x = launch.stats()["makers_launched"], image(torch.float32, 1, 2, 37, 61)
+    for scale in (0.73, 1.37, 2.0, 0.1, 1.003):
+        program = resized(x, None, mode, False, scale=scale)
+        call = launch.bind(host.record_for(program, [x]))
+        assert torch.equal(call.fresh(x), expected(program, x))
+    assert launch.stats()["makers_launched"] - before >= 4
 
 
 def test_sizes_that_are_given(asked: Asked) -> None:
@@ -198,7 +219,7 @@ def test_another_stream_waits_for_tables(device: Device, monkeypatch: pytest.Mon
     assert device.driver.waited == [78]
 
 
-@pytest.mark.parametrize("mode", [AA, CUBIC], ids=["made", "copied"])
+@pytest.mark.parametrize("mode", [AA, NEAREST], ids=["made", "copied"])
 def test_memory_is_used_again_by_the_stream_that_had_it(
     mode: dict[str, Any], device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

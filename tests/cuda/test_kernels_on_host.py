@@ -33,9 +33,17 @@ def image(dtype: torch.dtype, *shape: int, last: bool = False) -> Tensor:
     return made.contiguous(memory_format=torch.channels_last) if last else made
 
 
-def resized(x: Tensor, size: tuple[int, ...], mode: str, antialias: bool, adjoint_of: tuple[int, ...] = ()) -> Program:
+def resized(
+    x: Tensor,
+    size: tuple[int, ...] | None,
+    mode: str,
+    antialias: bool,
+    adjoint_of: tuple[int, ...] = (),
+    align_corners: bool | None = None,
+    scale: float | None = None,
+) -> Program:
     shape = (*x.shape[:2], *(adjoint_of or x.shape[2:]))
-    maps = arguments.resize_maps(shape, x.dtype, size, None, mode, None, None, antialias)
+    maps = arguments.resize_maps(shape, x.dtype, size, scale, mode, align_corners, None, antialias)
     return maps_program(x.dtype, maps, adjoint_of)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 
 #: `TapRecipe` of tap_maker.h; and what a table that is made by it has before its first row, for the precision.
-RECIPE_NUMBERS = 14
+RECIPE_NUMBERS = 16
 RECIPE_BYTES = RECIPE_NUMBERS * 8
 #: Of `TapsCall`: where recipes lie, how many, and a few of its own.
 TAPS_CALL_BYTES = 16 + 3 * RECIPE_BYTES

@@ -188,9 +188,10 @@ class Arranged {
     const bool transposed = request_.transposed != 0, in_bytes = program_.arithmetic == 0, in_double = program_.arithmetic == 2;
     if (transposed && in_bytes && program_.weighted != 0) throw BadCall{"an adjoint of sums that are rounded"};
     TapRecipe recipe;
+    const bool of_one = terms_.makes == Makes::kForOne;
     const bool may_make = terms_.makes != Makes::kNone && !transposed && !in_double;
-    if (may_make && recipe_of(d.steps, d.step_count, d.in_size, in_bytes, recipe)) {
-      const bool told = in_bytes && terms_.makes == Makes::kForOne;
+    if (may_make && recipe_of(d.steps, d.step_count, d.in_size, in_bytes, of_one && !in_bytes, recipe)) {
+      const bool told = in_bytes && of_one;
       return AxisTable::on_device(recipe, told ? device_tables::precision_of(d.steps, d.step_count, d.in_size) : -1);
     }
     return AxisTable::on_host({0, 0, 0, transposed ? d.out_size : d.in_size, transposed, d.step_count, d.steps}, program_.weighing());

@@ -1,5 +1,5 @@
-// Tables of taps made on the device, a block for each: antialiased windows upon a crop, as `sampling/windows.py` makes
-// them by CUDA's rules, to the last bit.
+// Tables of taps made on the device, a block for each: windows upon a crop, antialiased or of the nearest neighbours, as
+// `sampling/windows.py` makes them by CUDA's rules, to the last bit.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,10 @@ namespace polyphase {
 // 16 bits; or matrices (weight_matrices.h).
 enum TableForm { kWindows, kInFours, kMatricesAlongX, kMatricesAlongY };
 
-// As `tables.MadeTable` packs it.
+// Where outputs lie: amid antialiased windows, or between neighbours, whose weights are floats.
+enum TapPositions { kAntialiased, kHalfPixels, kCorners };
+
+// As `device_recipes.h` has it.
 struct TapRecipe {
   int64_t whole;          // pixels of the axis
   int64_t crop_first;     // pixel j of what is resized is pixel crop_first + direction * j of the axis
@@ -30,6 +33,8 @@ struct TapRecipe {
   int64_t taps;           // of a window, at least as many as the filter reaches; or matrices of a group of outputs
   int64_t quantised;      // weights are integers over 2^precision, which stands before the firsts; else floats
   int64_t form;           // `TableForm`
+  int64_t positions;      // `TapPositions`
+  double ratio;           // of neighbours: input pixels per output pixel, a float
   int32_t* first;         // or, of matrices, the ranges of groups
   void* weight;
 };
@@ -47,11 +52,12 @@ struct TapMaker {
   static void run(const TapsCall& call, const Block& block) {
     const int number = block.place().x;
     const TapRecipe recipe = call.recipes == nullptr ? call.few[number] : call.recipes[number];
-    if (recipe.cubic != 0) {
-      make(recipe, filters::Cubic{-0.5}, block);
-    } else {
-      make(recipe, filters::Triangle{}, block);
+    if (recipe.positions != kAntialiased) {
+      if (recipe.cubic != 0) return make<Neighbours<filters::Cubic>>(recipe, filters::Cubic{-0.75}, block);
+      return make<Neighbours<filters::Triangle>>(recipe, filters::Triangle{}, block);
     }
+    if (recipe.cubic != 0) return make<Window<filters::Cubic>>(recipe, filters::Cubic{-0.5}, block);
+    make<Window<filters::Triangle>>(recipe, filters::Triangle{}, block);
   }
 
  private:
@@ -90,7 +96,39 @@ struct TapMaker {
     double weight(int64_t pixel) const { return raw(pixel) / total; }
   };
 
+  // The nearest 2 or 4 pixels; taps beyond the image fold onto its first or last.
   template <class Filter>
+  struct Neighbours {
+    static constexpr int kReach = static_cast<int>(Filter::kSupport);
+    const Filter& filter;
+    int64_t start, stop, left, last;
+    float fraction;
+
+    Neighbours(const TapRecipe& recipe, const Filter& of, int64_t row) : filter(of), last(recipe.in_size - 1) {
+      const bool corners = recipe.positions == kCorners;
+      const double along = corners ? recipe.ratio * static_cast<double>(row)
+                                   : recipe.ratio * (static_cast<double>(row) + 0.5) - 0.5;
+      const auto exact = static_cast<float>(along), source = kReach == 1 ? max(exact, 0.0f) : exact;
+      left = source < 0 ? -1 : source < static_cast<float>(last) ? static_cast<int64_t>(source) : last;
+      fraction = min(max(source - static_cast<float>(left), 0.0f), 1.0f);
+      start = max(left + 1 - kReach, int64_t{0});
+      stop = min(left + kReach, last) + 1;
+    }
+
+    double weight(int64_t pixel) const {
+      float folded = 0;
+      for (int offset = 1 - kReach; offset <= kReach; ++offset) {
+        // Distances as eager rounds them: from the left neighbour, and from the right one.
+        const float distance = offset > 0 ? (1 - fraction) + static_cast<float>(offset - 1)
+                                          : fraction - static_cast<float>(offset);
+        const int64_t place = min(max(left + offset, int64_t{0}), last);
+        if (place == pixel) folded += filter(distance);
+      }
+      return folded;
+    }
+  };
+
+  template <class Window, class Filter>
   static void make(const TapRecipe& recipe, const Filter& filter, const Block& block) {
     int precision = 0;
     if (recipe.quantised != 0) {  // by the largest weight of all rows, also of those that are cropped away
@@ -98,7 +136,7 @@ struct TapMaker {
       block.each_thread([&](int thread) {
         double peak = 0;
         for (int64_t row = thread; row < recipe.resized; row += kThreads) {
-          const Window<Filter> window(recipe, filter, row);
+          const Window window(recipe, filter, row);
           for (int64_t pixel = window.start; pixel < window.stop; ++pixel) peak = max(peak, window.weight(pixel));
         }
         peaks[thread] = peak;
@@ -110,17 +148,17 @@ struct TapMaker {
       }
       while (precision < kMostPrecision && 0.5 + peaks[0] * static_cast<double>(int64_t{2} << precision) < 32768) ++precision;
     }
-    if (recipe.form == kMatricesAlongX || recipe.form == kMatricesAlongY) return make_matrices(recipe, filter, precision, block);
+    if (recipe.form == kMatricesAlongX || recipe.form == kMatricesAlongY) return make_matrices<Window>(recipe, filter, precision, block);
     block.each_thread([&](int thread) {
       if (thread == 0 && recipe.quantised != 0) recipe.first[-kBeforeTable] = precision;
       for (int64_t i = thread; i < recipe.out_size; i += kThreads) {
-        store(recipe, Window<Filter>(recipe, filter, recipe.begin + recipe.step * i), precision, i);
+        store(recipe, Window(recipe, filter, recipe.begin + recipe.step * i), precision, i);
       }
     });
   }
 
-  template <class Filter>
-  static void store(const TapRecipe& recipe, const Window<Filter>& window, int precision, int64_t i) {
+  template <class Window>
+  static void store(const TapRecipe& recipe, const Window& window, int precision, int64_t i) {
     const bool forwards = recipe.direction > 0;
     const int64_t lowest = lowest_of(recipe, window);
     const int64_t first = recipe.form == kInFours ? lowest / 4 * 4 : min(lowest, recipe.whole - recipe.taps);
@@ -144,8 +182,8 @@ struct TapMaker {
   }
 
   // The first pixel of the axis that a window reads.
-  template <class Filter>
-  static int64_t lowest_of(const TapRecipe& recipe, const Window<Filter>& window) {
+  template <class Window>
+  static int64_t lowest_of(const TapRecipe& recipe, const Window& window) {
     return recipe.crop_first + (recipe.direction > 0 ? window.start : 1 - window.stop);
   }
 
@@ -155,17 +193,17 @@ struct TapMaker {
   }
 
   // Of weights that are not negative, of a precision of 16 bits at most.
-  template <class Filter>
+  template <class Window, class Filter>
   static void make_matrices(const TapRecipe& recipe, const Filter& filter, int precision, const Block& block) {
     auto* const ranges = reinterpret_cast<GroupRange*>(recipe.first);
     auto* const matrices = static_cast<uint8_t*>(recipe.weight);
     const int64_t groups = (recipe.out_size + kGroup - 1) / kGroup, bytes = recipe.taps * WeightMatrix::kBytes;
-    const auto window_of = [&](int64_t i) { return Window<Filter>(recipe, filter, recipe.begin + recipe.step * i); };
+    const auto window_of = [&](int64_t i) { return Window(recipe, filter, recipe.begin + recipe.step * i); };
     block.each_thread([&](int thread) {
       for (int64_t i = thread; i < groups * bytes / 8; i += kThreads) reinterpret_cast<uint64_t*>(matrices)[i] = 0;
       for (int64_t group = thread; group < groups; group += kThreads) {  // windows ascend or descend
         const int64_t last = min(recipe.out_size, (group + 1) * kGroup) - 1;
-        const Window<Filter> one = window_of(group * kGroup), other = window_of(last);
+        const Window one = window_of(group * kGroup), other = window_of(last);
         const int64_t a = lowest_of(recipe, one), b = lowest_of(recipe, other);
         ranges[group].begin = static_cast<int32_t>(min(a, b));
         ranges[group].end = static_cast<int32_t>(max(a + (one.stop - one.start), b + (other.stop - other.start)));
@@ -180,8 +218,8 @@ struct TapMaker {
   }
 
   // One output's weights, in the matrices of its group, for inputs from `begin` on.
-  template <class Filter>
-  static void store_row(const TapRecipe& recipe, const Window<Filter>& window, int precision, int output, int64_t begin,
+  template <class Window>
+  static void store_row(const TapRecipe& recipe, const Window& window, int precision, int output, int64_t begin,
                         uint8_t* matrices) {
     const bool along_x = recipe.form == kMatricesAlongX;
     const int row = along_x ? WeightMatrix::row_along_x(output) : WeightMatrix::row_along_y(output);
