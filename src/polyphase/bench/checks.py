@@ -11,19 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from polyphase.bench.operations import PYTORCH
 from polyphase.bench.work import Step, Work, call_of, in_double, output_of, tensors_of
-
-# Relative and absolute, as torch.testing.assert_close has them.
-TOLERANCES = {
-    torch.float64: (1e-7, 1e-7),
-    torch.float32: (1.3e-6, 1e-5),
-    torch.float16: (1e-3, 1e-5),
-    torch.bfloat16: (1.6e-2, 1e-5),
-}
+from polyphase.compile.checked import TOLERANCES
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from polyphase.calls.rules import rules_of
 from polyphase.records import operands
+from polyphase.records.facts import HALF
 from polyphase.sampling import formulas, pointwise, warps
 from polyphase.sampling.apply import apply_axes, bordered
 from polyphase.sampling.integers import SUMMED_IN, stored
@@ -70,7 +71,7 @@ def warp(image: Tensor, coordinates: Tensor, sampler: Warp, *fields: Tensor, set
 
     `settled`: as kernels sample. Derivatives are of what is not: with respect to positions, settled ones have none.
     """
-    wide = coordinates.float() if coordinates.dtype in (torch.float16, torch.bfloat16) else coordinates
+    wide = coordinates.float() if coordinates.dtype in HALF else coordinates
     precision = wide.dtype if settled else None
     if SUMMED_IN.get(image.dtype) == torch.float64 and sampler.mode != "nearest":
         wide = wide.double()

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyphase.records.facts import HALF
+
 
 @dataclass(frozen=True)
 class Slower:
@@ -50,5 +52,5 @@ def goes_outside(operator: str, arguments: Sequence[Any]) -> bool:
     `docs/where-eager-is-wrong.md` has it. Such a call is ours, whatever it takes."""
     tensors = [one for one in arguments if isinstance(one, Tensor)]
     if operator.startswith("grid_sampler"):
-        return any(one.dtype in (torch.float16, torch.bfloat16) for one in tensors)
+        return any(one.dtype in HALF for one in tensors)
     return tensors[0].dtype == torch.uint8 and any(kind in operator for kind in ("linear", "cubic"))

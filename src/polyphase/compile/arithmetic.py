@@ -21,7 +21,7 @@ _UNARY = {
     aten.floor.default: "floor",
     aten.ceil.default: "ceil",
 }
-_BINARY = {
+BINARY = {
     aten.add.Tensor: "add",
     aten.add.Scalar: "add",
     aten.sub.Tensor: "sub",
@@ -56,11 +56,11 @@ def expression_of(node: Node, read: ReadNode) -> Expression | None:
     if target in _UNARY and len(args) == 1 and not node.kwargs:
         of = _side(args[0], read)
         return None if of is None else Unary(_UNARY[target], of)
-    if target in _BINARY and len(args) == 2 and not node.kwargs:
+    if target in BINARY and len(args) == 2 and not node.kwargs:
         left, right = (_side(one, read) for one in args)
         if left is None or right is None or (isinstance(left, Number) and isinstance(right, Number)):
             return None
-        return Binary(_BINARY[target], left, right)
+        return Binary(BINARY[target], left, right)
     if target is prims.convert_element_type.default:
         of, dtype = _side(args[0], read), args[1]
         return Cast(of, dtype) if of is not None and isinstance(dtype, torch.dtype) else None

@@ -17,12 +17,12 @@ from torch import Tensor
 from polyphase.compile.eager_faults import Call, fault_of
 from polyphase.decompositions.upsample import arguments_of
 from polyphase.errors import DiffersFromEagerError
+from polyphase.records.facts import HALF
 from polyphase.torch_private import OpOverload
 from polyphase.torch_versions import ROUNDS_LINEAR_POSITIONS_ONCE
 
-_HALF = (torch.float16, torch.bfloat16)
 #: Relative and absolute, as `torch.testing.assert_close` has them.
-_TOLERANCES = {
+TOLERANCES = {
     torch.float16: (1e-3, 1e-5),
     torch.bfloat16: (1.6e-2, 1e-5),
     torch.float32: (1.3e-6, 1e-5),
@@ -47,7 +47,7 @@ def check(op: OpOverload, args: Sequence[Any], ours: Any, own: Callable[..., Any
     call = Call(op, arguments_of(op, args, {}))
     if fault_of(call) is not None:
         return
-    in_float = call.dtype in _HALF and (not moves or "grid" in call.arguments)
+    in_float = call.dtype in HALF and (not moves or "grid" in call.arguments)
     try:
         theirs = own(*[one.float() if in_float and isinstance(one, Tensor) else one for one in args])
     except RuntimeError as error:
@@ -97,7 +97,7 @@ def _differs(got: Tensor, want: Tensor, to_the_bit: bool, call: Call) -> str | N
         distance = (got.double() - want.double()).abs()
         read = [one for one in call.arguments.values() if isinstance(one, Tensor)]
         finite = all(bool(one.isfinite().all()) for one in read)
-        relative, absolute = _TOLERANCES[got.dtype]
+        relative, absolute = TOLERANCES[got.dtype]
         if "grid" in call.arguments and not call.is_backward:
             absolute = max(absolute, of_positions(call.image.shape[2:], torch.promote_types(got.dtype, torch.float32)))
         elif call.name in _LINEAR and not ROUNDS_LINEAR_POSITIONS_ONCE:

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from polyphase.compile.arithmetic import BINARY
 from polyphase.compile.nodes import same, value
 from polyphase.compile.reasons import Why
 from polyphase.compile.recognise import call_of, grid_sampler
@@ -29,14 +30,7 @@ from polyphase.sampling.warps import Warp
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
-_BINARY = {
-    aten.add.Tensor: "add",
-    aten.sub.Tensor: "sub",
-    aten.mul.Tensor: "mul",
-    aten.add.Scalar: "add",
-    aten.sub.Scalar: "sub",
-    aten.mul.Scalar: "mul",
-}
+_BINARY = {operator: name for operator, name in BINARY.items() if name in ("add", "sub", "mul")}
 _VIEWS = (aten.view.default, aten.reshape.default, aten.unsqueeze.default)
 #: What changes no number of a constant: at most how it lies.
 _SAME_NUMBERS = (

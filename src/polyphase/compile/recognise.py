@@ -17,6 +17,7 @@ from polyphase.arguments.resampling import WEIGHTED_DTYPES
 from polyphase.arguments.warping import COORDINATES
 from polyphase.calls.plain import DTYPES
 from polyphase.decompositions.upsample import Family, arguments_of, overloads, resize_steps
+from polyphase.records.facts import HALF
 from polyphase.sampling.steps import Area, Flip, Nearest, Pad, Resize, Size, SizeSlot, Slice, Step
 from polyphase.sampling.templates import warp_with_sizes, with_sizes
 from polyphase.sampling.text import from_text, maps_from_text
@@ -29,7 +30,6 @@ aten = torch.ops.aten
 
 FLOATS = tuple(COORDINATES)
 ANTIALIASED_DTYPES = (torch.uint8, torch.float32, torch.float64)
-HALF_DTYPES = (torch.float16, torch.bfloat16)
 
 #: Makes a slot of a program for a size, which may be symbolic.
 NewSlot: TypeAlias = Callable[[Size], Size]
@@ -127,7 +127,7 @@ class Operator:
     antialiases: bool = False
 
     def takes(self, dtype: torch.dtype, rules: DeviceRules) -> bool:
-        return dtype in self.dtypes or (self.antialiases and rules.antialiases_half and dtype in HALF_DTYPES)
+        return dtype in self.dtypes or (self.antialiases and rules.antialiases_half and dtype in HALF)
 
 
 def _aten_operators() -> dict[OpOverload, Operator]:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from polyphase.records.facts import HALF
 from polyphase.sampling import warps
 from polyphase.sampling.steps import Size
 from polyphase.torch_private import OpOverload
-
-_HALF = (torch.float16, torch.bfloat16)
 
 
 def table() -> dict[OpOverload, Callable[..., Tensor]]:
@@ -38,4 +37,4 @@ def affine_grid_generator(theta: Tensor, size: Sequence[Size], align_corners: bo
 
 
 def _at_least_float32(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in _HALF else tensor
+    return tensor.float() if tensor.dtype in HALF else tensor

@@ -15,16 +15,13 @@ from polyphase.compile.coordinates.cutout import example
 from polyphase.compile.coordinates.found import Found, Tensors
 from polyphase.compile.coordinates.graph_calls import GraphCalls
 from polyphase.compile.reasons import Why
-from polyphase.sampling.pointwise import Binary, Select, Unary
+from polyphase.sampling.pointwise import BINARY, Binary, Select, Unary
 from polyphase.sampling.steps import Size, size_slot
 from polyphase.sampling.text import to_text
 from polyphase.sampling.warps import Warp
 
 _BINARY: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
+    **BINARY,
     "minimum": torch.minimum,
     "maximum": torch.maximum,
 }
