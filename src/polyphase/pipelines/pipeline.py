@@ -16,6 +16,7 @@ from polyphase import torch_private
 from polyphase.calls.again import Latest
 from polyphase.calls.plain import are_plain
 from polyphase.errors import UnknownNameError, WrongArgumentError, WrongImageError, warn
+from polyphase.pipelines import parts
 from polyphase.pipelines.batches import (
     Sheet,
     are_alike,
@@ -29,21 +30,18 @@ from polyphase.pipelines.batches import (
     run_into,
 )
 from polyphase.pipelines.picture import PIL, TENSOR, Picture, as_kind
-from polyphase.pipelines.pillow import is_pil, warped_by
+from polyphase.pipelines.pillow import is_pil
 from polyphase.pipelines.reading import (
     Step,
     is_a_transform,
-    is_left_to_pillow,
     is_random,
-    parts_of,
     read,
     takes_images_alone,
 )
-from polyphase.pipelines.sources import Source
+from polyphase.pipelines.sources import Source, is_array
 from polyphase.pipelines.templates import Sketch, Templates, kind_of
 from polyphase.pipelines.vocabulary import Compose, Container
 from polyphase.pipelines.walks import Image, Sample, Walk, as_picture, image_of, lone_image, only_picture, sample_of_v1
-from polyphase.pipelines.warps import Warped
 from polyphase.records.facts import Sizes
 from polyphase.records.layout import BY_ROWS
 from polyphase.sampling.text import to_text
@@ -94,7 +92,6 @@ class Pipeline:
         self._steps = read(transform)
         self._takes_images_alone = takes_images_alone(transform)
         self._is_fixed = not is_random(self._steps)
-        self._left_to_pillow = _by_pillow(transform, self._steps) if is_left_to_pillow(transform, self._steps) else None
         self._ready: dict[Any, _Known] = {}
         self._sheets: dict[Any, Sheet] = {}
         self._templates = Templates(self._steps)
@@ -114,8 +111,9 @@ class Pipeline:
         """Takes what the transform that it was made of takes: an image, or any sample that has one."""
         if len(inputs) != 1:
             return self.walk(inputs, unpacks=True).value()
-        if self._left_to_pillow is not None and is_pil(inputs[0]):
-            return self._left_to_pillow(inputs[0])
+        in_parts = self._parts(inputs[0])
+        if in_parts is not None:
+            return in_parts(inputs[0])
         made = self._latest.again(inputs[0], *_defaults())
         if made is not None:
             return made
@@ -131,6 +129,27 @@ class Pipeline:
         found = self._templates.of(image)
         known = self._remembered(image, found)
         return found.value() if known is None else known.value(image.source)
+
+    def _parts(self, image: Any) -> Callable[[Any], Any] | None:
+        """What makes an image part by part; None of what is none, and where all is done at once."""
+        if isinstance(image, Tensor) or is_array(image):
+            return self._parts_of_tensors
+        return self._parts_of_pictures if is_pil(image) else None
+
+    @functools.cached_property
+    def _parts_of_tensors(self) -> Callable[[Any], Any] | None:
+        return self._cut(of_pillow=False)
+
+    @functools.cached_property
+    def _parts_of_pictures(self) -> Callable[[Any], Any] | None:
+        return self._cut(of_pillow=True)
+
+    def _cut(self, *, of_pillow: bool) -> Callable[[Any], Any] | None:
+        found = parts.cut((self.transform, self._steps), Pipeline, of_pillow=of_pillow)
+        if found is None:
+            return None
+        first, rest = found
+        return parts.one_by_one([first, Pipeline(rest)]) if rest else first
 
     def _by_template(self, image: Image) -> Any:
         """The picture of an image that a template is for, made in C++; None where there is none."""
@@ -375,16 +394,6 @@ class Pipeline:
             programs = [f"none: {error}"]
         shown = [f"  {text}" for text in programs or ["none: nothing becomes a kernel"]]
         return "\n".join(["Pipeline(", *lines, "  # of a uint8 image of (3, 480, 640), for example:", *shown, ")"])
-
-
-def _by_pillow(transform: Any, step: Step | Container) -> Callable[[Any], Any]:
-    """A transform as a function of a Pillow image, whose warps are made by kernels. `step`: what it was read into."""
-    if isinstance(step.ours if isinstance(step, Step) else None, Warped):
-        return functools.partial(warped_by, transform)
-    if isinstance(step, Step) or type(step) is not Compose:
-        return transform  # type: ignore[no-any-return]
-    functions = [_by_pillow(*part) for part in zip(parts_of(transform), step.transforms, strict=True)]
-    return lambda image: functools.reduce(lambda made, function: function(made), functions, image)
 
 
 def _for_a_loader(count: int, *, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -50,7 +50,7 @@ _LEFT_TO_PILLOW = (
     sizes.RandomHorizontalFlip,
     sizes.RandomVerticalFlip,
 )
-_RESIZES = (sizes.Resize, sizes.RandomResize, sizes.RandomShortestSize, sizes.ScaleJitter, sizes.RandomResizedCrop)
+RESIZES = (sizes.Resize, sizes.RandomResize, sizes.RandomShortestSize, sizes.ScaleJitter, sizes.RandomResizedCrop)
 #: Of several images, whose dimensions v2 takes for one, and v1 as they are.
 _RESHAPED_BY_V2 = ("Resize", "RandomResizedCrop", "Pad", "RandomCrop", "CenterCrop")
 _AS_V2: dict[str, dict[str, Any]] = {"ToImage": {"to": IMAGE}, "RandomChoice": {"are_shares": True}}
@@ -134,7 +134,7 @@ def is_left_to_pillow(transform: Any, step: Step | Container, *, in_turn: bool =
         parts = zip(inner, step.transforms, strict=True)
         return is_torchvisions and all(is_left_to_pillow(*part, in_turn=in_turn) for part in parts)
     is_nearest = getattr(step.ours, "interpolation", None) in NEAREST
-    kinds = (*_LEFT_TO_PILLOW, *(_RESIZES if is_nearest else ()), *((warps.Warped,) if is_nearest or in_turn else ()))
+    kinds = (*_LEFT_TO_PILLOW, *(RESIZES if is_nearest else ()), *((warps.Warped,) if is_nearest or in_turn else ()))
     return step.version != OWN and (step.ours is None or isinstance(step.ours, kinds))
 
 
