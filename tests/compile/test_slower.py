@@ -19,6 +19,7 @@ from polyphase.compile.recognise import ATEN_OPERATORS
 from tests.compile.graphs import fused
 
 TURNED = torch.rand(8, 4, 12, 40).transpose(-1, -2)
+WIDE_TURNED = torch.rand(8, 4, 24, 40).transpose(-1, -2)
 PLANES = torch.rand(32, 3, 9, 11)
 
 Call = Callable[..., Tensor]
@@ -43,7 +44,7 @@ def grid(images: int, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 #: What is left, and beside it a call that is nearly the same and is not.
 LEFT: dict[str, tuple[Call, tuple[Tensor, ...]]] = {
-    "nearest of a transposed view": (lambda x: F.interpolate(x, size=(20, 6)), (TURNED,)),
+    "nearest of a transposed view": (lambda x: F.interpolate(x, size=(20, 12)), (WIDE_TURNED,)),
     "constant pad of a transposed view": (lambda x: F.pad(x, (1, 2, 3, 4), value=2), (TURNED,)),
     "reflect pad of a transposed view": (lambda x: F.pad(x, (1, 2, 3, 4), mode="reflect"), (TURNED,)),
     "few points": (sampled(), (PLANES, grid(32, 4, 1))),
@@ -54,6 +55,7 @@ TAKEN: dict[str, tuple[Call, tuple[Tensor, ...]]] = {
         lambda x: F.interpolate(x, size=(20, 6)),
         (TURNED.contiguous(memory_format=torch.channels_last),),
     ),
+    "nearest of a narrow transposed view": (lambda x: F.interpolate(x, size=(20, 6)), (TURNED,)),
     "larger nearest of a transposed view": (lambda x: F.interpolate(x, size=(80, 24)), (TURNED,)),
     "bilinear of a transposed view": (lambda x: F.interpolate(x, size=(20, 6), mode="bilinear"), (TURNED,)),
     "reflect pad": (lambda x: F.pad(x, (1, 2, 3, 4), mode="reflect"), (TURNED.contiguous(),)),

@@ -15,6 +15,8 @@ from polyphase.sampling.warps import MODES
 
 #: Of a transposed view. Fewer values take no time; longer rows, in bytes, are read in blocks that are large enough.
 _WORTH_COPYING, _LONG_ROW = 2**12, 512
+#: Pixels. Rows no longer are made down the image (`launch/geometry.h`).
+_SHORT_ROW = 16
 #: Fewer points of an image than the tile that our kernels make, of several images.
 _FEW_POINTS, _SEVERAL_IMAGES = 28, 16
 #: So many channels are added to, and multiplied with, by whole vectors.
@@ -31,7 +33,7 @@ def _is_turned(image: Tensor) -> bool:
 
 
 def _picks_few_of_a_turned_image(image: Tensor, size: Any, *others: Any) -> bool:
-    return _is_turned(image) and size[-1] < image.shape[-1]
+    return _is_turned(image) and _SHORT_ROW < image.shape[-1] > size[-1]
 
 
 def _pads_a_turned_image(image: Tensor, *others: Any) -> bool:
@@ -57,7 +59,7 @@ SLOWER = (
         "pixels picked out of a transposed view",
         tuple(f"{name}{axes}d" for name in ("upsample_nearest", "_upsample_nearest_exact") for axes in (2, 3)),
         _picks_few_of_a_turned_image,
-        "model: nearest to the half of a transposed view 64x4x40x12",
+        "model: nearest to the half of a transposed view 8x3x200x300",
     ),
     Slower(
         "pads of a transposed view with short rows",

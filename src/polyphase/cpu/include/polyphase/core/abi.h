@@ -201,6 +201,8 @@ struct MapsCall : KernelCall {
 
   int64_t copies;  // every row is written so often, this far apart in the target
   int64_t copy_stride;
+
+  int64_t zeroed_bytes;  // of the target, all of it, where most rows are sums of nothing: these need not be made; else 0
 };
 
 // What a kernel's library exports under the name `polyphase_kernel`: one program's arithmetic, and the driver.

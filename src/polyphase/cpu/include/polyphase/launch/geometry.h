@@ -164,6 +164,9 @@ constexpr int64_t kShortRow = 32;
 #else
 constexpr int64_t kShortRow = 16;  // longer vectors: more of a row is one
 #endif
+constexpr int64_t kShortRowOfVolume = 32;  // where sums are made along all three axes
+// So many times as long as short rows are columns that are better rows.
+constexpr int64_t kTurnedGrowth = 4;
 constexpr int64_t kLeastPlanes = 24, kMostPlanes = 64;
 
 // The most planes that go together so that none is left over; 1 where these would be few.
@@ -236,7 +239,7 @@ inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t
   const int64_t row = row_of_tail ? rest.size() - 1 : last_mapped;
   if (row >= 0 && !rest[row].by_rows()) geometry->x = rest.take(row);
   const Dimension& x = geometry->x;
-  if (geometry->pixel.out_size == 1 && x.weighted && x.blocks.size == 0 && max(x.in_size, x.out_size) <= kShortRow) {
+  if (geometry->pixel.out_size == 1 && x.weighted && x.blocks.size == 0 && max(x.in_size, x.out_size) <= (sums == 3 ? kShortRowOfVolume : kShortRow)) {
     geometry->pixel = take_planes(rest);
   }
   int64_t y = last_place(rest, [](const Dimension& d) { return d.by_rows(); });
@@ -248,6 +251,31 @@ inline bool arrange(const Dimensions& dimensions, int64_t element_bytes, int64_t
   for (int64_t i = 0; i < single.size(); ++i) rest.push_back(single[i]);
   geometry->outer = rest;
   return last_place(geometry->outer, weighted) < 0 && geometry->outer.size() <= kMaxOuter;
+}
+
+// Whether `d` lies side by side in the source, as the columns of a transposed view do, and not rows.
+inline bool lies_along(const Dimension& d, const Geometry& g) {
+  const bool dense = g.pixel.in_size == 1 || g.pixel.in_stride == 1;
+  return dense && d.in_size > 1 && d.in_stride == g.pixel.in_size && g.x.in_stride > d.in_stride;
+}
+
+// Whether rows are better made along `d`, and sums along x: where that is how the source lies, if a target that does not is not
+// much more; and where rows are short sums and `d` is not short. The order of sums is then another.
+inline bool is_better_row(const Dimension& d, const Geometry& g) {
+  const Dimension& x = g.x;
+  const bool plain = !x.channels && !d.channels && !x.by_rows() && !d.by_rows() && x.blocks.size == 0 && d.blocks.size == 0;
+  if (!plain || x.first || d.first || !(x.mapped() || d.mapped())) return false;
+  const int64_t longest = max(x.in_size, x.out_size), shortest = min(d.in_size, d.out_size);
+  if (lies_along(d, g)) return longest <= kShortRow || x.out_size * d.out_size <= x.in_size * d.in_size;
+  const int64_t side_by_side = g.pixel.in_stride == 1 ? g.pixel.out_size : 1;
+  return x.weighted && longest * side_by_side <= kShortRow && shortest >= kTurnedGrowth * longest;
+}
+
+// Where the order of sums is free.
+inline void choose_row(Geometry& g) {
+  const bool deep = min(g.z.in_size, g.z.out_size) > min(g.y.in_size, g.y.out_size);
+  Dimension& other = deep && !lies_along(g.y, g) ? g.z : g.y;
+  if (is_better_row(other, g)) swap(g.x, other);
 }
 
 }  // namespace polyphase

@@ -20,6 +20,7 @@
 #include "polyphase/resample/row_ways.h"
 #include "polyphase/resample/scattered_row.h"
 #include "polyphase/resample/spaced.h"
+#include "polyphase/resample/zeroed.h"
 
 namespace polyphase {
 
@@ -49,7 +50,8 @@ class Worker {
                                                               : in_length_),
         operands_(call),
         borders_(call),
-        scattered_(call) {
+        scattered_(call),
+        zeroed_(zeroes_target<Epilogue>(call)) {
     const int64_t together = way_.together ? kMostTogether : 1;
     if (!source_dense_) {
       gathered_.resize(together * readable_length_);
@@ -196,6 +198,7 @@ class Worker {
   }
 
   void row(int64_t y, int64_t z) {
+    if (zeroed_ && sums_nothing(y, z)) return;
     O* target = out_ + call_.y.place(y) + call_.z.place(z);
     O* dense = target_dense_ ? target : scattered_.row();
     T* sampled = Epilogue::kIdentity ? reinterpret_cast<T*>(dense) : sampled_.data();
@@ -214,14 +217,13 @@ class Worker {
     if (!target_dense_) scattered_.store(target);
   }
 
-  // Whether output i of an axis is a sum of nothing: of gradients, where a pixel was not read.
-  static bool sums_nothing(const Axis& axis, int64_t i) {
-    return axis.taps != nullptr && axis.taps->begin[i] == axis.taps->begin[i + 1];
+  bool sums_nothing(int64_t y, int64_t z) const {
+    return (way_.vertical != Sum::kNone && is_sum_of_nothing(call_.y, y)) || (way_.depth != Sum::kNone && is_sum_of_nothing(call_.z, z));
   }
 
   // The row of output (y, z): in `out`, or where it lies in the source.
   const T* sample(int64_t y, int64_t z, T* out) {
-    if ((way_.vertical != Sum::kNone && sums_nothing(call_.y, y)) || (way_.depth != Sum::kNone && sums_nothing(call_.z, z))) {
+    if (sums_nothing(y, z)) {
       std::memset(out, 0, static_cast<size_t>(all_channels_.size() > 0 ? all_channels_.size() : out_length_) * kSize);
       return out;
     }
@@ -428,6 +430,7 @@ class Worker {
   OperandRows<Prologue, Epilogue> operands_;
   Borders borders_;
   ScatteredRow<O> scattered_;
+  const bool zeroed_;  // the target
 
   const S* in_ = nullptr;
   O* out_ = nullptr;
@@ -455,6 +458,7 @@ struct Resample {
     const auto body = [](void* context, int64_t begin, int64_t end) {
       Worker<Prologue, Epilogue>(*static_cast<const MapsCall*>(context)).run(begin, end);
     };
+    zero_target<Epilogue>(call);
     call.parallel(rows, call.threads, body, const_cast<MapsCall*>(&call));
   }
 

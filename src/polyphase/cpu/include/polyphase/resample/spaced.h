@@ -110,6 +110,56 @@ POLYPHASE_VECTORISED void take_apart(const T* __restrict in, T* __restrict r, T*
   }
 }
 
+// Blocks of eight by eight elements of four bytes are turned by shuffles, in lanes of 16 bytes first.
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define POLYPHASE_TURNS_PIXELS 1
+typedef uint32_t EightElements __attribute__((vector_size(32), aligned(4), may_alias));
+
+// Row r from `in + r * in_stride` on to column r of the rows from `out` on.
+inline void turn_eight(const void* in, int64_t in_stride, void* out, int64_t out_stride) {
+  const auto* const from = static_cast<const uint32_t*>(in);
+  auto* const to = static_cast<uint32_t*>(out);
+  const auto row = [&](int64_t r) { return *reinterpret_cast<const EightElements*>(from + r * in_stride); };
+  const auto put = [&](int64_t r, EightElements v) { *reinterpret_cast<EightElements*>(to + r * out_stride) = v; };
+  const auto low = [](EightElements a, EightElements b) { return __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13); };
+  const auto high = [](EightElements a, EightElements b) { return __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15); };
+  const auto even = [](EightElements a, EightElements b) { return __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13); };
+  const auto odd = [](EightElements a, EightElements b) { return __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15); };
+  const auto put_both = [&](int64_t r, EightElements a, EightElements b) {
+    put(r, __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11));
+    put(r + 4, __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15));
+  };
+  const EightElements a = row(0), b = row(1), c = row(2), d = row(3), e = row(4), f = row(5), g = row(6), h = row(7);
+  const EightElements ab = low(a, b), cd = low(c, d), ef = low(e, f), gh = low(g, h);
+  put_both(0, even(ab, cd), even(ef, gh));
+  put_both(1, odd(ab, cd), odd(ef, gh));
+  const EightElements more_ab = high(a, b), more_cd = high(c, d), more_ef = high(e, f), more_gh = high(g, h);
+  put_both(2, even(more_ab, more_cd), even(more_ef, more_gh));
+  put_both(3, odd(more_ab, more_cd), odd(more_ef, more_gh));
+}
+#endif
+#endif
+
+// So many rows and columns, turned; false where they are too few, or not for here. The last blocks may begin within others.
+template <class T>
+POLYPHASE_ROW_LOOP bool turn_pixels(const T* in, int64_t in_stride, T* out, int64_t out_stride, int64_t rows, int64_t columns) {
+#if defined(POLYPHASE_TURNS_PIXELS)
+  if constexpr (sizeof(T) == 4) {
+    if (rows < 8 || columns < 8) return false;
+    for (int64_t next = 0; next < rows; next += 8) {
+      const int64_t r = next + 8 <= rows ? next : rows - 8;
+      for (int64_t after = 0; after < columns; after += 8) {
+        const int64_t c = after + 8 <= columns ? after : columns - 8;
+        turn_eight(in + r * in_stride + c, in_stride, out + c * out_stride + r, out_stride);
+      }
+    }
+    return true;
+  }
+#endif
+  return false;
+}
+
 // Four channels of so many pixels.
 template <class T>
 POLYPHASE_ROW_LOOP void copy_four_channels(const T* in, int64_t in_stride, int64_t in_channel_stride, T* out,
@@ -132,6 +182,8 @@ inline void copy_pixels(const T* in, int64_t in_stride, int64_t in_channel_strid
     return take_apart(in, out, out + out_channel_stride, out + 2 * out_channel_stride, count);
   }
   const bool whole = channels == 1 || (in_channel_stride == 1 && out_channel_stride == 1);
+  if (!whole && in_stride == 1 && out_channel_stride == 1 && turn_pixels(in, in_channel_stride, out, out_stride, channels, count)) return;
+  if (!whole && in_channel_stride == 1 && out_stride == 1 && turn_pixels(in, in_stride, out, out_channel_stride, count, channels)) return;
   int64_t c = 0;
   for (; !whole && c + 4 <= channels; c += 4) {
     copy_four_channels(in + c * in_channel_stride, in_stride, in_channel_stride, out + c * out_channel_stride, out_stride,
