@@ -149,7 +149,7 @@ def _load(plan: Plan) -> RowFunction:
     if plan.source is None or (plan.prologue == VALUE and plan.source == plan.work):
         return _unchanged(plan)
     widens = plan.prologue in (VALUE, Cast(VALUE, plan.work))
-    if widens and isinstance(plan, WarpPlan) and not plan.source.is_floating_point:
+    if widens and isinstance(plan, WarpPlan) and plan.source != plan.work:
         return RowFunction(f"Widened<{CPP_TYPES[plan.source]}, {CPP_TYPES[plan.work]}>")
     if plan.prologue == VALUE:
         return _conversion("Load", plan.source, plan.work)

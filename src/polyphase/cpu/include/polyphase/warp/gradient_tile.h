@@ -6,6 +6,7 @@
 #include "polyphase/warp/channels.h"
 #include "polyphase/warp/cubic_rows.h"
 #include "polyphase/warp/taps.h"
+#include "polyphase/warp/widened.h"
 
 namespace polyphase {
 

@@ -15,23 +15,13 @@
 #include "polyphase/warp/pixels.h"
 #include "polyphase/warp/planes.h"
 #include "polyphase/warp/taps.h"
+#include "polyphase/warp/widened.h"
 
 namespace polyphase {
 
 // An element of 16 bytes, moved.
 struct Bytes16 {
   uint64_t first, second;
-};
-
-// From S to V, value by value, where that needs no rounding.
-template <class S, class V>
-struct Widened {
-  using From = S;
-  using To = V;
-  static constexpr bool kIdentity = false;
-  static void row(const S* in, V* out, int64_t n, const RowOperands&) {
-    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<V>(in[i]);
-  }
 };
 
 template <class Prologue, class Filter, class P, int kAxes>

@@ -366,6 +366,10 @@ template <class Prologue, class Filter, class G, class P, int kAxes, class Epilo
 struct Warp {
   static void run(const KernelCall& any) {
     const WarpCall& call = static_cast<const WarpCall&>(any);
+    if constexpr (kWidens) {
+      using Floats = Warp<Unchanged<V>, Filter, G, P, kAxes, Epilogue, Formula>;
+      if (is_worth_widening(call)) return warp_widened<Floats, typename Prologue::From, V, typename Epilogue::To, G>(call);
+    }
     if constexpr (kTurns) {
       if (is_worth_turning(call) && is_scattered(call)) return ByTurnedImages<V, Rows>::run(call);
     }
@@ -377,6 +381,7 @@ struct Warp {
  private:
   using V = typename Prologue::To;
   using Worker = WarpWorker<Prologue, Filter, G, P, kAxes, Epilogue, Formula>;
+  static constexpr bool kWidens = Filter::kTaps > 1 && kIsHalf<typename Prologue::From> && __is_same(Prologue, Widened<typename Prologue::From, V>);
   static constexpr bool kTurns = Filter::kTaps > 1 && !(kAxes == 3 && Filter::kTaps == 4) && Prologue::kIdentity && !Formula::kExists && (sizeof(V) == 4 || sizeof(V) == 8);
 
   // Some images, shared by threads: by parts where an output is one row, else by rows.
