@@ -18,14 +18,12 @@ int64_t made_tables = 0;
 
 // A plan, a call, and a tuple of what it reads.
 PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  return guarded([&] {
-    if (count != 3) throw BadCall{"a plan, a call and what it reads"};
-    auto* const bound = new Bound;
-    const Reference capsule(PyCapsule_New(bound, nullptr, release));
-    if (!read_launch(args[0], args[1], bound->first)) throw PythonError();
-    for (int64_t i = 0; i < PyTuple_Size(args[2]); ++i) bound->kept.push_back(owned(PyTuple_GetItem(args[2], i)));
-    return owned(capsule.get());
-  });
+  if (count != 3) throw BadCall{"a plan, a call and what it reads"};
+  auto* const bound = new Bound;
+  const Reference capsule(PyCapsule_New(bound, nullptr, release));
+  if (!read_launch(args[0], args[1], bound->first)) throw PythonError();
+  for (int64_t i = 0; i < PyTuple_Size(args[2]); ++i) bound->kept.push_back(owned(PyTuple_GetItem(args[2], i)));
+  return owned(capsule.get());
 }
 
 // ---- calls of axis maps
@@ -34,20 +32,16 @@ void release_calls(PyObject* capsule) { delete static_cast<DeviceCalls*>(PyCapsu
 
 // `device::Program`, a context, a device, and what is asked for kernels.
 PyObject* python_program(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  return guarded([&] {
-    if (count != 3 + DeviceCalls::kFunctions) throw BadCall{"a program, a context, a device, and five functions"};
-    const auto program = read_as<device::Program>(args[0], "a program of another size than the launcher's");
-    return PyCapsule_New(new DeviceCalls(program, integer(args[1]), integer(args[2]), args + 3), nullptr, release_calls);
-  });
+  if (count != 3 + DeviceCalls::kFunctions) throw BadCall{"a program, a context, a device, and five functions"};
+  const auto program = read_as<device::Program>(args[0], "a program of another size than the launcher's");
+  return PyCapsule_New(new DeviceCalls(program, integer(args[1]), integer(args[2]), args + 3), nullptr, release_calls);
 }
 
 // A program, a request, and whether source and target are aligned.
 PyObject* python_bind_request(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  return guarded([&] {
-    if (count != 3) throw BadCall{"a program, a request, and whether it is aligned"};
-    const Data request = bytes(args[1]);
-    return new_bound(args[0], request.data, request.size, integer(args[2]) != 0);
-  });
+  if (count != 3) throw BadCall{"a program, a request, and whether it is aligned"};
+  const Data request = bytes(args[1]);
+  return new_bound(args[0], request.data, request.size, integer(args[2]) != 0);
 }
 
 PyObject* tables_of(const Bound& bound) {
@@ -64,10 +58,8 @@ Bound& bound_in(PyObject* capsule) {
 
 // What a bound call reads.
 PyObject* python_tables(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  return guarded([&] {
-    if (count != 1) throw BadCall{"what is bound"};
-    return tables_of(bound_in(args[0]));
-  });
+  if (count != 1) throw BadCall{"what is bound"};
+  return tables_of(bound_in(args[0]));
 }
 
 // Where the addresses of target, source, vectors and tensors are to be, in their order.
@@ -97,22 +89,20 @@ bool run_directly(const void* what, int32_t device, void* const* addresses, int6
 
 // bound, stream, target, source, vectors, tensors
 PyObject* python_launch(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  return guarded([&] {
-    Bound* const bound = count < 4 ? nullptr : &bound_in(args[0]);
-    if (bound == nullptr || count != 4 + bound->first.plan.vectors + bound->first.plan.tensors) {
-      throw BadCall{"as many tensors as a call was bound to"};
-    }
-    const int64_t stream = integer(args[1]);
-    become_better(*bound, stream);
-    const Launch& known = bound->launch();
-    const Plan& plan = known.plan;
-    alignas(16) uint8_t call[kMostBytes];
-    std::memcpy(call, known.call, known.size);
-    for (ptrdiff_t i = 2; i < count; ++i) *place_of(plan, call, i - 2) = integer(args[i]);
-    const int captured = run(plan, call, known.size, reinterpret_cast<void*>(stream), known.tables);
-    if (captured < 0) throw PythonError();
-    return PyLong_FromLongLong(captured);
-  });
+  Bound* const bound = count < 4 ? nullptr : &bound_in(args[0]);
+  if (bound == nullptr || count != 4 + bound->first.plan.vectors + bound->first.plan.tensors) {
+    throw BadCall{"as many tensors as a call was bound to"};
+  }
+  const int64_t stream = integer(args[1]);
+  become_better(*bound, stream);
+  const Launch& known = bound->launch();
+  const Plan& plan = known.plan;
+  alignas(16) uint8_t call[kMostBytes];
+  std::memcpy(call, known.call, known.size);
+  for (ptrdiff_t i = 2; i < count; ++i) *place_of(plan, call, i - 2) = integer(args[i]);
+  const int captured = run(plan, call, known.size, reinterpret_cast<void*>(stream), known.tables);
+  if (captured < 0) throw PythonError();
+  return PyLong_FromLongLong(captured);
 }
 
 // ---- whole calls: an image -> a new tensor, without operands
@@ -152,23 +142,19 @@ int64_t source_of(PyObject* image) {
 enum { kBound, kEmpty, kShape, kStreamOf, kDevice, kOtherwise, kParts };
 
 PyObject* python_call(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
-  return guarded([&] {
-    if (count != 1) throw BadCall{"an image, and nothing else"};
-    const auto part = [parts](int place) { return PyTuple_GetItem(parts, place); };
-    const int64_t source = source_of(args[0]);
-    if (source % 16 != 0) return PyObject_VectorcallDict(part(kOtherwise), args, 1, nullptr);
-    const int64_t stream = stream_of(part(kStreamOf), part(kDevice));
-    return launched_into_new(bound_in(part(kBound)), part(kEmpty), part(kShape), source, stream);
-  });
+  if (count != 1) throw BadCall{"an image, and nothing else"};
+  const auto part = [parts](int place) { return PyTuple_GetItem(parts, place); };
+  const int64_t source = source_of(args[0]);
+  if (source % 16 != 0) return PyObject_VectorcallDict(part(kOtherwise), args, 1, nullptr);
+  const int64_t stream = stream_of(part(kStreamOf), part(kDevice));
+  return launched_into_new(bound_in(part(kBound)), part(kEmpty), part(kShape), source, stream);
 }
 
-PyMethodDef whole_call = {"call", python_call, METH_FASTCALL, "Of an image: a new tensor."};
+PyMethodDef whole_call = {"call", throwing<python_call>, METH_FASTCALL, "Of an image: a new tensor."};
 
 PyObject* python_fresh(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  return guarded([&] {
-    if (count != 1 || PyTuple_Size(args[0]) != kParts) throw BadCall{"the parts of a call, as a tuple"};
-    return PyCFunction_NewEx(&whole_call, args[0], nullptr);
-  });
+  if (count != 1 || PyTuple_Size(args[0]) != kParts) throw BadCall{"the parts of a call, as a tuple"};
+  return PyCFunction_NewEx(&whole_call, args[0], nullptr);
 }
 
 // ---- and of any size
@@ -207,44 +193,38 @@ PyObject* bound_there(PyObject* parts, PyObject* const* args, ptrdiff_t count, i
 }
 
 PyObject* python_call_any_size(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
-  return guarded([&] {
-    const auto part = [parts](int place) { return PyTuple_GetItem(parts, place); };
-    if (count != sizes_in(parts).given() + 1) throw BadCall{"sizes and an image, and nothing else"};
-    const int64_t source = source_of(args[count - 1]);
-    const Reference kept(bound_there(parts, args, count, source));
-    if (kept.get() == nullptr) return PyObject_VectorcallDict(part(kElse), args, count, nullptr);
-    const int64_t stream = stream_of(part(kStreamNow), part(kOfDevice));
-    Bound& bound = bound_in(PyTuple_GetItem(kept.get(), kBoundCall));
-    PyObject* const place = PyTuple_GetItem(kept.get(), kPlaceOfOutput);
-    return launched_into_new(bound, part(kMake), place, source, stream);
-  });
+  const auto part = [parts](int place) { return PyTuple_GetItem(parts, place); };
+  if (count != sizes_in(parts).given() + 1) throw BadCall{"sizes and an image, and nothing else"};
+  const int64_t source = source_of(args[count - 1]);
+  const Reference kept(bound_there(parts, args, count, source));
+  if (kept.get() == nullptr) return PyObject_VectorcallDict(part(kElse), args, count, nullptr);
+  const int64_t stream = stream_of(part(kStreamNow), part(kOfDevice));
+  Bound& bound = bound_in(PyTuple_GetItem(kept.get(), kBoundCall));
+  PyObject* const place = PyTuple_GetItem(kept.get(), kPlaceOfOutput);
+  return launched_into_new(bound, part(kMake), place, source, stream);
 }
 
 // A request, its rules, and the parts.
 PyObject* python_any_size(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  static PyMethodDef call = {"call", python_call_any_size, METH_FASTCALL, "Of an image of any size: a new tensor."};
-  return guarded([&] {
-    if (count != 3 || PyTuple_Size(args[2]) != kAnySizeParts - 1) throw BadCall{"a request, its rules, and parts"};
-    const Data request = bytes(args[0]);
-    const AnySize rules = rules_for(request, bytes(args[1]));
-    auto* const made = new There(request, rules, {PyTuple_GetItem(args[2], 0), PyTuple_GetItem(args[2], 1)});
-    const Reference parts(PyTuple_New(kAnySizeParts));
-    PyTuple_SetItem(parts.get(), kSizes, PyCapsule_New(made, nullptr, release_sizes));
-    for (int i = 1; i < kAnySizeParts; ++i) PyTuple_SetItem(parts.get(), i, owned(PyTuple_GetItem(args[2], i - 1)));
-    return PyCFunction_NewEx(&call, parts.get(), nullptr);
-  });
+  static PyMethodDef call = {"call", throwing<python_call_any_size>, METH_FASTCALL, "Of an image of any size: a new tensor."};
+  if (count != 3 || PyTuple_Size(args[2]) != kAnySizeParts - 1) throw BadCall{"a request, its rules, and parts"};
+  const Data request = bytes(args[0]);
+  const AnySize rules = rules_for(request, bytes(args[1]));
+  auto* const made = new There(request, rules, {PyTuple_GetItem(args[2], 0), PyTuple_GetItem(args[2], 1)});
+  const Reference parts(PyTuple_New(kAnySizeParts));
+  PyTuple_SetItem(parts.get(), kSizes, PyCapsule_New(made, nullptr, release_sizes));
+  for (int i = 1; i < kAnySizeParts; ++i) PyTuple_SetItem(parts.get(), i, owned(PyTuple_GetItem(args[2], i - 1)));
+  return PyCFunction_NewEx(&call, parts.get(), nullptr);
 }
 
 // What any_size made, an image -> what is bound to its size, and the place of its output; None where Python binds it.
 PyObject* python_bound_of(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  return guarded([&] {
-    if (count < 2 || PyCFunction_GetFunction(args[0]) != python_call_any_size) {
-      if (PyErr_Occurred() != nullptr) throw PythonError();
-      throw BadCall{"bound_of takes what any_size made, and an image"};
-    }
-    PyObject* const found = bound_there(PyCFunction_GetSelf(args[0]), args + 1, count - 1, source_of(args[count - 1]));
-    return found == nullptr ? none() : found;
-  });
+  if (count < 2 || PyCFunction_GetFunction(args[0]) != throwing<python_call_any_size>) {
+    if (PyErr_Occurred() != nullptr) throw PythonError();
+    throw BadCall{"bound_of takes what any_size made, and an image"};
+  }
+  PyObject* const found = bound_there(PyCFunction_GetSelf(args[0]), args + 1, count - 1, source_of(args[count - 1]));
+  return found == nullptr ? none() : found;
 }
 
 // ---- batches of images of any size, by one launch
@@ -321,70 +301,66 @@ void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t
 
 // out, images and the places of those that are wanted, or None for all -> places that are left: those of other patterns.
 PyObject* python_launch_sized(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
-  return guarded([&]() -> PyObject* {
-    if (count != 3) throw BadCall{"an output, a tuple of images, and places"};
-    auto& batch = in_capsule<SizedBatch>(parts, kBatch);
-    const bool all = args[2] == &_Py_NoneStruct;
-    const int64_t wanted = PyTuple_Size(all ? args[1] : args[2]);
-    if (wanted < 0) throw PythonError();
-    const int64_t out = address_of(args[0]);
-    if (PyErr_Occurred() != nullptr) throw PythonError();
-    const Reference number(called_with(PyTuple_GetItem(parts, kStream), PyTuple_GetItem(parts, kOnDevice)));
-    const int64_t stream = integer(number.get());
-    const RowPattern& pattern = batch.rows.pattern();
-    if (out % pattern.alignment != 0 || wanted > kMostBlocks || is_captured(stream)) return owned(args[2]);
-    SizedTable table;
-    table.images.reserve(wanted);
-    table.rows.reserve(wanted * batch.rows.row_bytes());
-    for (int64_t i = 0; i < wanted; ++i) {
-      const int64_t place = all ? i : integer(PyTuple_GetItem(args[2], i));
-      PyObject* const image = PyTuple_GetItem(args[1], place);
-      if (image == nullptr) throw PythonError();
-      table.add(batch, image, place, out + place * pattern.out_step, stream);
-    }
-    if (table.images.size() > 0) launch_sized(parts, batch, table, stream);
-    return numbers(table.left.data(), table.left.size());
-  });
+  if (count != 3) throw BadCall{"an output, a tuple of images, and places"};
+  auto& batch = in_capsule<SizedBatch>(parts, kBatch);
+  const bool all = args[2] == &_Py_NoneStruct;
+  const int64_t wanted = PyTuple_Size(all ? args[1] : args[2]);
+  if (wanted < 0) throw PythonError();
+  const int64_t out = address_of(args[0]);
+  if (PyErr_Occurred() != nullptr) throw PythonError();
+  const Reference number(called_with(PyTuple_GetItem(parts, kStream), PyTuple_GetItem(parts, kOnDevice)));
+  const int64_t stream = integer(number.get());
+  const RowPattern& pattern = batch.rows.pattern();
+  if (out % pattern.alignment != 0 || wanted > kMostBlocks || is_captured(stream)) return owned(args[2]);
+  SizedTable table;
+  table.images.reserve(wanted);
+  table.rows.reserve(wanted * batch.rows.row_bytes());
+  for (int64_t i = 0; i < wanted; ++i) {
+    const int64_t place = all ? i : integer(PyTuple_GetItem(args[2], i));
+    PyObject* const image = PyTuple_GetItem(args[1], place);
+    if (image == nullptr) throw PythonError();
+    table.add(batch, image, place, out + place * pattern.out_step, stream);
+  }
+  if (table.images.size() > 0) launch_sized(parts, batch, table, stream);
+  return numbers(table.left.data(), table.left.size());
 }
 
 // The parts, the first of them a pattern, its row, and templates as bytes; None where it is none of theirs.
 PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  static PyMethodDef launch = {"launch", python_launch_sized, METH_FASTCALL, "Images of any size; the places left."};
-  return guarded([&]() -> PyObject* {
-    if (count != 4 || PyTuple_Size(args[3]) != kSizedParts - 1) throw BadCall{"a pattern, a row, templates and parts"};
-    const Data pattern = bytes(args[0]), row = bytes(args[1]), written = bytes(args[2]);
-    if (pattern.size != sizeof(RowPattern)) throw BadCall{"a pattern of another size than the launcher's"};
-    RowPattern copy;
-    std::memcpy(&copy, pattern.data, sizeof(copy));
-    Templates templates;
-    templates.learn_all(written.data, written.size);
-    auto* const batch = new SizedBatch{{copy, row.data, row.size, move(templates)}, SeenRows(row.size), {}};
-    const Reference capsule(PyCapsule_New(batch, nullptr, release_batch));
-    if (!batch->rows.holds()) return none();
-    const Reference parts(PyTuple_New(kSizedParts));
-    PyTuple_SetItem(parts.get(), kBatch, owned(capsule.get()));
-    for (int i = 1; i < kSizedParts; ++i) PyTuple_SetItem(parts.get(), i, owned(PyTuple_GetItem(args[3], i - 1)));
-    return PyCFunction_NewEx(&launch, parts.get(), nullptr);
-  });
+  static PyMethodDef launch = {"launch", throwing<python_launch_sized>, METH_FASTCALL, "Images of any size; the places left."};
+  if (count != 4 || PyTuple_Size(args[3]) != kSizedParts - 1) throw BadCall{"a pattern, a row, templates and parts"};
+  const Data pattern = bytes(args[0]), row = bytes(args[1]), written = bytes(args[2]);
+  if (pattern.size != sizeof(RowPattern)) throw BadCall{"a pattern of another size than the launcher's"};
+  RowPattern copy;
+  std::memcpy(&copy, pattern.data, sizeof(copy));
+  Templates templates;
+  templates.learn_all(written.data, written.size);
+  auto* const batch = new SizedBatch{{copy, row.data, row.size, move(templates)}, SeenRows(row.size), {}};
+  const Reference capsule(PyCapsule_New(batch, nullptr, release_batch));
+  if (!batch->rows.holds()) return none();
+  const Reference parts(PyTuple_New(kSizedParts));
+  PyTuple_SetItem(parts.get(), kBatch, owned(capsule.get()));
+  for (int i = 1; i < kSizedParts; ++i) PyTuple_SetItem(parts.get(), i, owned(PyTuple_GetItem(args[3], i - 1)));
+  return PyCFunction_NewEx(&launch, parts.get(), nullptr);
 }
 
 PyObject* python_counts(PyObject*, PyObject* const*, ptrdiff_t) {
   const int64_t counts[] = {__atomic_load_n(&launched, __ATOMIC_RELAXED), __atomic_load_n(&makers_launched, __ATOMIC_RELAXED),
                             made_tables + DeviceCalls::tables_made()};
-  return guarded([&] { return numbers(counts, 3); });
+  return numbers(counts, 3);
 }
 
 PyMethodDef functions[] = {
-    {"bind", python_bind, METH_FASTCALL, "A call with all it needs but addresses."},
-    {"program", python_program, METH_FASTCALL, "A program on a device, to bind requests to."},
-    {"bind_request", python_bind_request, METH_FASTCALL, "A call of such a program, with all it needs but addresses."},
-    {"tables", python_tables, METH_FASTCALL, "What a bound call reads."},
-    {"any_size", python_any_size, METH_FASTCALL, "A program's calls, as a function of an image of any size."},
-    {"bound_of", python_bound_of, METH_FASTCALL, "What such a function binds to an image, or None."},
-    {"launch", python_launch, METH_FASTCALL, "Launches what was bound; whether a graph is being captured."},
-    {"fresh", python_fresh, METH_FASTCALL, "What was bound, as a function of an image."},
-    {"sized", python_sized, METH_FASTCALL, "What launches images of any size, whose steps follow from it; or None."},
-    {"counts", python_counts, METH_FASTCALL, "Launches, those of what makes tables, and tables made for images of any size."},
+    {"bind", throwing<python_bind>, METH_FASTCALL, "A call with all it needs but addresses."},
+    {"program", throwing<python_program>, METH_FASTCALL, "A program on a device, to bind requests to."},
+    {"bind_request", throwing<python_bind_request>, METH_FASTCALL, "A call of such a program, with all it needs but addresses."},
+    {"tables", throwing<python_tables>, METH_FASTCALL, "What a bound call reads."},
+    {"any_size", throwing<python_any_size>, METH_FASTCALL, "A program's calls, as a function of an image of any size."},
+    {"bound_of", throwing<python_bound_of>, METH_FASTCALL, "What such a function binds to an image, or None."},
+    {"launch", throwing<python_launch>, METH_FASTCALL, "Launches what was bound; whether a graph is being captured."},
+    {"fresh", throwing<python_fresh>, METH_FASTCALL, "What was bound, as a function of an image."},
+    {"sized", throwing<python_sized>, METH_FASTCALL, "What launches images of any size, whose steps follow from it; or None."},
+    {"counts", throwing<python_counts>, METH_FASTCALL, "Launches, those of what makes tables, and tables made for images of any size."},
     {"again", python_again, METH_FASTCALL, "A call, to be made once more where it is the one before."},
     {"read_by_handles", python_read_by_handles, METH_FASTCALL, "How tensors are asked from now on."},
     {"dispatch_by", python_dispatch_by, METH_FASTCALL, "How kernels in the dispatcher know torch."},
