@@ -1,4 +1,5 @@
 """What binding a call of a new size on CUDA takes of the host: with a stand-in for the driver, so without a GPU.
+Its functions are Python's, which take a few microseconds each.
 
 python -m benchmarks.new_sizes_on_host
 """
@@ -18,7 +19,7 @@ import pytest
 import torch
 
 from polyphase import torch_private
-from polyphase.cuda import driver, launch, loading, programs
+from polyphase.cuda import driver, launch, loading
 from tests.cuda import host
 from tests.cuda.stand_in import Driver
 from tests.cuda.test_kernels_on_host import AA, CUBIC, resized
@@ -39,8 +40,8 @@ def stand_in(folder: Path, patches: pytest.MonkeyPatch) -> None:
     patches.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     patches.setattr(torch.cuda, "device_count", lambda: 1)
     patches.setattr(launch, "architecture", lambda device=None: host.ARCHITECTURE)
-    for one in (launch, programs):
-        patches.setattr(one, "uploaded", lambda device, *parts: ([4096] * len(parts), None))
+    patches.setattr(loading, "tap_maker", lambda device, architecture: next(numbers))
+    patches.setattr(launch, "uploaded", lambda device, *parts: ([4096] * len(parts), None))
     patches.setitem(torch_private.__dict__, "current_raw_stream", lambda device: 77)
     patches.setattr(driver, "most_shared_bytes", lambda device: 1 << 16)
 

@@ -22,7 +22,7 @@ struct Program {
   }
 };
 
-// `KERNELS` of cuda/cases.py, in order.
+// `TEMPLATES` of cuda/ways.py, in order.
 enum class Kernel : int64_t {
   kGeneral, kDirect, kRing, kShrink, kByteWalk, kByteStage, kByteStages, kByteRing, kByteTiles, kMoved
 };

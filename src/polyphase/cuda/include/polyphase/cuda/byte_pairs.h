@@ -107,7 +107,7 @@ inline typename Store::To byte_output(const MapsCall& call, const Place& place, 
 template <class Store, int kChannels>
 struct ByteOutputs {
   using To = typename Store::To;
-  static constexpr bool kLookedUp = kTensors == 0 && sizeof(To) > 1;  // as `cuts.py` has it
+  static constexpr bool kLookedUp = kTensors == 0 && sizeof(To) > 1;  // as device_cuts.h has it
   static constexpr int kValues = 256;
   static constexpr int kSize = kLookedUp ? kChannels * kValues : 0;
 

@@ -16,8 +16,8 @@ template <class Load, class Store, int kX, int kY, int kChannels, int kPixels, i
 struct ByteStage {
   static_assert(Load::kIsIdentity, "bytes are summed as they lie in memory");
   static constexpr int kTile = kThreads * kPixels;  // pixels
-  // What a tile reads whose windows are as wide as an antialiased shrink has them, or that does not shrink: `cuts.py` has
-  // the same.
+  // What a tile reads whose windows are as wide as an antialiased shrink has them, or that does not shrink: device_cuts.h
+  // has the same.
   static constexpr int kReach = kTile * (kX > 2 ? kX : 2) / 2 + kX + 1;
   // From its first piece on, and up to 3 bytes more on either side, of words that a window lies in.
   static constexpr int kAround = 15 + 6;

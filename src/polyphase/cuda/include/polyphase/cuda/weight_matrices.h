@@ -1,5 +1,5 @@
-// Tables of weights as matrices, which tap_maker.h makes and byte_tiles.h multiplies bytes with. `matrices.py` is the host's
-// twin.
+// Tables of weights as matrices, which tap_maker.h makes and byte_tiles.h multiplies bytes with. `AxisTable::as_matrices` of
+// launch/device_axes.h is the host's twin.
 //
 // Sixteen neighbouring outputs are a group. They read inputs [begin, end) of the axis, by one matrix or two of 16 rows and 32
 // columns: the first for inputs from `begin` on. Weights stand over 2^16; what would be 1 is 65535 / 65536, for two bytes are
