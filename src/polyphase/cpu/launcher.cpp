@@ -78,15 +78,9 @@ struct BindHere {
 };
 using Here = AnySizes<BindHere>;
 
-void release_sizes(PyObject* capsule) { delete static_cast<Here*>(PyCapsule_GetPointer(capsule, nullptr)); }
-
 enum { kSizes, kNew, kDtype, kStridesLike, kOtherwise, kAnySizeParts };
 
-Here& sizes_in(PyObject* parts) {
-  auto* sizes = static_cast<Here*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
-  if (sizes == nullptr) throw PythonError();
-  return *sizes;
-}
+Here& sizes_in(PyObject* parts) { return in_capsule<Here>(PyTuple_GetItem(parts, kSizes)); }
 
 PyObject* bound_here(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   return bound_to_sizes(sizes_in(parts), args, count, 0, PyTuple_GetItem(parts, kDtype), PyTuple_GetItem(parts, kStridesLike));
@@ -108,8 +102,7 @@ PyObject* python_any_size(PyObject*, PyObject* const* args, ptrdiff_t count) {
   if (count != kAnySizeParts + 1) throw BadCall{"any_size takes a request, its rules, and how a tensor is made"};
   const Data request = bytes(args[0]);
   auto* const made = new Here(request, rules_for(request, bytes(args[1])), {});
-  PyObject* const sizes = PyCapsule_New(made, nullptr, release_sizes);
-  return made_of(&call, {sizes, owned(args[2]), owned(args[3]), owned(args[4]), owned(args[5])});
+  return made_of(&call, {capsule_of(made), owned(args[2]), owned(args[3]), owned(args[4]), owned(args[5])});
 }
 
 // what any_size made, tensors -> what is bound to their sizes, and the place of its output; None where Python binds it
@@ -124,11 +117,7 @@ PyObject* python_bound_of(PyObject*, PyObject* const* args, ptrdiff_t count) {
 
 // ---- images of any size, by templates
 
-SizedCalls& sized_calls(PyObject* parts) {
-  auto* const calls = static_cast<SizedCalls*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, 0), nullptr));
-  if (calls == nullptr) throw PythonError();
-  return *calls;
-}
+SizedCalls& sized_calls(PyObject* parts) { return in_capsule<SizedCalls>(PyTuple_GetItem(parts, 0)); }
 
 // an image; or sizes, strides and what has its address
 PyObject* python_call_sized(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
@@ -178,8 +167,6 @@ PyObject* python_teach(PyObject* parts, PyObject* const* args, ptrdiff_t count) 
   return PyBool_FromLong(sized_calls(parts).teach(integer(args[kProgram]), move(taught), bytes(args[kTaughtDrawn])));
 }
 
-void release_sized(PyObject* capsule) { delete static_cast<SizedCalls*>(PyCapsule_GetPointer(capsule, nullptr)); }
-
 // what makes a tensor, a generator or None, the address of exp or 0, whether multiply-adds are fused, what has to be unchanged,
 // what pictures of Pillow's are or None
 PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
@@ -191,7 +178,7 @@ PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
       {"teach", throwing<python_teach>, METH_FASTCALL, "Whether a request is a program's; then it is called from now on."}};
   if (count != 6) throw BadCall{"sized takes what makes a tensor, how numbers are drawn, and what images are"};
   auto* const calls = new SizedCalls(args[0], args[1], drawing_by(args[2], args[3]), args[4], args[5]);
-  const Reference capsule(PyCapsule_New(calls, nullptr, release_sized));
+  const Reference capsule(capsule_of(calls));
   const auto function = [&](PyMethodDef* one) { return made_of(one, {owned(capsule.get())}); };
   return tuple_of({function(&methods[0]), function(&methods[1]), function(&methods[2]), function(&methods[3]), function(&methods[4])});
 }

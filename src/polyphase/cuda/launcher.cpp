@@ -20,21 +20,19 @@ int64_t made_tables = 0;
 PyObject* python_bind(PyObject*, PyObject* const* args, ptrdiff_t count) {
   if (count != 3) throw BadCall{"a plan, a call and what it reads"};
   auto* const bound = new Bound;
-  const Reference capsule(PyCapsule_New(bound, nullptr, release));
+  Reference capsule(capsule_of(bound));
   if (!read_launch(args[0], args[1], bound->first)) throw PythonError();
   for (int64_t i = 0; i < PyTuple_Size(args[2]); ++i) bound->kept.push_back(owned(PyTuple_GetItem(args[2], i)));
-  return owned(capsule.get());
+  return capsule.release();
 }
 
 // ---- calls of axis maps
-
-void release_calls(PyObject* capsule) { delete static_cast<DeviceCalls*>(PyCapsule_GetPointer(capsule, nullptr)); }
 
 // `device::Program`, a context, a device, and what is asked for kernels.
 PyObject* python_program(PyObject*, PyObject* const* args, ptrdiff_t count) {
   if (count != 3 + DeviceCalls::kFunctions) throw BadCall{"a program, a context, a device, and five functions"};
   const auto program = read_as<device::Program>(args[0], "a program of another size than the launcher's");
-  return PyCapsule_New(new DeviceCalls(program, integer(args[1]), integer(args[2]), args + 3), nullptr, release_calls);
+  return capsule_of(new DeviceCalls(program, integer(args[1]), integer(args[2]), args + 3));
 }
 
 // A program, a request, and whether source and target are aligned.
@@ -50,11 +48,7 @@ PyObject* tables_of(const Bound& bound) {
   return tuple;
 }
 
-Bound& bound_in(PyObject* capsule) {
-  auto* const bound = static_cast<Bound*>(PyCapsule_GetPointer(capsule, nullptr));
-  if (bound == nullptr) throw PythonError();
-  return *bound;
-}
+Bound& bound_in(PyObject* capsule) { return in_capsule<Bound>(capsule); }
 
 // What a bound call reads.
 PyObject* python_tables(PyObject*, PyObject* const* args, ptrdiff_t count) {
@@ -175,16 +169,10 @@ struct BindThere {
 };
 using There = AnySizes<BindThere>;
 
-void release_sizes(PyObject* capsule) { delete static_cast<There*>(PyCapsule_GetPointer(capsule, nullptr)); }
-
 // What `any_size` takes: `launcher.AnySizeCall`, the first two of which become the first here.
 enum { kSizes, kCalls, kRefused, kMake, kDtype, kStridesLike, kStreamNow, kOfDevice, kElse, kAnySizeParts };
 
-There& sizes_in(PyObject* parts) {
-  auto* const sizes = static_cast<There*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, kSizes), nullptr));
-  if (sizes == nullptr) throw PythonError();
-  return *sizes;
-}
+There& sizes_in(PyObject* parts) { return in_capsule<There>(PyTuple_GetItem(parts, kSizes)); }
 
 // source: the address of the image, which is the last.
 PyObject* bound_there(PyObject* parts, PyObject* const* args, ptrdiff_t count, int64_t source) {
@@ -212,7 +200,7 @@ PyObject* python_any_size(PyObject*, PyObject* const* args, ptrdiff_t count) {
   const AnySize rules = rules_for(request, bytes(args[1]));
   auto* const made = new There(request, rules, {PyTuple_GetItem(args[2], 0), PyTuple_GetItem(args[2], 1)});
   const Reference parts(PyTuple_New(kAnySizeParts));
-  PyTuple_SetItem(parts.get(), kSizes, PyCapsule_New(made, nullptr, release_sizes));
+  PyTuple_SetItem(parts.get(), kSizes, capsule_of(made));
   for (int i = 1; i < kAnySizeParts; ++i) PyTuple_SetItem(parts.get(), i, owned(PyTuple_GetItem(args[2], i - 1)));
   return PyCFunction_NewEx(&call, parts.get(), nullptr);
 }
@@ -234,13 +222,9 @@ enum { kBatch, kKernel, kTapMaker, kStream, kOnDevice, kNew, kStaged, kThere, kR
 
 constexpr int64_t kMostBlocks = 65535;  // from plane to plane
 
-void release_batch(PyObject* capsule) { delete static_cast<SizedBatch*>(PyCapsule_GetPointer(capsule, nullptr)); }
-
 template <class T>
-T& in_capsule(PyObject* parts, int place) {
-  auto* const found = static_cast<T*>(PyCapsule_GetPointer(PyTuple_GetItem(parts, place), nullptr));
-  if (found == nullptr) throw PythonError();
-  return *found;
+T& in_part(PyObject* parts, int place) {
+  return in_capsule<T>(PyTuple_GetItem(parts, place));
 }
 
 PyObject* tensor_of(PyObject* parts, int make, int64_t bytes) {
@@ -273,12 +257,12 @@ void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t
   const Reference there(called_with(PyTuple_GetItem(parts, kThere), staged.get()));
   const int64_t address = address_in(there);
   if (tables != 0) {
-    Plan plan = in_capsule<Bound>(parts, kTapMaker).first.plan;
+    Plan plan = in_part<Bound>(parts, kTapMaker).first.plan;
     plan.blocks[0] = tables;
     TapsCall made{reinterpret_cast<const TapRecipe*>(address), tables, {}};
     run_or_throw(plan, &made, sizeof(made), stream);
   }
-  Plan plan = in_capsule<Bound>(parts, kKernel).first.plan;
+  Plan plan = in_part<Bound>(parts, kKernel).first.plan;
   int64_t number = min(pattern.planes, kMostBlocks / count), blocks[] = {pattern.along, pattern.down, number * count};
   if (of_tiles != 0) {  // which blocks take one after another
     number = table.tiles.size();
@@ -302,7 +286,7 @@ void launch_sized(PyObject* parts, SizedBatch& batch, SizedTable& table, int64_t
 // out, images and the places of those that are wanted, or None for all -> places that are left: those of other patterns.
 PyObject* python_launch_sized(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   if (count != 3) throw BadCall{"an output, a tuple of images, and places"};
-  auto& batch = in_capsule<SizedBatch>(parts, kBatch);
+  auto& batch = in_part<SizedBatch>(parts, kBatch);
   const bool all = args[2] == &_Py_NoneStruct;
   const int64_t wanted = PyTuple_Size(all ? args[1] : args[2]);
   if (wanted < 0) throw PythonError();
@@ -336,7 +320,7 @@ PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
   Templates templates;
   templates.learn_all(written.data, written.size);
   auto* const batch = new SizedBatch{{copy, row.data, row.size, move(templates)}, SeenRows(row.size), {}};
-  const Reference capsule(PyCapsule_New(batch, nullptr, release_batch));
+  const Reference capsule(capsule_of(batch));
   if (!batch->rows.holds()) return none();
   const Reference parts(PyTuple_New(kSizedParts));
   PyTuple_SetItem(parts.get(), kBatch, owned(capsule.get()));

@@ -77,8 +77,6 @@ struct Bound {
   }
 };
 
-inline void release(PyObject* capsule) { delete static_cast<Bound*>(PyCapsule_GetPointer(capsule, nullptr)); }
-
 inline PyObject* called_with(PyObject* function, PyObject* argument) {
   PyObject* const answer = PyObject_VectorcallDict(function, &argument, 1, nullptr);
   if (answer == nullptr) throw PythonError();
@@ -288,12 +286,6 @@ class DeviceCalls {
   int64_t tap_maker_ = 0;  // a function of the driver's, where it was needed
 };
 
-inline DeviceCalls& device_calls(PyObject* capsule) {
-  auto* const found = static_cast<DeviceCalls*>(PyCapsule_GetPointer(capsule, nullptr));
-  if (found == nullptr) throw PythonError();
-  return *found;
-}
-
 // Asks for another launch, if it is time to. Whoever launches meanwhile does so as before.
 inline void become_better(Bound& bound, int64_t stream) {
   if (bound.better == nullptr) return;
@@ -304,7 +296,7 @@ inline void become_better(Bound& bound, int64_t stream) {
   const bool waits = captures || bound.was_asked;
   bound.was_asked = true;
   try {
-    bound.left = device_calls(better->calls).improve(*better, waits, bound);
+    bound.left = in_capsule<DeviceCalls>(better->calls).improve(*better, waits, bound);
   } catch (...) {
     delete better;
     throw;
@@ -319,9 +311,9 @@ inline void become_better(Bound& bound, int64_t stream) {
 // A request, as a capsule of what is bound. calls: a capsule of DeviceCalls.
 inline PyObject* new_bound(PyObject* calls, const uint8_t* request, int64_t size, bool aligned) {
   auto* const bound = new Bound;
-  const Reference capsule(PyCapsule_New(bound, nullptr, release));
-  device_calls(calls).bind(request, size, aligned, calls, *bound);
-  return owned(capsule.get());
+  Reference capsule(capsule_of(bound));
+  in_capsule<DeviceCalls>(calls).bind(request, size, aligned, calls, *bound);
+  return capsule.release();
 }
 
 }  // namespace polyphase

@@ -11,14 +11,7 @@ PyObject* as_bytes(const T* data, int64_t count) {
   return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(data), count * static_cast<int64_t>(sizeof(T)));
 }
 
-inline void release_arranged(PyObject* capsule) {
-  delete static_cast<device::Arranged*>(PyCapsule_GetPointer(capsule, nullptr));
-}
-inline const device::Arranged& arranged(PyObject* capsule) {
-  auto* const found = static_cast<const device::Arranged*>(PyCapsule_GetPointer(capsule, nullptr));
-  if (found == nullptr) throw PythonError();
-  return *found;
-}
+inline const device::Arranged& arranged(PyObject* capsule) { return in_capsule<device::Arranged>(capsule); }
 
 template <class T>
 T read_as(PyObject* object, const char* what) {
@@ -44,7 +37,7 @@ inline PyObject* python_arrange(PyObject*, PyObject* const* args, ptrdiff_t coun
   const auto program = read_as<device::Program>(args[1], "a program of another size than the launcher's");
   const device::Terms terms = {integer(args[2]) != 0, integer(args[3]) != 0, static_cast<device::Makes>(integer(args[4]))};
   auto* const call = new device::Arranged(request.data, request.size, program, terms);
-  return tuple_of({PyCapsule_New(call, nullptr, release_arranged), PyLong_FromLongLong(call->outer_count())});
+  return tuple_of({capsule_of(call), PyLong_FromLongLong(call->outer_count())});
 }
 
 // `maps.About`.

@@ -47,6 +47,22 @@ inline PyObject* numbers(const int64_t* values, int64_t count) {
   return tuple;
 }
 
+// What Python owns from now on, and deletes.
+template <class T>
+PyObject* capsule_of(T* made) {
+  const auto release = [](PyObject* capsule) { delete static_cast<T*>(PyCapsule_GetPointer(capsule, nullptr)); };
+  PyObject* const capsule = PyCapsule_New(made, nullptr, release);
+  if (capsule != nullptr) return capsule;
+  delete made;
+  throw PythonError();
+}
+template <class T>
+T& in_capsule(PyObject* capsule) {
+  auto* const found = static_cast<T*>(PyCapsule_GetPointer(capsule, nullptr));
+  if (found == nullptr) throw PythonError();
+  return *found;
+}
+
 // A function whose `self` is a tuple of what it was made of.
 template <int kCount>
 PyObject* made_of(PyMethodDef* function, PyObject* const (&parts)[kCount]) {

@@ -87,11 +87,7 @@ inline void add_address(PyObject* tensor, Addresses& to) {
   to.data[to.count++] = reinterpret_cast<void*>(address);
 }
 
-inline const Bound& bound_in(PyObject* capsule) {
-  const auto* bound = static_cast<const Bound*>(PyCapsule_GetPointer(capsule, nullptr));
-  if (bound == nullptr) throw PythonError();
-  return *bound;
-}
+inline const Bound& bound_in(PyObject* capsule) { return in_capsule<Bound>(capsule); }
 
 // Tasks that do not depend on each other: every thread takes the next when it is done with one.
 template <class Task>
@@ -144,30 +140,12 @@ inline PyObject* run_into_new(const Bound& bound, PyObject* empty, PyObject* pla
   return out.release();
 }
 
-// Deletes what was not given away.
-struct Owned {
-  Bound* bound;
-
-  explicit Owned(Bound* made) : bound(made) {}
-  ~Owned() { delete bound; }
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-};
-
-inline void release(PyObject* capsule) { delete static_cast<Bound*>(PyCapsule_GetPointer(capsule, nullptr)); }
-
-inline PyObject* as_capsule(Owned& owned) {
-  PyObject* capsule = PyCapsule_New(owned.bound, nullptr, release);
-  if (capsule == nullptr) throw PythonError();
-  owned.bound = nullptr;  // the capsule's from here on
-  return capsule;
-}
-
 // Binds a request, and gives it away as a capsule.
 inline PyObject* new_bound(const uint8_t* request, int64_t size) {
-  Owned owned(new Bound);
-  bind(request, size, *owned.bound);
-  return as_capsule(owned);
+  auto* const bound = new Bound;
+  Reference capsule(capsule_of(bound));
+  bind(request, size, *bound);
+  return capsule.release();
 }
 
 }  // namespace polyphase
