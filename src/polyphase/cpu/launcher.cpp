@@ -270,11 +270,11 @@ PyMethodDef functions[] = {
     {"drawer", throwing<python_drawer>, METH_FASTCALL, "What draws from a generator by a table, as torch does."},
     {"warp_picture", throwing<python_warp_picture>, METH_FASTCALL, "Warps a picture of Pillow's."},
     {"attend", throwing<python_attend>, METH_FASTCALL, "Runs attention at sampled places."},
-    {"dispatch_by", python_dispatch_by, METH_FASTCALL, "How kernels in the dispatcher know torch."},
-    {"operator", python_operator, METH_FASTCALL, "A kernel for the dispatcher, as a number."},
-    {"put", python_put, METH_FASTCALL, "Puts it into the dispatcher."},
-    {"take_away", python_take_away, METH_FASTCALL, "Takes it away."},
-    {"direct", python_direct, METH_FASTCALL, "Whether such kernels make calls without Python."},
+    {"dispatch_by", throwing<python_dispatch_by>, METH_FASTCALL, "How kernels in the dispatcher know torch."},
+    {"operator", throwing<python_operator>, METH_FASTCALL, "A kernel for the dispatcher, as a number."},
+    {"put", throwing<python_put>, METH_FASTCALL, "Puts it into the dispatcher."},
+    {"take_away", throwing<python_take_away>, METH_FASTCALL, "Takes it away."},
+    {"direct", throwing<python_direct>, METH_FASTCALL, "Whether such kernels make calls without Python."},
     {"forget", python_forget, METH_FASTCALL, "Empties the cache of tables."},
 };
 

@@ -347,11 +347,11 @@ PyMethodDef functions[] = {
     {"counts", throwing<python_counts>, METH_FASTCALL, "Launches, those of what makes tables, and tables made for images of any size."},
     {"again", python_again, METH_FASTCALL, "A call, to be made once more where it is the one before."},
     {"read_by_handles", python_read_by_handles, METH_FASTCALL, "How tensors are asked from now on."},
-    {"dispatch_by", python_dispatch_by, METH_FASTCALL, "How kernels in the dispatcher know torch."},
-    {"operator", python_operator, METH_FASTCALL, "A kernel for the dispatcher, as a number."},
-    {"put", python_put, METH_FASTCALL, "Puts it into the dispatcher."},
-    {"take_away", python_take_away, METH_FASTCALL, "Takes it away."},
-    {"direct", python_direct, METH_FASTCALL, "Whether such kernels make calls without Python."},
+    {"dispatch_by", throwing<python_dispatch_by>, METH_FASTCALL, "How kernels in the dispatcher know torch."},
+    {"operator", throwing<python_operator>, METH_FASTCALL, "A kernel for the dispatcher, as a number."},
+    {"put", throwing<python_put>, METH_FASTCALL, "Puts it into the dispatcher."},
+    {"take_away", throwing<python_take_away>, METH_FASTCALL, "Takes it away."},
+    {"direct", throwing<python_direct>, METH_FASTCALL, "Whether such kernels make calls without Python."},
 };
 
 }  // namespace

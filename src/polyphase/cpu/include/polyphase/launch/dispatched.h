@@ -236,13 +236,9 @@ struct Operators {
 
 // functions as bytes
 inline PyObject* python_dispatch_by(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  char* functions;
-  ptrdiff_t size;
-  if (count != 1 || PyBytes_AsStringAndSize(args[0], &functions, &size) < 0 || size != sizeof(TorchFunctions)) {
-    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "functions, as bytes");
-    return nullptr;
-  }
-  std::memcpy(&torch_functions(), functions, size);
+  const Data functions = count == 1 ? bytes(args[0]) : Data{};
+  if (functions.size != sizeof(TorchFunctions)) throw BadCall{"functions, as bytes"};
+  std::memcpy(&torch_functions(), functions.data, functions.size);
   return none();
 }
 
@@ -254,12 +250,11 @@ inline PyObject* python_operator(PyObject*, PyObject* const* args, ptrdiff_t cou
   ptrdiff_t sizes[kTexts] = {};
   for (int i = 0; i < kTexts && count == kCount; ++i) {
     texts[i] = PyUnicode_AsUTF8AndSize(args[i], &sizes[i]);
-    if (texts[i] == nullptr) return nullptr;
+    if (texts[i] == nullptr) throw PythonError();
   }
   const bool fits = sizes[kTypes] > 0 && sizes[kTypes] <= 2 * Operator::kMostArguments && sizes[kTypes] % 2 == 0;
   if (!fits || Operators::count == Operators::kMost || tensor_reader().type == nullptr) {
-    PyErr_SetString(PyExc_ValueError, "a name, a key, a few types and two functions, of not too many operators");
-    return nullptr;
+    throw BadCall{"a name, a key, a few types and two functions, of not too many operators"};
   }
   auto* const made = new Operator;
   for (int i = 0; i < kTexts; ++i) owned(args[i]);
@@ -274,40 +269,36 @@ inline PyObject* python_operator(PyObject*, PyObject* const* args, ptrdiff_t cou
   return PyLong_FromLongLong(Operators::count++);
 }
 
-inline Operator* operator_at(PyObject* const* args, ptrdiff_t count) {
-  const int64_t place = count == 1 ? PyLong_AsLongLong(args[0]) : -1;
-  if (place >= 0 && place < Operators::count) return Operators::all[place];
-  if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "the place of an operator");
-  return nullptr;
+inline Operator& operator_at(PyObject* const* args, ptrdiff_t count) {
+  const int64_t place = count == 1 ? integer(args[0]) : -1;
+  if (place < 0 || place >= Operators::count) throw BadCall{"the place of an operator"};
+  return *Operators::all[place];
 }
 
 inline PyObject* python_put(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  Operator* const one = operator_at(args, count);
-  if (one == nullptr) return nullptr;
+  Operator& one = operator_at(args, count);
   const TorchFunctions& torch = torch_functions();
   void* library;
-  if (torch.new_library(one->space, one->key, "compile/overrides.py", 0, &library) == 0) {
-    if (torch.put_kernel(library, one->name, Operators::kernel(PyLong_AsLongLong(args[0]))) == 0) {
-      one->library = library;
+  if (torch.new_library(one.space, one.key, "compile/overrides.py", 0, &library) == 0) {
+    if (torch.put_kernel(library, one.name, Operators::kernel(integer(args[0]))) == 0) {
+      one.library = library;
       return none();
     }
     torch.delete_library(library);
   }
-  PyErr_SetString(PyExc_ValueError, "torch does not take a kernel");
-  return nullptr;
+  throw BadCall{"torch does not take a kernel"};
 }
 
 inline PyObject* python_take_away(PyObject*, PyObject* const* args, ptrdiff_t count) {
-  Operator* const one = operator_at(args, count);
-  if (one == nullptr) return nullptr;
-  if (one->library != nullptr) torch_functions().delete_library(one->library);
-  one->library = nullptr;
+  Operator& one = operator_at(args, count);
+  if (one.library != nullptr) torch_functions().delete_library(one.library);
+  one.library = nullptr;
   return none();
 }
 
 inline PyObject* python_direct(PyObject*, PyObject* const* args, ptrdiff_t count) {
   const int whether = count == 1 ? PyObject_IsTrue(args[0]) : 0;
-  if (whether < 0) return nullptr;
+  if (whether < 0) throw PythonError();
   __atomic_store_n(&dispatched().direct, whether != 0, __ATOMIC_RELAXED);
   return none();
 }
