@@ -33,9 +33,9 @@ struct Better {
   bool aligned;
   PyObject* kernel = nullptr;
 
-  Better(PyObject* calls, const uint8_t* data, int64_t size, const device::Way& way, bool aligned)
+  Better(PyObject* calls, const Buffer<uint8_t>& of, const device::Way& way, bool aligned)
       : calls(owned(calls)), way(way), aligned(aligned) {
-    request.assign(data, size);
+    request.assign(of.data(), of.size());
   }
   Better(const Better&) = delete;
   ~Better() {
@@ -107,16 +107,15 @@ class DeviceCalls {
     for (PyObject* one : functions_) Py_DecRef(one);
   }
 
-  // self: the capsule of this.
+  // self: the capsule of this. Tables are made on the device where they can be, unless it is not known then how the call's own
+  // kernel sums.
   void bind(const uint8_t* request, int64_t size, bool aligned, PyObject* self, Bound& bound) {
-    if (bind_making(request, size, aligned, self, bound)) return;
-    const device::Arranged call(request, size, program_, {aligned, aligned, device::Makes::kNone});
-    const device::Way own = device::WaysOf(call).ways.own();
-    const device::Way way = bind_to(call, own, bound.first);
-    if (way == own) return;
-    const Known* const known = find(call.of_call(own));
-    bound.better = new Better(self, request, size, way, aligned);
-    bound.ready = known == nullptr ? &never_ : bound.better->hold(known->kernel);
+    const device::Arranged call(request, size, program_, {aligned, aligned, device::Makes::kForOne});
+    const device::WaysOf ways(call);
+    const device::Way own = ways.ways.own();
+    if (!call.makes_tables() || ways.order_is_known(own)) return bind_by(call, own, aligned, self, bound);
+    const device::Arranged by_host(request, size, program_, {aligned, aligned, device::Makes::kNone});
+    bind_by(by_host, device::WaysOf(by_host).ways.own(), aligned, self, bound);
   }
 
   // After its own kernel was asked for: 0 where there is none, launches until it is to be asked again, or -1 where the bound call
@@ -148,25 +147,15 @@ class DeviceCalls {
   static int64_t tables_made() { return made_; }
 
  private:
-  // By tables that are made on the device. False where none can be, or it is not known how the call's own kernel sums.
-  bool bind_making(const uint8_t* request, int64_t size, bool aligned, PyObject* self, Bound& bound) {
-    const device::Arranged call(request, size, program_, {aligned, aligned, device::Makes::kForOne});
-    if (!call.makes_tables()) return false;
-    const device::WaysOf ways(call);
-    const device::Way own = ways.ways.own();
-    if (!ways.order_is_known(own)) return false;
-    const device::Way way = bind_to(call, own, bound.first);
-    bound.better = new Better(self, request, size, way, aligned);
-    bound.ready = &never_;
-    return true;
-  }
-
-  // The way that does it.
-  device::Way bind_to(const device::Arranged& call, const device::Way& own, Launch& launch) {
+  // own: for the tables that the call has, of which the host's are narrower than those that are made.
+  void bind_by(const device::Arranged& call, const device::Way& own, bool aligned, PyObject* self, Bound& bound) {
     device::Way way;
     const KernelState& state = kernel_for(call, own, way);
-    fill(call, device::Prepared(call, way, own), way, state, launch);
-    return way;
+    fill(call, device::Prepared(call, way, own), way, state, bound.first);
+    if (way == own && !call.makes_tables()) return;
+    const Known* const known = call.makes_tables() ? nullptr : find(call.of_call(own));
+    bound.better = new Better(self, call.bytes(), way, aligned);
+    bound.ready = known == nullptr ? &never_ : bound.better->hold(known->kernel);
   }
 
   // A kernel that Python was asked for, and the Python object that has its state.

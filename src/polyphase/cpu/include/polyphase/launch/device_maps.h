@@ -139,6 +139,7 @@ class Arranged {
     way.outer = outer_count();
     return way;
   }
+  const Buffer<uint8_t>& bytes() const { return bytes_; }  // of the request
   const Request& request() const { return request_; }
   const Tail& tail() const { return tail_; }
   const Program& program() const { return program_; }

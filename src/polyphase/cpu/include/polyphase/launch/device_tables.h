@@ -34,12 +34,17 @@ struct HostTable {
   Bytes weight;
   bool listed = false, ascends = true, descends = false;
 
+  // What the loop finds stays in registers.
   void find_order() {
-    ascends = descends = true;
+    const int32_t* const begins = first.data();
+    int32_t lowest = 0, highest = 0;  // steps from one to the next
     for (int64_t i = 1; i < first.size(); ++i) {
-      ascends &= first[i] >= first[i - 1];
-      descends &= first[i] <= first[i - 1];
+      const int32_t step = begins[i] - begins[i - 1];
+      lowest = min(lowest, step);
+      highest = max(highest, step);
     }
+    ascends = lowest == 0;
+    descends = highest == 0;
   }
 };
 
@@ -52,22 +57,23 @@ inline Sampler sampler_of(Arithmetic arithmetic) {
   return sampler;
 }
 
-// Of values that only move. What has a border begins where its neighbour does.
-inline void fill_moves(const AxisRequest& request, HostTable& table) {
-  const Rounding float_ratio{true};
-  const Selection rows = selection_of(request.steps, request.steps + request.step_count, request.in_size, float_ratio);
-  table.in_size = request.in_size;
-  table.out_size = rows.size();
-  table.taps = 1;
-  table.border = borders_of(rows);
-  table.first.resize_unset(rows.size());
+// What has a border begins where its neighbour does.
+inline void fill_borders(Firsts& rows) {
   int64_t known = 0;
   while (known < rows.size() && rows[known] < 0) ++known;
   int32_t latest = known < rows.size() ? rows[known] : 0;
-  for (int64_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] >= 0) latest = rows[i];
-    table.first[i] = latest;
-  }
+  for (int32_t& row : rows) latest = row = row >= 0 ? row : latest;
+}
+
+// Of values that only move.
+inline void fill_moves(const AxisRequest& request, HostTable& table) {
+  const Rounding float_ratio{true};
+  table.first = selection_of(request.steps, request.steps + request.step_count, request.in_size, float_ratio);
+  table.in_size = request.in_size;
+  table.out_size = table.first.size();
+  table.taps = 1;
+  table.border = borders_of(table.first);
+  if (table.border.size() > 0) fill_borders(table.first);
   table.find_order();
 }
 

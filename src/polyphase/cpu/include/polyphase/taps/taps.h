@@ -97,10 +97,12 @@ inline Selection nearest_of(const Step& step, int64_t in_size, Rounding round) {
   const double ratio = scaled_ratio(step, in_size, false, round), begin = step.begin;
   const auto last = static_cast<int32_t>(in_size - 1);
   const auto most = static_cast<float>(last);
-  Selection selection(step.a);
-  for (int64_t i = 0; i < step.a; ++i) {  // `whole_pixel`, without a call
+  Selection selection;
+  selection.resize_unset(step.a);
+  int32_t* const pixels = selection.data();
+  for (int64_t i = 0, count = step.a; i < count; ++i) {  // `whole_pixel`, without a call
     const auto position = static_cast<float>(ratio * static_cast<double>(i) + begin);
-    selection[i] = !(position > 0) ? 0 : position < most ? static_cast<int32_t>(position) : last;
+    pixels[i] = !(position > 0) ? 0 : position < most ? static_cast<int32_t>(position) : last;
   }
   return selection;
 }
@@ -133,9 +135,9 @@ inline Selection selection_of(const Step* steps, const Step* end, int64_t in_siz
 
 // Empty where there is none.
 inline Buffer<int32_t> borders_of(const Selection& selection) {
-  bool any = false;
-  for (const int32_t row : selection) any |= row < 0;
-  return select(any ? selection.size() : 0, [&](int64_t i) { return max(-selection[i], 0); });
+  int32_t least = 0;
+  for (const int32_t row : selection) least = min(least, row);
+  return select(least < 0 ? selection.size() : 0, [&](int64_t i) { return max(-selection[i], 0); });
 }
 
 inline void fill_index_only(const Selection& selection, int64_t in_size, TapTable* table) {
