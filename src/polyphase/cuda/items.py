@@ -13,7 +13,9 @@ import torch
 from polyphase.cuda import emit, launch, tiles, warps, ways
 from polyphase.cuda.calls import AXIS_NUMBERS, CallShape
 from polyphase.cuda.made_tables import (
+    ANTIALIASED,
     BEFORE_TABLE,
+    RECIPE_NUMBERS,
     Form,
     bytes_before_weights,
     matrix_bytes,
@@ -303,7 +305,7 @@ class SizedCall:
             first, weight = place + BEFORE_TABLE, place + bytes_before_weights(path.out_size)
             crop, direction, cropped, resized, begin, step, out_size = path
             recipes += (size, crop, direction, cropped, resized, pattern.cubic, begin, step, out_size, taps)
-            recipes += (True, Form.WINDOWS if in_tiles is None else form, first, weight)
+            recipes += (True, Form.WINDOWS if in_tiles is None else form, *ANTIALIASED, first, weight)
             precision = -1 if in_tiles is None else 16
             numbers += (size, out_size, in_stride, out_stride, first, 0, weight, 0, taps, precision)
         operands, filled = pattern.row.filled
@@ -318,7 +320,7 @@ class SizedCall:
         return Row((operands, bytes(data)), room, [], pattern.row), _TWO_RECIPES.pack(*recipes)
 
 
-_TWO_RECIPES = struct.Struct("=28q")
+_TWO_RECIPES = struct.Struct(f"={2 * RECIPE_NUMBERS}q")
 _ONE, _SIX, _TWO_AXES = struct.Struct("=q"), struct.Struct("=6q"), struct.Struct("=20q")
 
 

@@ -8,6 +8,8 @@ import enum
 #: `TapRecipe` of tap_maker.h; and what a table that is made by it has before its first row, for the precision.
 RECIPE_NUMBERS = 16
 RECIPE_BYTES = RECIPE_NUMBERS * 8
+#: What antialiased windows have for `positions` and `ratio`.
+ANTIALIASED = 0, 0
 #: Of `TapsCall`: where recipes lie, how many, and a few of its own.
 TAPS_CALL_BYTES = 16 + 3 * RECIPE_BYTES
 BEFORE_TABLE = 16
