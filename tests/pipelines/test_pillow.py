@@ -418,6 +418,28 @@ def test_pictures_that_pillow_does_not_tell_the_place_of_are_copied(v2: Any, mon
             assert bytes_of(polyphase.fuse(steps)(picture(mode=mode))) == bytes_of(expected)
 
 
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_new_pictures_of_new_sizes_are_one_call_into_cpp(
+    v2: Any, mode: str, small_blocks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polyphase.pipelines import pillow
+    from polyphase.pipelines.templates import Templates
+
+    steps = [v2.Resize(40), v2.RandomHorizontalFlip(1.0), v2.CenterCrop((31, 33))]
+    fused = polyphase.fuse(v2.Compose(steps))
+    for seed in range(4):
+        fused(picture(60 + seed, 80, mode))
+
+    def refuse(*all: Any) -> Any:
+        raise AssertionError("Python is asked")
+
+    if pillow._place_of_rows() is not None:
+        monkeypatch.setattr(Templates, "of", refuse)
+    for seed in range(4):
+        image = picture(70, 90 + seed, mode)
+        check(lambda one: fused.walk(one).value(), fused, image, seed)
+
+
 #: Warps of pictures, in steps of torchvision's.
 WARPS: dict[str, Callable[[Any, Any], list[Any]]] = {
     "rotation": lambda t, mode: [t.RandomRotation(180, mode)],

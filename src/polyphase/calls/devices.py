@@ -90,12 +90,12 @@ class Sized(Protocol):
     draw from torch's generator where they have to. Kinds differ in dtype, device, channels, and the order that results
     lie in.
 
-    call: of an image, or of the sizes, strides and memory of one that is of this kind, a new tensor, or the part of the
-    image's memory that the picture is; None where that is not known. many: of a tuple of plain images, of pictures, or
-    of tuples of sizes, strides and memory, and what makes a tensor, or None, of the sizes and dtype of a result, that
-    tensor with all results; None where one of them is not known, or becomes another size. follow: of a height and width
-    what `SizedCalls::follow` says. learn: of a template whether it is followed from then on. Where something is None,
-    nothing was drawn.
+    call: of an image, or of the sizes, strides and memory of one that is of this kind, what its program makes, or the
+    part of the image's memory that the picture is; None where that is not known. many: of a tuple of plain images, of
+    pictures, or of tuples of sizes, strides and memory, and what makes a tensor, or None, of the sizes and dtype of a
+    result, that tensor with all results; None where one of them is not known, or becomes another size. follow: of a
+    height and width what `SizedCalls::follow` says. learn: of a template whether it is followed from then on. Where
+    something is None, nothing was drawn.
     """
 
     call: Callable[..., Tensor | None]
@@ -109,11 +109,13 @@ class Sized(Protocol):
 
 
 class SizedGiven(NamedTuple):
-    """What a program is given: the vectors that it reads; and what a picture becomes: a new tensor, a view of the
-    image, or the image (0, 1, 2, `Becomes` of `launch/sized_calls.h`)."""
+    """What a program is given: the vectors that it reads; what a picture becomes: a new tensor, a view of the image, or
+    the image (0, 1, 2, `Becomes` of `launch/sized_calls.h`); and what makes of sizes, strides and dtype what is written
+    to, by its address, None where that is a tensor."""
 
     vectors: tuple[Tensor, ...]
     becomes: int
+    make: Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], Any] | None = None
 
 
 @dataclass(frozen=True)

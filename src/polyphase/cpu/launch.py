@@ -70,12 +70,13 @@ class Sized:
     """A call of any size, as `devices.Sized` has it."""
 
     def __init__(self, *parts: Any) -> None:
-        functions = libraries.launcher().sized(empty_strided, *parts)
+        functions = libraries.launcher().sized(*parts)
         self.call, self.many, self.follow, self.learn, self._teach = functions
 
     def teach(self, program: int, record: CallRecord, drawn: bytes, given: SizedGiven) -> bool:
         dtype, request = record.out.dtype, _request(record)
-        return bool(self._teach(program, request, drawn, given.vectors, dtype, dtype.itemsize, given.becomes))
+        make = given.make or empty_strided
+        return bool(self._teach(program, request, drawn, given.vectors, dtype, make, dtype.itemsize, given.becomes))
 
 
 def bind_like(record: CallRecord) -> BindLike:

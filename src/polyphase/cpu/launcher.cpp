@@ -151,10 +151,10 @@ PyObject* python_learn(PyObject* parts, PyObject* const* args, ptrdiff_t count) 
   return PyBool_FromLong(sized_calls(parts).learn(bytes(args[0])));
 }
 
-enum { kProgram, kTaughtRequest, kTaughtDrawn, kTaughtVectors, kTaughtDtype, kElementBytes, kTaughtBecomes, kTaughtParts };
+enum { kProgram, kTaughtRequest, kTaughtDrawn, kTaughtVectors, kTaughtDtype, kTaughtMake, kElementBytes, kTaughtBecomes, kTaughtParts };
 
-// as above: a program's number, a request of it and the numbers that were drawn for that, vectors, the dtype of results and
-// the bytes of an element, and what the picture is
+// as above: a program's number, a request of it and the numbers that were drawn for that, vectors, the dtype of results, what
+// makes one of a place, the bytes of an element, and what the picture is
 PyObject* python_teach(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   if (count != kTaughtParts) throw BadCall{"teach takes a program, a request, and what is known of it"};
   const Data request = bytes(args[kTaughtRequest]);
@@ -162,12 +162,12 @@ PyObject* python_teach(PyObject* parts, PyObject* const* args, ptrdiff_t count) 
     throw BadCall{"a request of another size than the launcher's"};
   }
   SizedPattern taught = {SizedRequest(request.data, request.size), Reference(owned(args[kTaughtVectors])),
-                         Reference(owned(args[kTaughtDtype])), integer(args[kElementBytes]),
+                         Reference(owned(args[kTaughtDtype])), Reference(owned(args[kTaughtMake])), integer(args[kElementBytes]),
                          static_cast<Becomes>(integer(args[kTaughtBecomes]))};
   return PyBool_FromLong(sized_calls(parts).teach(integer(args[kProgram]), move(taught), bytes(args[kTaughtDrawn])));
 }
 
-// what makes a tensor, a generator or None, the address of exp or 0, whether multiply-adds are fused, what has to be unchanged,
+// a generator or None, the address of exp or 0, whether multiply-adds are fused, what has to be unchanged,
 // what pictures of Pillow's are or None
 PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
   static PyMethodDef methods[] = {
@@ -176,8 +176,8 @@ PyObject* python_sized(PyObject*, PyObject* const* args, ptrdiff_t count) {
       {"follow", throwing<python_follow>, METH_FASTCALL, "What images of a size go through, or None."},
       {"learn", throwing<python_learn>, METH_FASTCALL, "Whether it is a template; then it is followed from now on."},
       {"teach", throwing<python_teach>, METH_FASTCALL, "Whether a request is a program's; then it is called from now on."}};
-  if (count != 6) throw BadCall{"sized takes what makes a tensor, how numbers are drawn, and what images are"};
-  auto* const calls = new SizedCalls(args[0], args[1], drawing_by(args[2], args[3]), args[4], args[5]);
+  if (count != 5) throw BadCall{"sized takes how numbers are drawn, and what images are"};
+  auto* const calls = new SizedCalls(args[0], drawing_by(args[1], args[2]), args[3], args[4]);
   const Reference capsule(capsule_of(calls));
   const auto function = [&](PyMethodDef* one) { return made_of(one, {owned(capsule.get())}); };
   return tuple_of({function(&methods[0]), function(&methods[1]), function(&methods[2]), function(&methods[3]), function(&methods[4])});

@@ -21,7 +21,7 @@ from polyphase.calls import devices
 from polyphase.pipelines import strides
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
 from polyphase.pipelines.patched import Patched
-from polyphase.pipelines.pillow import Edits, in_one_block, of_pil, written_picture
+from polyphase.pipelines.pillow import Edits, NewPicture, in_one_block, lies_as, of_pil
 from polyphase.pipelines.sources import Source, in_order, of_tensor
 from polyphase.pipelines.stages import CROP, FLIP, Positions, Ready, Stage, run, run_into
 from polyphase.records.facts import Facts, Sizes
@@ -317,8 +317,9 @@ class Picture:
 
     def _as_pil(self) -> Any:
         """A new Pillow image, whose pixels are written where they lie."""
-        write = functools.partial(run_into, self.stages(), self._source)
-        return written_picture(self.shape, write, self.run)
+        made = NewPicture(self.shape)
+        run_into(self.stages(), self._source, made, lies_as(self.shape))
+        return made.image()
 
     def is_for_others(self) -> bool:
         """Whether its programs are those of the next image of this kind: they depend on nothing else."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyphase.calls import devices
 from polyphase.calls.binding import NOT_BUILT
-from polyphase.pipelines.sources import CPU, Memory, Source
+from polyphase.pipelines.sources import CPU, Source
 from polyphase.records.facts import Facts, Sizes
 from polyphase.records.layout import BY_ROWS
 
@@ -62,18 +62,28 @@ def in_one_block(source: Source) -> Source:
     return replace(source, facts=known, memory=BlockMemory(source.memory.image))
 
 
-def written_picture(shape: Sizes, write: Callable[[Memory, Facts], None], run: Callable[[], Tensor]) -> Any:
-    """A picture of (channels, height, width) that `write` puts where it is told, or else that `run` makes. A fourth
-    byte is 0, as Pillow's own resizes leave it."""
-    pillow, (channels, height, width) = sys.modules["PIL.Image"], shape
-    mode = next(mode for mode, count in PIL_CHANNELS.items() if count == channels)
-    image = pillow.new(mode, (width, height), None)
-    address, owner = _block(image)
-    if address == 0:
-        pixels = torch.nn.functional.pad(run().permute(1, 2, 0), (0, _PIXEL_BYTES[mode] - channels)).contiguous()
-        return pillow.frombytes(mode, (width, height), _bytes_of(pixels), "raw", _RAW[mode])
-    write(Memory(address, (image, owner)), lies_as(shape))
-    return image
+class NewPicture:
+    """A picture of (channels, height, width) that is to be written, as it lies in one block: in its own memory, or else
+    in a tensor that becomes one. A fourth byte is 0, as Pillow's own resizes leave it."""
+
+    def __init__(self, shape: Sizes, strides: Sizes = (), dtype: torch.dtype = torch.uint8) -> None:
+        channels, height, width = shape
+        self._mode = next(mode for mode, count in PIL_CHANNELS.items() if count == channels)
+        self._image = sys.modules["PIL.Image"].new(self._mode, (width, height), None)
+        self._address, self._owner = _block(self._image)
+        if self._address == 0:
+            self._owner = torch.zeros(height, width, _PIXEL_BYTES[self._mode], dtype=torch.uint8)
+            self._address = self._owner.data_ptr()
+
+    def data_ptr(self) -> int:
+        return self._address
+
+    def image(self) -> Any:
+        if not isinstance(self._owner, Tensor):
+            return self._image
+        return sys.modules["PIL.Image"].frombytes(
+            self._mode, self._image.size, _bytes_of(self._owner), "raw", _RAW[self._mode]
+        )
 
 
 def lies_as(shape: Sizes) -> Facts:

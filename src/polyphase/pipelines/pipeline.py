@@ -30,7 +30,7 @@ from polyphase.pipelines.batches import (
     run_into,
 )
 from polyphase.pipelines.picture import PIL, TENSOR, Picture, as_kind
-from polyphase.pipelines.pillow import is_pil
+from polyphase.pipelines.pillow import NewPicture, is_pil
 from polyphase.pipelines.reading import (
     Step,
     is_a_transform,
@@ -164,6 +164,8 @@ class Pipeline:
             return None
         if isinstance(memory, Tensor) and image.kind == kind == TENSOR:
             self._latest.follow(calls.call, (memory,), _defaults(), any_size=True)
+        if isinstance(made, NewPicture):
+            return made.image()
         return image.original if made is memory and image.kind == kind else as_kind(made, kind)
 
     def walk(self, sample: Any, *, unpacks: bool = False) -> Walk:

@@ -21,10 +21,10 @@ from polyphase.pipelines.draws import Draws
 from polyphase.pipelines.outlines import Outline
 from polyphase.pipelines.patched import Patched
 from polyphase.pipelines.picture import ARRAY, PIL, Picture, as_kind
-from polyphase.pipelines.pillow import lies_as, told_of_pictures, written_picture
+from polyphase.pipelines.pillow import NewPicture, lies_as, told_of_pictures
 from polyphase.pipelines.reading import OWN, V2, Step
 from polyphase.pipelines.recording import NO_PROGRAM, NotRecordedError, Recording, Size, plain
-from polyphase.pipelines.sources import CPU, Addressed, Source
+from polyphase.pipelines.sources import CPU, Source
 from polyphase.pipelines.stages import Ready
 from polyphase.pipelines.vocabulary import NO_PARAMS, Container, Normalize, Params, ToDtype
 from polyphase.pipelines.walks import Image, Walk
@@ -111,14 +111,13 @@ class Sketch:
 
     def value(self) -> Any:
         if self.kind == PIL:
-            return written_picture(self.shape, self._write, self.run)
+            made = NewPicture(self.shape)
+            call, source, inputs = self.bound(self.source)
+            call.into(made, source, *inputs)
+            return made.image()
         if self._program.becomes == _ITSELF:
             return self._original
         return as_kind(self.run() if self._program.becomes == _TENSOR else self._view(), self.kind)
-
-    def _write(self, memory: Addressed, lies: Facts) -> None:
-        call, source, inputs = self.bound(self.source, lies)
-        call.into(memory, source, *inputs)
 
     def _view(self) -> Tensor:
         part = self.source.tensor()
@@ -237,9 +236,10 @@ class _Kind:
     def _teach(self, number: int, way: _Way) -> None:
         """C++ makes pictures of a program by itself, where they are all of one kind."""
         program = None if number == NO_PROGRAM else self._programs[number]
-        if program is None or program.kind == PIL or program.cut_by or self.result not in (None, program.kind):
+        if program is None or program.cut_by or self.result not in (None, program.kind):
             return
-        drawn, given = way.recording.drawn, devices.SizedGiven(program.vectors, program.becomes)
+        make = NewPicture if program.kind == PIL else None
+        drawn, given = way.recording.drawn, devices.SizedGiven(program.vectors, program.becomes, make)
         if program.pattern.teach(self.calls, number, struct.pack(f"={len(drawn)}d", *drawn), given):
             self.result = program.kind
 
@@ -365,6 +365,7 @@ def _program(image: Image, done: Sequence[tuple[Step, Params]], cut_by: Any) -> 
     if others or order is None:
         return None
     out, patchwork = (stage.out, None) if stage.patches is None else stage.patches.lie(stage.out)
+    out = lies_as(out.shape) if picture.kind == PIL else out
     inputs = (picture.source.facts, *map(facts, stage.vectors))
     pattern = None if stage.bound(picture.source)[0].by_torch else Pattern.of(stage.program, inputs, out, patchwork)
     if pattern is None:

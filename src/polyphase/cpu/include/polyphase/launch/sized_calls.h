@@ -13,10 +13,10 @@ namespace polyphase {
 enum class Becomes : int64_t { kTensor, kView, kItself };
 
 // A program that templates share: a request for images of many sizes, what its calls read besides their image (a tuple),
-// and the dtype of its results.
+// the dtype of its results, and what makes of a place what has the memory of one.
 struct SizedPattern {
   SizedRequest request;
-  Reference vectors, dtype;
+  Reference vectors, dtype, make;
   int64_t element_bytes;
   Becomes becomes;
 };
@@ -159,11 +159,10 @@ struct SizedItem {
 // Images of one kind, and how they are drawn for. The GIL is held wherever it is looked at.
 class SizedCalls {
  public:
-  // make: of a place, a new tensor. generator: None where nothing is drawn. unchanged: as of `are_unchanged`. pictures: what
-  // images are, None of tensors and what is given as numbers.
-  SizedCalls(PyObject* make, PyObject* generator, Drawing drawing, PyObject* unchanged, PyObject* pictures)
-      : make_(owned(make)),
-        generator_(owned(generator)),
+  // generator: None where nothing is drawn. unchanged: as of `are_unchanged`. pictures: what images are, None of tensors and
+  // what is given as numbers.
+  SizedCalls(PyObject* generator, Drawing drawing, PyObject* unchanged, PyObject* pictures)
+      : generator_(owned(generator)),
         unchanged_(owned(unchanged)),
         pictures_(owned(pictures)),
         drawing_(drawing) {}
@@ -202,7 +201,7 @@ class SizedCalls {
                      PyLong_FromLongLong(followed.size(1)), numbers_of(followed, 0), numbers_of(followed, 1)});
   }
 
-  // A new tensor, or what is as good; None, and nothing drawn, where that is not known of the image. memory: the image, or
+  // What the pattern makes, or what is as good; None, and nothing drawn, where that is not known of the image. memory: the image, or
   // what else has its address. alike: it is known to lie in memory as all of this kind.
   PyObject* call(const Extent& image, PyObject* memory, bool alike) {
     if (image.rank != 3 || !are_unchanged(unchanged_.get())) return none();
@@ -219,7 +218,7 @@ class SizedCalls {
     PyObject* tensors[1 + kMaxOperands] = {memory};
     const ptrdiff_t count = PyTuple_Size(vectors);
     for (ptrdiff_t v = 0; v < count; ++v) tensors[1 + v] = PyTuple_GetItem(vectors, v);
-    return run_into_new(kept->bound, make_.get(), kept->place.get(), tensors, 1 + count);
+    return run_into_new(kept->bound, pattern->make.get(), kept->place.get(), tensors, 1 + count);
   }
 
   // Of a tuple of images a tensor with all results, which `out_of` makes of the sizes and the dtype of the first. None, and
@@ -430,7 +429,7 @@ class SizedCalls {
     sizes_.keep(key, key.hash(), item.kept.get());
   }
 
-  const Reference make_, generator_, unchanged_, pictures_;
+  const Reference generator_, unchanged_, pictures_;
   const Drawing drawing_;
   Templates templates_;
   Buffer<SizedPattern*> patterns_;  // by programs' numbers

@@ -28,6 +28,7 @@ class SizedRequest {
   SizedRequest(const uint8_t* request, int64_t request_bytes) {
     request_.assign(request, request_bytes);
     in_pixels_ = made().out_stride[0] == 1;
+    pixel_ = made().out_stride[2];
   }
   SizedRequest(SizedRequest&&) = default;
 
@@ -57,7 +58,7 @@ class SizedRequest {
     const int64_t channels = size[0], height = followed.size(0), width = followed.size(1);
     if (request.last_step[0] != rows || request.last_step[1] != rows + columns) return false;
     const int64_t out_size[] = {channels, height, width};
-    const int64_t in_rows[] = {height * width, width, 1}, in_pixels[] = {1, width * channels, channels};
+    const int64_t in_rows[] = {height * width, width, 1}, in_pixels[] = {1, width * pixel_, pixel_};
     for (int d = 0; d < 3; ++d) {
       request.in_size[d] = size[d];
       request.in_stride[d] = stride[d];
@@ -73,6 +74,7 @@ class SizedRequest {
  private:
   Buffer<uint8_t> request_;
   bool in_pixels_ = false;
+  int64_t pixel_ = 0;  // from a pixel of the result to the next, where these lie one after the other
 };
 
 }  // namespace polyphase
