@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -55,6 +56,10 @@ class Latest:
     def __init__(self) -> None:
         self.again = never
         self._call: Callable[..., Any] | None = None
+        _ALL.add(self)
+
+    def forget(self) -> None:
+        self.again, self._call = never, None
 
     def follow(
         self,
@@ -78,6 +83,15 @@ class Latest:
         else:
             made = devices.wing_of(tensors[0].device).again() or plainly
             self.again = made(Parts(call, len(tensors), given, guard, place_of_sizes))
+
+
+_ALL: WeakSet[Latest] = WeakSet()
+
+
+def forget() -> None:
+    """So that no call is made again by what was bound before."""
+    for one in _ALL:
+        one.forget()
 
 
 def never(*arguments: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from polyphase.calls import devices, filled, plain_torch
+from polyphase.calls import again, devices, filled, plain_torch
 from polyphase.calls.bound import BoundCall, BoundGradients, Gradients, Needed
 from polyphase.errors import (
     BuildFailedError,
@@ -214,6 +214,7 @@ def forget() -> None:
     """So that what is called next is bound anew."""
     bound.cache_clear()
     bound_gradients.cache_clear()
+    again.forget()
     for wing in devices.loaded():
         wing.forget()
 

@@ -54,6 +54,11 @@ class ShortWay(Latest):
         self._calls: Kept[tuple[Any, ...], Callable[..., Tensor]] = Kept()
         self._by_sizes: Kept[tuple[Any, ...], Callable[..., Tensor] | None] = Kept()
 
+    def forget(self) -> None:
+        super().forget()
+        self._calls.clear()
+        self._by_sizes.clear()
+
     def find(self, given: tuple[Any, ...], tensors: tuple[Any, ...]) -> Callable[..., Tensor] | None:
         """What to call with the tensors; None where the call has to go through the operators.
 

@@ -14,6 +14,7 @@
 #include "polyphase/warp/positions.h"
 #include "polyphase/warp/sample.h"
 #include "polyphase/warp/sixteens.h"
+#include "polyphase/warp/small_planes.h"
 #include "polyphase/warp/windows.h"
 
 namespace polyphase {
@@ -220,6 +221,7 @@ class InsideTiles {
       : way_(way_of(call)),
         channels_(static_cast<int>(call.channels)),
         strides_(call.image_strides),
+        small_(call),
         windows_(call, way_ != kPixels, [&](int64_t read) { return last_of(call, way_, read); }),
         finder_(call, x, y, last_first(call, way_)) {
     if (way_ != kNone && last_first(call, way_) < 0) way_ = kBytes ? kNone : kApart;
@@ -250,10 +252,13 @@ class InsideTiles {
   }
 
  private:
-  enum Way { kNone, kPlanes, kPixels, kApart };
+  enum Way { kNone, kSmallPlanes, kPlanes, kPixels, kApart };
 
   // A tile whose taps may be read with what lies beside them.
   POLYPHASE_BLOCK bool sum(const SquareTaps& taps, const S* image, int64_t channels, float* out, int64_t stride) {
+    if constexpr (kFloats) {
+      if (way_ == kSmallPlanes) return small_.sum(taps, image, channels, out, stride);
+    }
     const S* const further = image + further_row(taps.first[0]);
     if (taps.count == kTile && windows_.hold(taps.first)) {
       windows_.prefetch(further, channels, taps.first);
@@ -278,6 +283,7 @@ class InsideTiles {
   static Way way_of(const WarpCall& call) {
     const ImageStrides& s = call.image_strides;
     const bool interleaved = call.channels > 1 && s.channel == 1, many = interleaved && call.channels > 4;
+    if (kFloats && !interleaved && SmallPlanes::hold(call)) return kSmallPlanes;
     if (!kDoubles && !interleaved && s.x == 1) return kPlanes;
     if (!kDoubles && interleaved && !many && s.x == call.channels) return kPixels;
     return kBytes || many ? kNone : kApart;
@@ -285,6 +291,7 @@ class InsideTiles {
 
   // From the first tap to the last element that is read, which is beyond the taps: that must be the image's too.
   static int64_t last_first(const WarpCall& call, Way way) {
+    if (way == kSmallPlanes) return last_of(call, way, 2);
     return last_of(call, way, way == kPlanes ? kReadOfPlane<S> : kBytes ? kReadOfBytes : call.channels + 4);
   }
 
@@ -307,6 +314,7 @@ class InsideTiles {
   int channels_;
   const ImageStrides strides_;
   int32_t latest_ = 0;  // the first tap of the tile before
+  SmallPlanes small_;
   WindowTiles<S> windows_;
   SquareFinder<V> finder_;
 };

@@ -371,7 +371,8 @@ struct Warp {
       if (is_worth_widening(call)) return warp_widened<Floats, typename Prologue::From, V, typename Epilogue::To, G>(call);
     }
     if constexpr (kTurns) {
-      if (is_worth_turning(call) && is_scattered(call)) return ByTurnedImages<V, Rows>::run(call);
+      const bool in_registers = kAxes == 2 && __is_same(V, float) && Filter::kTaps == 2 && SmallPlanes::hold(call);
+      if (!in_registers && is_worth_turning(call) && is_scattered(call)) return ByTurnedImages<V, Rows>::run(call);
     }
     Rows{call, 0}.share(call.batch);
   }
