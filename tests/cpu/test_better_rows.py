@@ -11,7 +11,7 @@ import polyphase.functional as P
 
 pytestmark = pytest.mark.usefixtures("instruction_set", "fresh_outputs")
 
-#: Narrow images and volumes, to sizes that shrink and grow; the last two are narrow along no axis.
+#: Narrow images and volumes, to sizes that shrink and grow; the last three are not narrow.
 SIZES = (
     ((60, 3), (31, 1)),
     ((41, 2), (90, 5)),
@@ -19,6 +19,7 @@ SIZES = (
     ((5, 33, 4), (9, 20, 2)),
     ((64, 3, 6), (30, 7, 2)),
     ((24, 40), (13, 17)),
+    ((4, 70), (1, 33)),
     ((9, 20, 30), (4, 11, 26)),
 )
 MODES = {2: ("bilinear", "bicubic", "area", "nearest"), 3: ("trilinear", "area", "nearest")}

@@ -259,14 +259,15 @@ inline bool lies_along(const Dimension& d, const Geometry& g) {
   return dense && d.in_size > 1 && d.in_stride == g.pixel.in_size && g.x.in_stride > d.in_stride;
 }
 
-// Whether rows are better made along `d`, and sums along x: where that is how the source lies, if a target that does not is not
-// much more; and where rows are short sums and `d` is not short. The order of sums is then another.
+// Whether rows are better made along `d`, and sums along x: where that is how the source lies, if such rows are not much shorter,
+// and a target that does not lie so is not much more; and where rows are short sums and `d` is not short. The order of sums is then another.
 inline bool is_better_row(const Dimension& d, const Geometry& g) {
   const Dimension& x = g.x;
   const bool plain = !x.channels && !d.channels && !x.by_rows() && !d.by_rows() && x.blocks.size == 0 && d.blocks.size == 0;
   if (!plain || x.first || d.first || !(x.mapped() || d.mapped())) return false;
   const int64_t longest = max(x.in_size, x.out_size), shortest = min(d.in_size, d.out_size);
-  if (lies_along(d, g)) return longest <= kShortRow || x.out_size * d.out_size <= x.in_size * d.in_size;
+  const bool short_too = shortest <= kShortRow && shortest * kTurnedGrowth < longest;
+  if (lies_along(d, g) && !short_too) return longest <= kShortRow || x.out_size * d.out_size <= x.in_size * d.in_size;
   const int64_t side_by_side = g.pixel.in_stride == 1 ? g.pixel.out_size : 1;
   return x.weighted && longest * side_by_side <= kShortRow && shortest >= kTurnedGrowth * longest;
 }
