@@ -60,6 +60,19 @@ def test_as_by_definition(layout: str, dtype: torch.dtype) -> None:
             torch.testing.assert_close(found.double(), wanted, rtol=rtol, atol=4 * atol, msg=f"{before} {after} {mode}")
 
 
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bytes_are_rounded_between_the_axes(mode: str, antialias: bool) -> None:
+    """Along a row first, as one after the other."""
+    for before, after in SIZES:
+        for layout in ("planes", "turned", "side by side") if len(before) == 2 else ():
+            image = (image_of(before, layout, torch.float32) * 90 + 120).clamp(0, 255).to(torch.uint8)
+            found = P.interpolate(image, after, mode=mode, antialias=antialias)
+            along = P.interpolate(image.contiguous(), (before[0], after[1]), mode=mode, antialias=antialias)
+            wanted = P.interpolate(along, after, mode=mode, antialias=antialias)
+            assert torch.equal(found, wanted), (before, after, layout)
+
+
 @pytest.mark.parametrize("mode", ["reflect", "constant", "replicate", "circular"])
 def test_pads_of_turned_views(mode: str) -> None:
     for before, _ in SIZES:

@@ -56,7 +56,7 @@ class MapsBinder {
     if (!arrange(dimensions_, max<int64_t>(request_.moved_bytes, 1), call_.tensor_count, any_order, &geometry)) {
       throw TooManyDimensions();
     }
-    if (any_order) choose_row(geometry);
+    choose_row(geometry, any_order);
     fill_call(geometry);
     read_rows();
     bound_.buffer_count = 2;

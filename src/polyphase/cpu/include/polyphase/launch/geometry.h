@@ -272,11 +272,14 @@ inline bool is_better_row(const Dimension& d, const Geometry& g) {
   return x.weighted && longest * side_by_side <= kShortRow && shortest >= kTurnedGrowth * longest;
 }
 
-// Where the order of sums is free.
-inline void choose_row(Geometry& g) {
-  const bool deep = min(g.z.in_size, g.z.out_size) > min(g.y.in_size, g.y.out_size);
+// any_order: as `arrange` has it. Where it is not free, sums along what were rows still come first.
+inline void choose_row(Geometry& g, bool any_order) {
+  if (!any_order && g.z.weighted) return;
+  const bool deep = any_order && min(g.z.in_size, g.z.out_size) > min(g.y.in_size, g.y.out_size);
   Dimension& other = deep && !lies_along(g.y, g) ? g.z : g.y;
-  if (is_better_row(other, g)) swap(g.x, other);
+  if (!is_better_row(other, g)) return;
+  swap(g.x, other);
+  g.y.first = !any_order && g.x.weighted && g.y.weighted;
 }
 
 }  // namespace polyphase
