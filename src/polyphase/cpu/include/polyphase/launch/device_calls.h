@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "polyphase/launch/device_launches.h"
-#include "polyphase/launch/device_maps.h"
+#include "polyphase/launch/device_placed.h"
 #include "polyphase/launch/guarded.h"
 
 namespace polyphase {
