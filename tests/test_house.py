@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
+import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,3 +79,25 @@ def test_imports_point_one_way() -> None:
 def test_only_the_registry_leads_into_a_wing() -> None:
     entered = {name for name, room, others in modules() if room not in WINGS and others & set(WINGS)}
     assert entered == MAY_ENTER_A_WING
+
+
+#: A file of ours, in a comment. Where one has a `*`, an underscore before it, or capitals, it is a form of names.
+_FILE = re.compile(r"(?<![\w*.])[a-z]\w*\.(?:py|h|cpp)\b(?!\.)")
+_OTHERS = {"arm_neon.h"}  # compilers' own
+
+
+def test_files_that_comments_name_are_there() -> None:
+    files = [path for kind in ("py", "h", "cpp") for path in PACKAGE.rglob(f"*.{kind}")]
+    there = {path.name for path in (*files, *Path(__file__).parent.rglob("*.py"))} | _OTHERS
+    lines = [(path, line) for path in files for line in _comments(path)]
+    assert len(lines) > 1000
+    assert [(path.name, one) for path, line in lines for one in _FILE.findall(line) if one not in there] == []
+
+
+def _comments(path: Path) -> list[str]:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return re.findall(r"//.*", text)
+    nodes = [one for one in ast.walk(ast.parse(text)) if isinstance(one, (ast.Module, ast.ClassDef, ast.FunctionDef))]
+    found = [one.string for one in tokenize.generate_tokens(io.StringIO(text).readline) if one.type == tokenize.COMMENT]
+    return found + [ast.get_docstring(one) or "" for one in nodes]

@@ -18,6 +18,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 
 from polyphase import arguments
+from polyphase.calls.again import are_given_sizes
 from polyphase.errors import NotATensorError, NotSupportedError, WrongArgumentError
 from polyphase.ops import shrinking, whole_calls
 from polyphase.ops.short_way import ShortWay, of_image
@@ -68,11 +69,11 @@ def _by_warp(warp: Callable[..., Warp]) -> Callable[..., Program]:
 
 
 def _sizes_alone(image: Tensor, size: Any, factor: Any, *others: Any) -> tuple[int, ...] | None:
-    """Gives the sizes of a whole image's resize, one for each axis. What becomes one pixel may be another program."""
+    """Gives the sizes of a whole image's resize, one for each axis."""
     *_, box = others
     if type(size) not in (tuple, list) or factor is not None or box is not None or len(size) != image.ndim - 2:
         return None
-    return tuple(size) if all(type(one) is int and 1 < one < 2**31 for one in size) else None
+    return tuple(size) if are_given_sizes(size) else None
 
 
 _INTERPOLATE = ShortWay(

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import polyphase
 from polyphase import accelerate, torch_private
-from polyphase.calls import dispatched
+from polyphase.calls import binding, dispatched
 from polyphase.compile import overrides
 from polyphase.compile.overrides import Override
 from polyphase.cpu import launch
@@ -44,6 +44,16 @@ CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "a warp": lambda image: F.grid_sample(image, GRID.to(image.dtype), align_corners=False),
     "a warp, otherwise": lambda image: F.grid_sample(image, GRID.to(image.dtype), "nearest", "border", True),
 }
+
+
+class AlwaysOn:
+    """A switch that is on, whatever it is told."""
+
+    mode = overrides.Mode.ON
+
+    def called_while_off(self, override: Override) -> None: ...
+
+    def called_again(self, override: Override) -> None: ...
 
 
 @contextmanager
@@ -145,6 +155,16 @@ OTHERS: dict[str, Callable[[], Tensor]] = {
     "the other scale": lambda: torch.ops.aten._upsample_bilinear2d_aa(IMAGE, [5, 7], False, None, 0.5),
     "another batch": lambda: F.interpolate(IMAGE[:1], (5, 7), mode="bilinear", antialias=True),
 }
+
+
+def test_that_nothing_is_bound_to_any_size_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[Any]()
+    monkeypatch.setattr(binding, "for_any_size", lambda *given: asked.append(given))
+    op, switch = torch.ops.aten.flip.default, AlwaysOn()
+    override = Override(op, "CPU", overrides._TAKES[op], switch)
+    for image in (IMAGE, IMAGE[1:], IMAGE, IMAGE[1:]):
+        assert torch.equal(override._call(image, [-1]), torch.flip(image, (-1,)))
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("name", OTHERS)

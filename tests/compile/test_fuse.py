@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,8 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from polyphase.compile import drafts
 from polyphase.compile.reasons import Why
-from polyphase.sampling.axis_maps import NotMerged, Reason
+from polyphase.records.records import MOST_OPERANDS
+from polyphase.sampling.axis_maps import AxisMap, NotMerged, Reason
 from tests.compile.graphs import fused
 
 BYTES = torch.randint(0, 256, (1, 3, 40, 52), dtype=torch.uint8)
@@ -163,6 +166,11 @@ NOT_FUSED: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...], Why | Reason]
     "arithmetic around a stored border": (
         lambda x: F.pad(resized(x) * 2, (1, 1)) + 1, (FLOATS,), Why.ARITHMETIC_AROUND_BORDER,
     ),
+    "more tensors than a kernel reads": (
+        lambda x, *others: functools.reduce(torch.add, others, resized(x)),
+        (FLOATS, *torch.rand(MOST_OPERANDS + 1, *OTHER.shape)),
+        Why.TOO_MANY_OPERANDS,
+    ),
 }  # fmt: skip
 
 
@@ -215,6 +223,30 @@ def test_left_to_inductor_where_it_gathers(name: str) -> None:
     if alone:
         report, _ = fused(function, *(one.to(torch.uint8) for one in args))
         assert bool(report.left) == (why is Why.FEW_ELEMENTS)
+
+
+def test_a_border_of_nan() -> None:
+    report, result = fused(lambda x: F.pad(x, (1, 1), value=torch.nan), MANY)
+    assert [one.why for one in report.left] == [Why.BORDER_IS_NAN]
+    torch.testing.assert_close(result, F.pad(MANY, (1, 1), value=torch.nan), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (torch.empty(OTHER.shape, device="meta"), Why.OPERAND_ELSEWHERE),
+        (torch.empty(OTHER.shape, dtype=torch.uint16), Why.ANOTHER_DTYPE),
+        (3, Why.OPERAND_IS_NO_TENSOR),
+    ],
+)
+def test_what_is_no_operand(other: object, why: Why) -> None:
+    graph = torch.fx.Graph()
+    image, operand = graph.placeholder("image"), graph.placeholder("other")
+    added = graph.call_function(torch.ops.aten.add.Tensor, (image, operand))
+    image.meta["val"] = added.meta["val"] = OTHER
+    operand.meta["val"] = other
+    draft = drafts.Draft(image, (image,), (AxisMap(()), AxisMap(())))
+    assert drafts.followed_by_arithmetic(draft, added) is why
 
 
 def test_a_report_names_lines() -> None:

@@ -19,7 +19,7 @@ import polyphase
 from polyphase import arguments
 from polyphase import transforms as T
 from polyphase.calls import binding, devices
-from polyphase.cpu import wing
+from polyphase.cpu import launch, wing
 from polyphase.cuda import batches, emit, items
 from polyphase.cuda.made_tables import BEFORE_TABLE, RECIPE_BYTES, Form, bytes_before_weights, table_bytes
 from polyphase.errors import WrongImageError
@@ -40,11 +40,12 @@ def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[host.Str
     made = host.Stream()
     made.driver.install(tmp_path, monkeypatch)
     ways: dict[str, Any] = {"bind_batched": batches.bind, "of_size": items.of_size, "bind_like": batches.bind_like}
-    ways |= {"takes_sized": False, "makes_patchwork": False}
+    ways["makes_patchwork"] = False
     ways["launch_all"] = lambda *calls: batches.launch_on(made, batches.Calls.of(calls))
     ways["launch_into"] = lambda *given: batches.launch_into_on(made, *given)
     stand_in = dataclasses.replace(wing.WING, **ways)
     monkeypatch.setattr(devices, "_load", lambda device: stand_in)
+    monkeypatch.setattr(launch.Sized, "teach", lambda *given: False)  # CUDA has none of its own
     binding.bound.cache_clear()
     yield made
     binding.bound.cache_clear()

@@ -7,7 +7,7 @@ kernel; where nothing can be built, by the plain twin below.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -104,7 +104,7 @@ def plainly(parts: Parts) -> Callable[..., Any]:
     def again(*arguments: Any) -> Any:
         tensors: tuple[Any, ...] = arguments[: parts.tensors]
         given, place, sizes = arguments[parts.tensors :], parts.place_of_sizes, tuple[int, ...]()
-        if place >= 0 and len(given) == len(parts.given) and _are_sizes(given[place], len(parts.given[place])):
+        if place >= 0 and len(given) == len(parts.given) and _is_row_of(given[place], len(parts.given[place])):
             sizes, given = tuple(given[place]), (*given[:place], parts.given[place], *given[place + 1 :])
         elif place >= 0:
             return None
@@ -124,13 +124,15 @@ def plainly(parts: Parts) -> Callable[..., Any]:
     return again
 
 
-def _are_sizes(row: Any, count: int) -> bool:
-    """Whether calls may be given these: what becomes one pixel may be another program."""
-    return (
-        type(row) in (tuple, list, torch.Size)
-        and len(row) == count
-        and all(type(one) is int and 1 < one < 2**31 for one in row)
-    )
+def _is_row_of(row: Any, count: int) -> bool:
+    """Whether this is a row of so many sizes that calls may be given."""
+    return type(row) in (tuple, list, torch.Size) and len(row) == count and are_given_sizes(row)
+
+
+def are_given_sizes(row: Sequence[Any]) -> bool:
+    """Whether what was bound to any sizes may be given these: what becomes one pixel may be another program. The C++
+    twin is `read_sizes` of `launch/again.h`."""
+    return all(type(one) is int and 1 < one < 2**31 for one in row)
 
 
 def are_same(a: Any, b: Any) -> bool:

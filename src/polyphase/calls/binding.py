@@ -86,9 +86,9 @@ def for_any_size(
     program: Program, inputs: Sequence[Facts], otherwise: Callable[..., Tensor], given: int = 0
 ) -> Callable[..., Tensor] | None:
     """A program for inputs of any sizes and strides, of which only ranks, dtypes and the device are as these'. What no
-    kernel takes, mistakes among it, is `otherwise`'s. None where it is bound to one
-    size at a time. `given`: sizes that every call is given before the tensors, for those of the maps' steps, of which
-    each has one; 0 where they are the program's."""
+    kernel takes, mistakes among it, is `otherwise`'s. None where it is bound to one size at a time. `given`: sizes that
+    every call is given before the tensors, for those of the maps' steps, of which each has one; 0 where they are the
+    program's."""
     wing, axes = devices.wing_of(inputs[0].device), program.sampler
     depends = axes.transposed if isinstance(axes, Axes) else axes.source == "formula"
     if wing.bind_any_size is None or depends:
@@ -158,7 +158,7 @@ class Pattern:
     def teach(self, sized: devices.Sized, number: int, drawn: bytes, given: devices.SizedGiven) -> bool:
         """Whether `sized` can make such programs by templates, of which this is the number. `drawn`: numbers, for the
         image that this was made of."""
-        return self._wing.takes_sized and sized.teach(number, self._record, drawn, given)
+        return self._wing.sized is not None and sized.teach(number, self._record, drawn, given)
 
     def takes(self, sizes: Sequence[Any], channels: int) -> bool:
         """Whether a kernel does, or `bind` decides what is to be done. `sizes`: of an image's rows and columns, before
@@ -179,7 +179,8 @@ class Pattern:
         return self._bind(image, out, patchwork, steps, batched)
 
 
-#: The one cache of bound calls, by the program itself. Each call keeps its tables.
+#: Bound calls, found again by the program and the facts of its tensors. Each keeps its tables. Callers that can tell a
+#: call by less keep it themselves.
 bound = functools.lru_cache(maxsize=256)(bind)
 
 

@@ -23,6 +23,7 @@ from polyphase.errors import InvalidProgramError
 from polyphase.kernels.expressions import CPP_TYPES
 from polyphase.sampling.axis_maps import AxisMap, NotMerged, compose
 from polyphase.sampling.pointwise import (
+    MOST_OPERATIONS_PER_TAP,
     VALUE,
     Channel,
     Expression,
@@ -43,8 +44,6 @@ COMPUTED = tuple(dtype for dtype in CPP_TYPES if dtype != torch.uint16)
 MOST_DIMENSIONS = 64
 #: Beyond it, what is gained by one pass less is lost: other kernels have more registers.
 MOST_OPERATIONS = 32
-#: A warp's prologue is done for every tap.
-MOST_OPERATIONS_PER_TAP = 3
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,8 @@ def start(node: Node, sampling: Sampling) -> Draft | Refusal:
         warp = {"warp": sampling.sampler, "coordinates": sampling.coordinates, "fields": sampling.fields}
         return _checked(Draft(sampling.image, (node,), **warp))
     maps, borders = _bordered(sampling, ())
-    if borders and borders[0].value != sampling.border:
-        return Why.ANOTHER_DTYPE
+    if borders and borders[0].value != sampling.border:  # as NaN alone is
+        return Why.BORDER_IS_NAN
     return _checked(Draft(sampling.image, (node,), maps, sampling.adjoint_of, borders=borders))
 
 
@@ -199,9 +198,12 @@ class _Operands:
 
     def read(self, node: Node) -> Expression | None:
         tensor = node.meta.get("val")
-        device = value(self.draft.image).device
-        if not isinstance(tensor, Tensor) or tensor.device != device or tensor.dtype not in COMPUTED:
-            self.refusal = Why.ANOTHER_DTYPE
+        if not isinstance(tensor, Tensor):
+            self.refusal = Why.OPERAND_IS_NO_TENSOR
+            return None
+        here = tensor.device == value(self.draft.image).device
+        if not here or tensor.dtype not in COMPUTED:
+            self.refusal = Why.ANOTHER_DTYPE if here else Why.OPERAND_ELSEWHERE
             return None
         axes = self._vector_axes(tensor)
         if axes is not None and self._can_have_axes(axes):
@@ -223,7 +225,7 @@ class _Operands:
             nodes = (*nodes, node)
         fields = len(self.draft.fields) if kind is Operand else 0
         if len(nodes) + fields > wing_of(value(self.draft.image).device).most_operands:
-            self.refusal = Why.TOO_LONG
+            self.refusal = Why.TOO_MANY_OPERANDS
             return None
         changes: dict[str, Any] = {name: nodes}
         self.draft = replace(self.draft, **changes)

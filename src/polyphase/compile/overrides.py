@@ -21,7 +21,7 @@ from torch import Tensor
 from polyphase import torch_private
 from polyphase.arguments.warping import COORDINATES
 from polyphase.calls import binding, devices, dispatched
-from polyphase.calls.again import GivenSizes, Latest, never
+from polyphase.calls.again import GivenSizes, Latest, are_given_sizes, never
 from polyphase.calls.bound import BoundCall, Kept
 from polyphase.calls.rules import rules_of
 from polyphase.calls.slower import question
@@ -107,6 +107,7 @@ class Override:
         keys = torch_private.DispatchKeySet(self._dispatch_key)
         self._own = functools.partial(self._kernel().call_boxed, keys)
         self._for_any_size: Kept[tuple[Any, ...], Taken] = Kept()
+        self._for_one_size: Kept[tuple[Any, ...], Taken] = Kept()
         self._given_sizes: Kept[tuple[Any, ...], Taken | None] = Kept()
         self._latest = Latest()
         self._library: torch.library.Library | None = None
@@ -185,9 +186,10 @@ class Override:
         """What is bound to any size, or to the sizes of these tensors."""
         kinds = _kinds(args)
         taken = self._for_any_size.get(kinds) or self._by_sizes(args, kinds)
-        any_size = taken is not None
+        any_size, known = taken is not None, tuple[Any, ...]()
         if taken is None:
-            taken = self._taken(*[_key(one) for one in args])
+            known = tuple([_key(one) for one in args])
+            taken = self._for_one_size.get(known) or self._taken(*known)
             if taken is None:
                 return None
         tensors = tuple([one for one in args if isinstance(one, Tensor)])
@@ -198,6 +200,8 @@ class Override:
             if run is not None:
                 taken = self._for_any_size[kinds] = Taken(run, taken.moves)
                 any_size = True
+            else:
+                self._for_one_size[known] = taken._replace(program=None)
         place = (_place_of_sizes(args) or 0) - len(tensors)
         self._latest.follow(taken.run, tensors, given, any_size, place)
         if self._may_be_in_c and self._latest.again is not never:
@@ -278,12 +282,11 @@ class _InC(NamedTuple):
 
 
 def _place_of_sizes(args: tuple[Any, ...]) -> int | None:
-    """Where the arguments, an image before all others, have a list of sizes and no other. What becomes one pixel may be
-    another program."""
+    """Where the arguments, an image before all others, have a list of sizes and no other."""
     lists = [place for place, one in enumerate(args) if type(one) is list]
     if len(lists) != 1 or sum([isinstance(one, Tensor) for one in args]) != 1 or not isinstance(args[0], Tensor):
         return None
-    return lists[0] if all(type(one) is int and 1 < one < 2**31 for one in args[lists[0]]) else None
+    return lists[0] if are_given_sizes(args[lists[0]]) else None
 
 
 def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...]:

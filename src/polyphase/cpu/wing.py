@@ -22,7 +22,6 @@ WING = Wing(
     bind_any_size=launch.bind_any_size,
     bound_of=launch.bound_of,
     bind_like=launch.bind_like,
-    takes_sized=True,
     sized=launch.Sized,
     again=launch.again,
     dispatched_kernels=launch.dispatched_kernels,

@@ -16,7 +16,7 @@ from polyphase.pipelines.pillow import order_of_sums, sums_rows_first
 #: What is only moved by a warp, or weighed. Others would have coordinates of half precision.
 WARPED = (torch.uint8, torch.int16, torch.int32, torch.float32, torch.float64)
 RESIZED = (*WARPED, torch.int8, torch.float16, torch.bfloat16)
-COMPUTED = (*RESIZED, torch.int64, torch.bool)
+COMPUTED_BY_PIPELINES = (*RESIZED, torch.int64, torch.bool)
 #: Of which any is exactly a float32, by way of which torchvision pads them.
 SMALL = (torch.uint8, torch.int8, torch.int16)
 

@@ -28,6 +28,7 @@ from polyphase.records.facts import Facts, Sizes
 from polyphase.records.layout import BY_ROWS, dense_strides
 from polyphase.sampling.axis_maps import AxisMap
 from polyphase.sampling.pointwise import (
+    MOST_OPERATIONS_PER_TAP,
     VALUE,
     Binary,
     Cast,
@@ -46,8 +47,6 @@ from polyphase.sampling.warps import Warp
 TENSOR, IMAGE, PIL, ARRAY = "tensor", "image", "Pillow image", "array"
 
 Steps: TypeAlias = tuple[Step, ...]
-#: A warp's prologue is done for every tap.
-MOST_OPERATIONS_PER_TAP = 3
 #: What `Resize` of Pillow's images, and of tensors, is done by.
 FILTERS = ("bilinear", "bicubic", "lanczos", "hamming", "box")
 NEAREST = ("nearest", "nearest-exact")

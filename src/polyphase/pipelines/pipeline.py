@@ -39,7 +39,7 @@ from polyphase.pipelines.reading import (
     takes_images_alone,
 )
 from polyphase.pipelines.sources import Source, is_array
-from polyphase.pipelines.templates import Sketch, Templates, kind_of
+from polyphase.pipelines.templates import Sketch, Templates, kind_but_size
 from polyphase.pipelines.vocabulary import Compose, Container
 from polyphase.pipelines.walks import Image, Sample, Walk, as_picture, image_of, lone_image, only_picture, sample_of_v1
 from polyphase.records.facts import Sizes
@@ -123,7 +123,7 @@ class Pipeline:
         made = self._by_template(image)
         if made is not None:
             return made
-        known = self._ready.get(_kind_of(image)) if self._is_fixed else None
+        known = self._ready.get(_key_of(image)) if self._is_fixed else None
         if known is not None:
             return known.value(image.source)
         found = self._templates.of(image)
@@ -188,7 +188,7 @@ class Pipeline:
     def _keep(self, image: Image, known: _Known) -> _Known:
         if len(self._ready) >= _MOST_READY:
             self._ready.clear()
-        self._ready[_kind_of(image)] = known
+        self._ready[_key_of(image)] = known
         return known
 
     def _picture(self, sample: Any) -> Picture | Sketch:
@@ -196,7 +196,7 @@ class Pipeline:
         image = image_of(sample)
         if image is None:
             return only_picture(self.walk(sample))
-        known = self._ready.get(_kind_of(image)) if self._is_fixed else None
+        known = self._ready.get(_key_of(image)) if self._is_fixed else None
         if known is not None and known.picture is not None:
             return known.picture.again(image.source)
         found = self._templates.of(image)
@@ -408,10 +408,10 @@ def _for_a_loader(count: int, *, dtype: torch.dtype, device: torch.device) -> Te
 
 def _read_alike(first: Image, images: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Sizes, strides and memory of each, where all are of the kind of the first; else None."""
-    kind, read = kind_of(first), list[Any]()
+    kind, read = kind_but_size(first), list[Any]()
     for one in images:
         image = image_of(one)
-        if image is None or kind_of(image) != kind:
+        if image is None or kind_but_size(image) != kind:
             return None
         _, shape, strides, _ = image.source.facts
         read.append((shape, strides, image.source.memory))
@@ -435,7 +435,7 @@ def _defaults() -> tuple[Any, ...]:
     return torch.get_default_dtype(), torch_private.default_device()
 
 
-def _kind_of(image: Image) -> tuple[Any, ...]:
+def _key_of(image: Image) -> tuple[Any, ...]:
     """What an image's programs depend on."""
     kind, source, _, plain = image
     return kind, source.facts, source.flipped, plain, torch.get_default_dtype()

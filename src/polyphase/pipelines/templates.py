@@ -285,7 +285,7 @@ class Templates:
         """None of images that are not followed now."""
         if not self._can_be_followed or (self._draws and not is_usual()):
             return None
-        name = kind_of(image)
+        name = kind_but_size(image)
         if name is None:
             return None
         if name not in self._kinds:
@@ -308,7 +308,7 @@ class Templates:
         return all(one is not None and one.is_trusted for one in self._known)
 
 
-def kind_of(image: Image) -> object:
+def kind_but_size(image: Image) -> object:
     """What pictures that differ in their sizes have in common; None of one that is not followed."""
     kind, source, _, plain = image
     dtype, shape, strides, device = source.facts

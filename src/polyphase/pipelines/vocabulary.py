@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from polyphase.errors import WrongArgumentError, warn
-from polyphase.pipelines.doing import COMPUTED, SMALL
+from polyphase.pipelines.doing import COMPUTED_BY_PIPELINES, SMALL
 from polyphase.pipelines.drawing import Drawer, drawer_of, numbers
 from polyphase.pipelines.draws import Chance, Choice, Draws, Order
 from polyphase.pipelines.given import check_probability, for_kind
@@ -118,7 +118,7 @@ class ToDtype(Transform):
             return None
         if not isinstance(target, torch.dtype):
             return "there is no dtype for this kind of image"
-        if picture.dtype not in COMPUTED or target not in COMPUTED:
+        if picture.dtype not in COMPUTED_BY_PIPELINES or target not in COMPUTED_BY_PIPELINES:
             return f"kernels do not compute {picture.dtype} to {target}"
         if self.scale and not target.is_floating_point and target not in SMALL:
             return f"{target} holds more than floats do"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from polyphase.pipelines.doing import COMPUTED, not_an_image, not_fused
+from polyphase.pipelines.doing import COMPUTED_BY_PIPELINES, not_an_image, not_fused
 from polyphase.pipelines.picture import ARRAY, IMAGE, PIL, TENSOR, Picture
 from polyphase.pipelines.pillow import PIL_CHANNELS, is_pil, of_pil, tensor_of_pil, warped_by
 from polyphase.pipelines.reading import OWN, V2, Step, drawn, why_not
@@ -168,7 +168,7 @@ def image_of(value: Any) -> Image | None:
     if is_pil(value):
         return Image(PIL, of_pil(value), value) if value.mode in PIL_CHANNELS and 0 not in value.size else None
     if is_array(value):
-        fits = value.ndim in (2, 3) and 0 not in value.shape and array_dtype(value) in COMPUTED
+        fits = value.ndim in (2, 3) and 0 not in value.shape and array_dtype(value) in COMPUTED_BY_PIPELINES
         return Image(ARRAY, of_array(value), value) if fits else None
     if _is_tv(kind, "Image"):
         return _of_tensor(value.as_subclass(Tensor), IMAGE, value)
@@ -178,7 +178,7 @@ def image_of(value: Any) -> Image | None:
 def _of_tensor(tensor: Tensor, kind: str, original: Any) -> Image | None:
     source = of_tensor(tensor)
     dtype, shape, _, _ = source.facts
-    if tensor.layout != torch.strided or len(shape) < 3 or 0 in shape or dtype not in COMPUTED:
+    if tensor.layout != torch.strided or len(shape) < 3 or 0 in shape or dtype not in COMPUTED_BY_PIPELINES:
         return None
     return Image(kind, source, original, not can_be_read(tensor))
 

@@ -20,6 +20,9 @@ from polyphase.errors import InvalidProgramError, UnknownNameError, WrongInputEr
 
 Scalar: TypeAlias = "float | int | bool"
 
+#: As long a prologue as a warp is given, for it is done for every tap.
+MOST_OPERATIONS_PER_TAP = 3
+
 
 def scalar_tensor(scalar: Scalar | complex, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Unlike torch.as_tensor alone, wraps a number out of the dtype's range, as torch's operators do."""

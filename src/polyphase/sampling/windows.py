@@ -26,7 +26,7 @@ from polyphase.sampling.taps import Taps, quantise
 
 @dataclass(frozen=True)
 class DeviceRules:
-    """Where eager's own arithmetic differs from device to device; `calls/devices.py` knows which has which.
+    """Where eager's own arithmetic differs from device to device; `calls/rules.py` knows which has which.
 
     bicubic_backward_fused: the gradient of plain bicubic rounds coordinates once, as its forward does everywhere.
     antialias_in_double: antialiased weights of float32 images are computed in float64, but for the ratio.

@@ -192,7 +192,7 @@ inline TapTable transpose(const TapTable& table) {
   return result;
 }
 
-// As `EVERY_CPU_FUSES` in windows.py.
+// As `RULES` of calls/rules.py.
 #if defined(__aarch64__)
 constexpr bool kEveryCpuFuses = true;
 #else

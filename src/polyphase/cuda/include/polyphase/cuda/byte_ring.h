@@ -2,7 +2,7 @@
 // once. A thread owns an output column: it sums its window of every staged row by pairs of weights, rounds, and keeps the
 // latest as bytes, which outputs are summed from.
 //
-// Windows begin at multiples of 4 pixels, as `tables.in_fours` makes them, and may reach over the end of a row, with
+// Windows begin at multiples of 4 pixels, as `in_fours` of launch/device_tables.h makes them, and may reach over the end of a row, with
 // weights of 0.
 #pragma once
 
