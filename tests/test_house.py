@@ -94,10 +94,22 @@ def test_files_that_comments_name_are_there() -> None:
     assert [(path.name, one) for path, line in lines for one in _FILE.findall(line) if one not in there] == []
 
 
+def test_docstrings_begin_with_what_a_thing_is_or_does() -> None:
+    texts = [
+        text for path in PACKAGE.rglob("*.py") for text in _docstrings(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert len(texts) > 1000
+    assert [text for text in texts if text.split()[0].rstrip(",:") in ("Of", "And", "Likewise", "Then")] == []
+
+
+def _docstrings(tree: ast.Module) -> list[str]:
+    nodes = [one for one in ast.walk(tree) if isinstance(one, (ast.Module, ast.ClassDef, ast.FunctionDef))]
+    return [text for one in nodes if (text := ast.get_docstring(one))]
+
+
 def _comments(path: Path) -> list[str]:
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         return re.findall(r"//.*", text)
-    nodes = [one for one in ast.walk(ast.parse(text)) if isinstance(one, (ast.Module, ast.ClassDef, ast.FunctionDef))]
     found = [one.string for one in tokenize.generate_tokens(io.StringIO(text).readline) if one.type == tokenize.COMMENT]
-    return found + [ast.get_docstring(one) or "" for one in nodes]
+    return found + _docstrings(ast.parse(text))

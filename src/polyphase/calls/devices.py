@@ -1,7 +1,7 @@
 """The wings: which devices have kernels of ours, and how to reach them.
 
 A wing is the part of the house that knows one device. It is used when a tensor of its device first needs a kernel, so
-that `import polyphase` touches no device; nothing outside a wing imports from it.
+that `import polyphase` touches no device. Nothing imports from a wing but another wing.
 """
 
 from __future__ import annotations
@@ -120,65 +120,71 @@ class SizedGiven(NamedTuple):
 
 @dataclass(frozen=True)
 class Wing:
-    """What a device brings.
-
-    most_operands: how many vectors, and how many tensors, a kernel can read. longest_axis: of those that are mapped,
-    before and after. longest_runs: likewise, where whole runs of pixels are only moved: torch needs no tables for them.
-    most_warped: over how many elements the planes of a warped image may extend. survives_fork: whether a child of a
-    process that used the device can use it. built_from: what is bound meanwhile runs the kernel of a source file.
-    attend: attention at sampled places: output, value, places, weights. attend_gradients: the output's gradient, value,
-    places, weights; and whether the value's gradient is asked for.
-    bind_any_size: a record, for all other sizes too; the last argument is called for those that are not for kernels.
-    bound_of: of what that made, the sizes that it is given and tensors, what it calls for these.
-    bind_like: of a record of maps, what binds programs that differ in the numbers of their steps alone. sized: what
-    learns records whose numbers follow from the image's size, to results of a dtype.
-    again: `again.plainly` in C, None where nothing can be built. dispatched_kernels: kernels of operators, likewise.
-    launch_all: many calls in any order, each a tuple of a handle and tensors: output, image, coordinates, operands.
-    makes_patchwork: whether kernels of maps write outputs that are cut into blocks.
-    launch_into: likewise, into the parts of one tensor: images, and their places there, None for all. Of images whose
-    steps follow from their sizes it learns how others are launched.
-    slower: calls that ATen's own kernels do in less time.
-    bind_batched: a call that is for `launch_all`, where that is another than `bind`'s. of_size: its handle, for another
-    image (channels, height, width) whose rows and columns take other paths; None where it takes binding.
-    drawer: of a table as `pipelines/draws.py` packs it, the address of exp and whether multiply-adds are fused, what
-    draws from a generator for an image of the height and width that follow, as `launch/drawing.h` says.
-    warp_picture: a warp as `pipelines/pillow.py` packs it, and what have the addresses of lists of rows: a Pillow
-    picture's, and those of one to be written. False where Pillow is quicker.
-    """
+    """What a device brings. What may be None, a device may do without."""
 
     device: str
+    #: How many vectors, and how many tensors, a kernel can read.
     most_operands: int
+    #: The longest axis that is mapped, before and after.
     longest_axis: int
+    #: The longest where whole runs of pixels are only moved: torch needs no tables for them.
     longest_runs: int
+    #: Over how many elements the planes of a warped image may extend.
     most_warped: int
+    #: Whether a child of a process that used the device can use it.
     survives_fork: bool
     costs: MovingCosts
+    #: What kernels are built for.
     architecture: Callable[[], str]
     bind: Callable[[CallRecord], BoundCall]
     bind_gradients: Callable[[GradientRecord], BoundGradients]
+    #: Attention at sampled places: output, value, places, weights.
     attend: Callable[[Tensor, Tensor, Tensor, Tensor, Attention], None]
+    #: The output's gradient, value, places, weights; and whether the value's gradient is asked for.
     attend_gradients: Callable[[Tensor, Tensor, Tensor, Tensor, Attention, bool], AttentionGradients]
+    #: Binds a record, for all other sizes too; the last argument is called for those that are not for kernels.
     bind_any_size: Callable[[CallRecord, AnySize, Callable[..., Any]], Callable[..., Any]] | None
+    #: `again.plainly` in C; its result is None where nothing can be built.
     again: Callable[[], Callable[..., Callable[..., Any]] | None]
+    #: Kernels of operators, for torch's dispatcher; None where nothing can be built.
     dispatched_kernels: Callable[[], Kernels | None]
+    #: Forgets what was bound.
     forget: Callable[[], None]
+    #: Makes tables of taps, as kernels read them.
     tap_bytes: Callable[..., TapBytes]
+    #: Tells of a record's kernel what `explain` says.
     described: Callable[[CallRecord], Described]
+    #: While it is entered, what is bound runs the kernel of a source file.
     built_from: Callable[[Path], AbstractContextManager[None]]
+    #: Numbers for `polyphase.stats()`.
     stats: Callable[[], dict[str, int]]
+    #: Takes what `bind_any_size` made, the sizes that it is given and tensors; tells what it calls for these.
     bound_of: Callable[..., DirectCall | None] | None = None
+    #: Makes many calls in any order, each a tuple of a handle and tensors: output, image, coordinates, operands.
     launch_all: Callable[..., None] | None = None
+    #: Whether kernels of maps write outputs that are cut into blocks.
     makes_patchwork: bool = False
+    #: Makes of a record of maps what binds programs that differ in the numbers of their steps alone.
     bind_like: Callable[[CallRecord], BindLike] | None = None
-    takes_sized: bool = False
+    #: Makes what learns records whose numbers follow from the image's size, to results of a dtype.
     sized: Callable[[torch.Generator | None, int, bool, tuple[Any, ...], tuple[Any, ...] | None], Sized] | None = None
+    #: `launch_all` into the parts of one tensor: images, and their places there, None for all. Of images whose steps
+    #: follow from their sizes it learns how others are launched.
     launch_into: (
         Callable[[Tensor, Sequence[BatchedCall], Sequence[Tensor], Sequence[int] | None, BySize | None], None] | None
     ) = None
+    #: Binds a call that is for `launch_all`, where that is another than `bind`'s.
     bind_batched: Callable[[CallRecord], BoundCall] | None = None
+    #: Makes of such a call's handle that for another image (channels, height, width) whose rows and columns take other
+    #: paths; None where it takes binding.
     of_size: Callable[[object, Facts, tuple[AxisPath, AxisPath]], object | None] | None = None
+    #: Calls that ATen's own kernels do in less time.
     slower: tuple[Slower, ...] = ()
+    #: Takes a table as `pipelines/draws.py` packs it, the address of exp, and whether multiply-adds are fused; makes
+    #: what draws from a generator for an image of the height and width that follow, as `launch/drawing.h` says.
     drawer: Callable[[bytes, int, bool], Callable[..., tuple[float, ...] | None]] | None = None
+    #: Makes a warp as `pipelines/pillow.py` packs it, of what have the addresses of lists of rows: a Pillow picture's,
+    #: and those of one to be written. False where Pillow is quicker.
     warp_picture: Callable[[bytes, object, object], bool] | None = None
 
 

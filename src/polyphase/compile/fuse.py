@@ -249,7 +249,7 @@ def _layout(draft: Draft) -> tuple[list[Size], list[Size]] | None:
 
 
 def _is_returned_as_view(node: Node) -> bool:
-    """Then its strides are seen."""
+    """Whether the graph returns it, or a view of it, so that its strides are seen."""
     views = (*_VIEWS, aten.slice.Tensor, aten.permute.default)
     return any(user.op == "output" or (user.target in views and _is_returned_as_view(user)) for user in node.users)
 

@@ -39,14 +39,14 @@ def call(like: Node, target: Any, *args: Any) -> Node:
 
 
 def put(node: Node, result: Node) -> None:
-    """In the stead of a node, and of what only the node has read."""
+    """Puts a result in the stead of a node, and of what only the node has read."""
     result.meta = {**node.meta, **result.meta}
     node.replace_all_uses_with(result)
     erase_unread(node)
 
 
 def erase_unread(node: Node) -> None:
-    """And what it was made of, where nobody else reads that."""
+    """Erases a node that nobody reads, and what it was made of, where nobody else reads that."""
     if is_erased(node) or node.users or not (node.op == "get_attr" or node.op.startswith("call_")) or may_write(node):
         return
     inputs = node.all_input_nodes

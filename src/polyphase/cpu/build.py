@@ -135,7 +135,7 @@ def _next_try(started: float) -> float:
 
 
 def _raise_if_it_failed(name: str) -> None:
-    """And is not to be tried again yet."""
+    """Raises the failure of a build that is not to be tried again yet."""
     failure = _failures.get(name)
     if failure is not None and time.monotonic() < failure.until:
         raise BuildFailedError(failure.text)

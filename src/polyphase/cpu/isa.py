@@ -24,7 +24,7 @@ def chosen() -> str:
 
 
 def chosen_for_moves() -> str:
-    """And for what is only moved."""
+    """The instruction set to build for where values are only moved."""
     return for_moves(chosen())
 
 

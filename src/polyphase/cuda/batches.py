@@ -72,8 +72,8 @@ def _bound(item: Item | SizedItem, place: Facts) -> BoundCall:
 
 
 def bind_like(record: CallRecord) -> BindLike:
-    """To be launched with others, most calls differ from another in a few numbers; a new one of those is bound. Alone,
-    they are bound by requests that differ so."""
+    """Binds calls like the record's but for the numbers of their steps. To be launched with others, most differ from
+    another in a few numbers; a new one of those is bound. Alone, they are bound by requests that differ so."""
     likes: dict[Facts, tuple[object, ...]] = {}
     alone = functools.cache(functools.partial(launch.bind_like, record))
 
@@ -154,7 +154,7 @@ class Stream:
         driver.run_at_once(self.device, self.function(None, None), *kernel[2:], parameters)
 
     def most_blocks(self, chosen: Chosen) -> int:
-        """Of those that take tiles: as many as the device has at once."""
+        """How many blocks take tiles: as many as the device has at once."""
         facts = torch.cuda.get_device_properties(self.device)
         shared = facts.shared_memory_per_multiprocessor
         return most_blocks(chosen.way, chosen.call_bytes, facts.multi_processor_count, shared)
@@ -233,7 +233,7 @@ def _learn(stream: Stream, by_size: BySize, calls: Calls, launched: dict[Kind, C
 
 
 class Calls(NamedTuple):
-    """Of each: its item, the addresses of its target and its image, and other inputs."""
+    """Calls that are launched together: of each its item, the addresses of its target and image, other inputs."""
 
     items: Sequence[Item | SizedItem]
     targets: Sequence[int]
@@ -268,7 +268,7 @@ class Calls(NamedTuple):
 
 
 def launch_on(stream: Stream, calls: Calls) -> dict[Kind, Chosen]:
-    """By what calls were launched."""
+    """Launches calls, those of one kind at a time, and tells by what."""
     try:
         known = [item.known[calls.aligned] for item in calls.items]
     except KeyError:  # some are new
@@ -349,7 +349,7 @@ def _given(shape: CallShape, operands: Operands, inputs: tuple[Tensor, ...]) -> 
 def _rows(
     stream: Stream, items: Sequence[Item | SizedItem], chosen: Chosen, aligned: bool
 ) -> tuple[list[Row], bytes, dict[Item | SizedItem, Row]]:
-    """Of each item, recipes for the tables of new ones, and those to be remembered."""
+    """Gives a row for each item, recipes for the tables of new ones, and the rows to be remembered."""
     name = (chosen, stream.readers)
     with contextlib.suppress(KeyError):  # where some are new
         return [item.rows[name] for item in items], b"", {}

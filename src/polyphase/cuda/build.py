@@ -59,7 +59,7 @@ def _runs_on(target: str, architecture: str) -> bool:
 
 
 def prebuilt_name(source: str, target: str) -> str:
-    """Of the kernel of this very source and headers, whichever NVRTC made it."""
+    """Names the kernel of this very source and headers, whichever NVRTC made it."""
     facts = (source, sorted(headers().items()), OPTIONS, __version__)
     return store.prebuilt_name("cuda", target, facts, ".cubin")
 
@@ -78,7 +78,7 @@ def _target(architecture: str) -> str:
 
 @functools.cache
 def headers() -> dict[str, str]:
-    """By the names that sources include them by."""
+    """Reads all headers, by the names that sources include them by."""
     shared = Path(kernels.__file__).parents[1] / "cpu" / "include"
     found = {path.relative_to(INCLUDE).as_posix(): path for path in INCLUDE.rglob("*.h")}
     found |= {f"polyphase/{name}": shared / "polyphase" / name for name in SHARED}

@@ -35,7 +35,7 @@ class CallShape:
     coordinates: ClassVar[int] = 0
 
     def fields(self) -> dict[str, int]:
-        """Of the struct, in order, and how many numbers of eight bytes each is."""
+        """Lists the struct's fields, in order, and how many numbers of eight bytes each is."""
         raise NotImplementedError
 
     def definitions(self) -> str:
@@ -49,7 +49,7 @@ class CallShape:
 
     @functools.cache  # noqa: B019
     def places(self) -> dict[str, int]:
-        """Of fields, in bytes."""
+        """Where each field begins, in bytes."""
         counts = self.counts()
         ends = itertools.accumulate(counts.values())
         return {name: 8 * (end - count) for (name, count), end in zip(counts.items(), ends, strict=True)}

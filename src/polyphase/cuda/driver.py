@@ -165,8 +165,8 @@ def _version() -> int:
 
 
 class Resources(NamedTuple):
-    """Of a kernel, in blocks of so many threads. resident: of the threads that a multiprocessor can have, the share
-    that it has at once."""
+    """What a kernel takes of its device, in blocks of so many threads. resident: of the threads that a multiprocessor
+    can have, the share that it has at once."""
 
     registers: int
     spilled_bytes: int
@@ -247,7 +247,7 @@ def nvrtc_found() -> str:
 
 
 def _library_folders() -> list[Path]:
-    """Of NVIDIA's packages, the one of torch's own version of CUDA first, and of torch."""
+    """Lists folders of NVIDIA's packages, the one of torch's own version of CUDA first, and torch's."""
     spec = importlib.util.find_spec("nvidia")
     packages = [Path(one) for one in spec.submodule_search_locations or ()] if spec else []
     own = f"cu{(torch.version.cuda or '').split('.')[0]}"

@@ -38,7 +38,7 @@ ROWS_SEARCHED = 16
 
 
 class WarpGradients:
-    """Of one kind of call. Where its output has no elements, all gradients are 0, and there are no kernels."""
+    """Makes the gradients of one kind of call. Without elements in its output, all are 0, and there are no kernels."""
 
     def __init__(self, record: GradientRecord, architecture: str) -> None:
         image, sampler = record.image, record.sampler
@@ -125,13 +125,13 @@ class WarpGradients:
         return self._shares().added_up(shares, coordinates, fields)
 
     def _shares(self) -> Shares:
-        """By the blocks of an image."""
+        """How the blocks of an image share in its sums."""
         call = self._passes[FLOATS].given
         blocks = int(math.prod(call[name][0] for name in ("chunks", "strips", "tiles")))
         return Shares.of(self._record, blocks, self._plan.positions)
 
     def _new_shares(self, new: New) -> Tensor:
-        """Of a grid, its gradient."""
+        """Makes room for the blocks' shares; of a grid, its gradient."""
         if are_shares(self._record):
             return new((self._shares().doubles,), torch.float64)
         return new(tuple(self._record.coordinates.shape), self._plan.positions)

@@ -77,7 +77,7 @@ class Chosen:
 
     @property
     def call_bytes(self) -> int:
-        """Of shared memory, for the calls that a block has."""
+        """Bytes of shared memory for the calls that a block has."""
         return (self.shape.size * (tiles.CALLS if self.way.tiled else 1) + 15) // 16 * 16
 
 
@@ -132,7 +132,7 @@ class Item:
         return _family(self)
 
     def pattern(self, chosen: Chosen, aligned: bool) -> Pattern | None:
-        """Of calls that differ in their sizes alone; None where those are not a few numbers."""
+        """Gives the pattern of calls that differ in their sizes alone; None where those are not a few numbers."""
         name = (chosen, aligned)
         if name not in self._patterns:
             about = about_pattern(self.of(aligned).call)
@@ -227,7 +227,7 @@ class Prepared:
         self.nbytes = call.makes.nbytes if isinstance(call, PreparedMaps) else 0
 
     def row(self, put: Upload, at: int) -> tuple[Row, bytes]:
-        """And what makes its tables at an address on."""
+        """Makes the row, and what makes its tables at an address on."""
         if isinstance(self.call, PreparedMaps):
             data, recipes, kept = self.call.row(put, at)
         else:
@@ -237,7 +237,7 @@ class Prepared:
 
 
 def about_pattern(call: Arranged | PreparedWarp) -> About | None:
-    """Of a call whose rows and columns are resized, where nothing else depends on their sizes."""
+    """What is known of a call whose rows and columns are resized, where nothing else depends on their sizes."""
     return call.about if isinstance(call, Arranged) and call.about.rows_and_columns else None
 
 

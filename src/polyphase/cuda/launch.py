@@ -177,7 +177,7 @@ class OnDevice:
 def bind_any_size(
     record: CallRecord, rules: records.AnySize, otherwise: Callable[..., Tensor]
 ) -> Callable[..., Tensor]:
-    """Of axis maps."""
+    """Binds axis maps to images of any size."""
     if record.coordinates is not None:
         raise NoKernelError("a warp, which is bound to its size")
     part, request = _program_and_request(record)
@@ -188,7 +188,7 @@ def bind_any_size(
 
 
 def bound_of(call: Callable[..., Tensor], sizes: Sizes, image: Tensor) -> dispatched.DirectCall | None:
-    """Of what `bind_any_size` made: what it calls for an image of this size, and the sizes that it is given."""
+    """Tells of what `bind_any_size` made what it calls for an image of this size, and the sizes that it is given."""
     found = launcher.bound_of(call.call if isinstance(call, OnDevice) else call, *sizes, image)
     if found is None:
         return None

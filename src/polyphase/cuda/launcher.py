@@ -115,7 +115,7 @@ def any_size(request: bytes, rules: bytes, call: AnySizeCall) -> Callable[..., T
 
 
 def bound_of(call: Callable[..., Tensor], *given: Any) -> tuple[object, tuple[Any, ...]] | None:
-    """Of what `any_size` made: what it calls for an image of this size, and the place of the output."""
+    """Tells of what `any_size` made what it calls for an image of this size, and the place of the output."""
     return _functions().bound_of(call, *given)
 
 
@@ -202,7 +202,7 @@ class _Functions(NamedTuple):
 
 
 class _DeviceFunctions(NamedTuple):
-    """Of `maps.py`: they need no driver."""
+    """The functions of `maps.py`: they need no driver."""
 
     arrange: Callable[[bytes, bytes, bool, bool, bool], tuple[object, int]]
     about: Callable[[object], tuple[Any, ...]]

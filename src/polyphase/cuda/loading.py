@@ -144,7 +144,7 @@ def tap_maker(device: int, architecture: str) -> int:
 
 
 def build_from(text: str | None) -> None:
-    """Of all kernels, the source from now on; None for their own."""
+    """Sets the source of all kernels from now on; None for their own."""
     global _instead
     _instead = text
 

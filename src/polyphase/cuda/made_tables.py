@@ -36,11 +36,11 @@ def table_bytes(out_size: int, bytes_of_row: int) -> int:
 
 
 def matrix_bytes(out_size: int, matrices: int) -> int:
-    """Of one whose groups of outputs have so many matrices; what groups read takes no more room than the firsts."""
+    """Bytes of a table whose groups of outputs have so many matrices; what groups read takes no more than firsts."""
     return bytes_before_weights(out_size) + -(-out_size // GROUP) * matrices * MATRIX_BYTES
 
 
 def most_taps(in_size: int, out_size: int, cubic: bool) -> int:
-    """Of an antialiased window. It begins and ends at whole numbers: rounding may move either by one, where the support
-    is close to one."""
+    """Taps of an antialiased window, at most. It begins and ends at whole numbers: rounding may move either by one,
+    where the support is close to one."""
     return int((4 if cubic else 2) * max(in_size / out_size, 1.0) + 1e-4) + 1

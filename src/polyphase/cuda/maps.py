@@ -31,7 +31,7 @@ Upload: TypeAlias = "Callable[..., tuple[list[int], object]]"
 
 
 class Taps(NamedTuple):
-    """Of a table along an axis. made: on the device."""
+    """What is known of a table along an axis. made: on the device."""
 
     made: bool
     cubic: bool
@@ -211,7 +211,7 @@ class PreparedMaps:
         return data, kept
 
     def row(self, upload: Upload, begin: int) -> tuple[bytes, bytes, list[object]]:
-        """Likewise, and what makes tables on the device, from an address on."""
+        """The call with its tables, what makes tables on the device, from an address on, and what keeps all that."""
         addresses, memory = upload(*self.parts)
         counts["made"] += self.tables
         data = bytearray(self.call)
@@ -225,7 +225,7 @@ class PreparedMaps:
         return bytes(data), recipes, [memory]
 
     def numbers(self, field: str, count: int) -> tuple[int, ...]:
-        """Of a field of the call."""
+        """Reads the numbers of a field of the call."""
         return struct.unpack_from(f"={count}q", self.call, self.shape.places()[field])
 
 

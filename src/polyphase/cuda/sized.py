@@ -61,7 +61,7 @@ class RowPattern:
 
 
 class Taps(NamedTuple):
-    """Of windows that a way's kernel has: from `least` to `most`, those up to `few` by as many. words: along x, where
+    """Which windows a way's kernel has: from `least` to `most`, those up to `few` by as many. words: along x, where
     they are read by words."""
 
     least: int

@@ -23,8 +23,8 @@ _PIECE = 16
 
 
 class Layout(NamedTuple):
-    """Of an image: its planes, and channels of a pixel. head: bytes of shared memory before those of weights,
-    without calls."""
+    """What tiles ask of an image: its planes, and channels of a pixel. head: bytes of shared memory before those of
+    weights, without calls."""
 
     planes: int
     channels: int
@@ -44,7 +44,7 @@ class Axis(NamedTuple):
 
     @staticmethod
     def of_sizes(in_size: int, cropped: int, resized: int, out_size: int) -> Axis:
-        """Of windows that are made on the device."""
+        """Makes an axis of windows that are made on the device."""
 
         def inputs(count: int) -> int:
             return min(in_size, most_read(cropped, resized, min(count, out_size)))
@@ -60,8 +60,8 @@ def most_read(cropped: int, resized: int, count: int) -> int:
 
 
 def matrices_of(cropped: int, resized: int) -> int:
-    """Of a group, also where there are fewer outputs: of those that have few, precision is 16 bits at most, as their
-    greatest weight is more than 1/4."""
+    """How many matrices a group has, also where there are fewer outputs: of those that have few, precision is 16 bits
+    at most, as their greatest weight is more than 1/4."""
     return -(-most_read(cropped, resized, GROUP) // INPUTS)
 
 
@@ -110,7 +110,7 @@ class Listed(NamedTuple):
     units: int
 
     def costs(self) -> Iterator[int]:
-        """Of its tiles, as they follow each other: rows that are read of each of its columns."""
+        """Counts for each tile, as they follow each other, the rows that are read of each of its columns."""
         for unit in range(0, self.units, self.strip):
             of_column = min(self.strip, self.units - unit) * (self.staged_rows // self.strip)
             for column in range(0, self.columns, self.tile):

@@ -218,7 +218,8 @@ def divisor(channels: int, most: int) -> int:
 
 
 def resident_blocks(plan: WarpPlan, registers: int, threads: int) -> int:
-    """Of threads that have so many registers; twice as many for doubles, and for volumes."""
+    """How many blocks a multiprocessor has at once, of threads that have so many registers; twice as many for doubles,
+    and for volumes."""
     twice = plan.positions.itemsize == 8 or plan.axes == 3
     return max(1, REGISTERS // (2 * registers if twice else registers) // threads)
 

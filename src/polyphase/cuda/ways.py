@@ -71,7 +71,7 @@ class Way:
     tiled: bool = False
 
     def of_call(self, outer: int) -> Way:
-        """Of a call with so many outer axes."""
+        """The way of a call with so many outer axes."""
         return self if self.outer == outer else replace(self, outer=outer)
 
 
@@ -96,7 +96,7 @@ _WAY = struct.Struct(f"={3 + _MOST_CONSTANTS + 6}q")
 
 @functools.lru_cache(maxsize=1024)
 def unpacked(data: bytes) -> Way:
-    """Of axis maps, as the launcher says it."""
+    """Reads a way of axis maps, as the launcher says it."""
     kernel, count, booleans, *rest = _WAY.unpack(data)
     constants = tuple([bool(one) if booleans >> i & 1 else one for i, one in enumerate(rest[:count])])
     threads, resident, moved_bytes, tile, strip, outer = rest[_MOST_CONSTANTS:]

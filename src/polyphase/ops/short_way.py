@@ -120,7 +120,7 @@ class ShortWay(Latest):
     def _bound(
         self, bind: Callable[..., BoundCall], given: tuple[Any, ...], tensors: tuple[Tensor, ...]
     ) -> Callable[..., Tensor]:
-        """To sizes. `bind`: that of `binding`, or `bound` for what only its program is found again by."""
+        """Binds to sizes. `bind`: that of `binding`, or `bound` for what only its program is found again by."""
         inputs = tuple(map(facts, tensors))
         program = self._program_of(*inputs, *given)
         if program is None:

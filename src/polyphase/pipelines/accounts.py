@@ -55,7 +55,7 @@ def _in_order(step: Step | Container) -> Iterator[Step]:
 
 
 def _launches(pictures: list[Picture]) -> int:
-    """Of the first image: others of a sample go the same way."""
+    """Counts the launches for the first image: others of a sample go the same way."""
     return 0 if not pictures or pictures[0].is_untouched else len(pictures[0].stages())
 
 

@@ -185,7 +185,7 @@ class Sheet:
         return calls
 
     def _new(self, image: Tensor, out: Facts) -> BatchedCall | None:
-        """Of a size that was not seen before."""
+        """Makes the call of a size that was not seen before."""
         picture, like = self._picture(image), self._like
         assert like is not None, "there is one to compare with"
         if picture is None or (picture.shape, picture.dtype) != (like.shape, like.dtype):

@@ -113,7 +113,7 @@ class Known:
 
 
 def _are_equal(params: Any, ours: Any) -> bool:
-    """By what both have: v2's functions return more than v1's."""
+    """Compares what both have: v2's functions return more than v1's."""
     if params is None or ours is None:
         return params is ours
     return all(_frozen(params[name]) == _frozen(ours[name]) for name in params if name in ours)
@@ -182,7 +182,7 @@ def _drawer(draws: Draws) -> Drawer | None:
 
 
 def how_torch_draws() -> tuple[int, bool]:
-    """By which function it computes exp, and whether multiply-adds are fused."""
+    """Tells by which function it computes exp, and whether multiply-adds are fused."""
     return _address_of_exp(), _is_fused()
 
 
@@ -197,7 +197,7 @@ def _is_fused() -> bool:
 
 @functools.cache
 def _address_of_exp() -> int:
-    """Of MKL's function, by which `torch.exp` computes on x86; 0 where it does not: other functions, and the C
+    """Finds MKL's function, by which `torch.exp` computes on x86; 0 where it does not: other functions, and the C
     library's too, round one value of a hundred otherwise."""
     try:
         many = getattr(ctypes.CDLL(library_of_torch), MANY_EXP)

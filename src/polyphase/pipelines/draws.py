@@ -199,7 +199,7 @@ class _Box(Draw):
         return *scale, *_logarithms((ratio[0], ratio[1]), torch.float32), min(ratio), max(ratio)
 
     def sides(self, height: int, width: int, generator: Generator) -> Iterator[tuple[int, int]]:
-        """Of boxes, as many as torchvision tries; the longer one first where the ratio is more than 1."""
+        """Draws sides of boxes, as many as torchvision tries; the longer one first where the ratio is more than 1."""
         least, most = _logarithms(self.ratio, torch.get_default_dtype())
         for _ in range(10):
             area = height * width * _uniform(*self.scale, generator)
@@ -227,8 +227,8 @@ class ResizedBox(_Box):
 
 @dataclass(frozen=True)
 class ErasedBox(_Box):
-    """Likewise, of a part to be erased, smaller than the image, by a ratio of height to width; four times -1 where none
-    was found that fits."""
+    """Top, left, height and width of a part to be erased, smaller than the image, of a random area and ratio of height
+    to width; four times -1 where none was found that fits."""
 
     kind: ClassVar[int] = 7
 

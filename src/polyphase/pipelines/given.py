@@ -18,7 +18,7 @@ PAD_MODES = {"constant": "constant", "edge": "replicate", "reflect": "reflect", 
 
 
 def for_kind(given: Mapping[Any, Any], kind: str, missing: object = None) -> Any:
-    """Of what is given by type of image, as torchvision's dictionaries are."""
+    """Finds what is for a kind, where it is given by type of image, as torchvision's dictionaries are."""
     names = {TENSOR: "Tensor", IMAGE: "Image", PIL: "Image", ARRAY: "ndarray"}
     for key, value in given.items():
         if getattr(key, "__name__", None) == names[kind] and (kind == PIL) == key.__module__.startswith("PIL"):

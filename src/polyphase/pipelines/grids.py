@@ -73,7 +73,7 @@ class AffineGrid:
 
 @dataclass(frozen=True)
 class PerspectiveGrid:
-    """Likewise, by eight coefficients: (ax + by + c) / (gx + hy + 1), and so for y."""
+    """The grid of a perspective, by eight coefficients: (ax + by + c) / (gx + hy + 1), and so for y."""
 
     coefficients: Matrix
     size: tuple[int, int]
@@ -115,7 +115,7 @@ def _line(x: Tensor, y: Tensor, coefficients: Sequence[float]) -> Tensor:
 
 
 def perspective_coefficients(start: Sequence[Sequence[int]], end: Sequence[Sequence[int]]) -> Matrix:
-    """Of the perspective that takes four corners `start` to four corners `end`, each (x, y)."""
+    """Finds the coefficients of the perspective that takes four corners `start` to four corners `end`, each (x, y)."""
     rows = torch.zeros(8, 8, dtype=torch.float64)
     for i, ((x, y), (u, v)) in enumerate(zip(end, start, strict=True)):
         rows[2 * i, :] = torch.tensor([x, y, 1, 0, 0, 0, -u * x, -u * y])

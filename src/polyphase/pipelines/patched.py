@@ -45,7 +45,7 @@ class Patched(NamedTuple):
         return lies, Patchwork(out, rows, columns, self.frames, frame * value)
 
     def of(self, image: Tensor) -> Tensor:
-        """By torch operations."""
+        """Takes an image apart by torch operations."""
         channels, height, width = self.shape[-3:]
         size, merge = self.size, self.merge
         across = (height // (size * merge), merge, size, width // (size * merge), merge, size)

@@ -264,7 +264,7 @@ class Picture:
         self._begin_with(of_tensor(function(self.tensor())), None)
 
     def in_place(self, function: Callable[[Tensor], Tensor]) -> None:
-        """By a function that changes the tensor it is given: the caller's, where this is a view of it."""
+        """Calls a function that changes the tensor it is given: the caller's, where this is a view of it."""
         self.by_torch(lambda image: function(image.clone() if self.only_shown else image))
 
     def by_pillow(self, function: Callable[[Any], Any]) -> None:

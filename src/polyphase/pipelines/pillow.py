@@ -181,7 +181,7 @@ def _block(image: Any) -> tuple[int, object]:
 
 
 def _block_by_arrow(image: Any) -> tuple[int, object]:
-    """Likewise of a small new picture, which can be asked for."""
+    """`_block` of a small new picture, which Arrow can be asked for."""
     export = getattr(image, "__arrow_c_array__", None)
     if export is None or 0 in image.size:
         return 0, None

@@ -268,7 +268,7 @@ class Pipeline:
         return b"" if image is None else self._templates.written_for(image)
 
     def _together_by_templates(self, images: tuple[Any, ...], out: Tensor | None, channels_last: bool) -> Tensor | None:
-        """Likewise, by one call into C++, where templates are for the images."""
+        """Makes pictures together by one call into C++, where templates are for the images."""
         try:
             first = image_of(images[0])
             sized = None if first is None else self._templates.sized(first)
@@ -358,7 +358,7 @@ class Pipeline:
         return made
 
     def _sample_of_v1(self, sample: Any) -> Walk | Sample:
-        """Likewise, by transforms that are given the image alone."""
+        """`_sample` where transforms are given the image alone."""
         found = sample_of_v1(sample)
         if found is None:
             return self.walk(sample)

@@ -70,7 +70,7 @@ class Step:
 
     @functools.cached_property
     def known(self) -> Known | None:
-        """Of torchvision's transforms: None of one that was made under another default dtype."""
+        """What is known of torchvision's own transform; None of one that was made under another default dtype."""
         logarithms = getattr(self.itself, "_log_ratio", None)
         return Known(self.ours, self.itself) if logarithms is None or logarithms.dtype == torch.float32 else None
 
@@ -172,7 +172,8 @@ def _version_of(kind: type) -> str | None:
 
 
 def drawn(step: Step, flat_inputs: list[Any], height: int, width: int) -> Params | None:
-    """Of a transform that is random. `flat_inputs`: what v2's function is given, with a stand-in for each image."""
+    """Draws the parameters of a transform that is random. `flat_inputs`: what v2's function is given, with a stand-in
+    for each image."""
     ours = step.ours
     assert ours is not None, "what is not known draws for itself"
     if step.version == OWN:

@@ -35,8 +35,8 @@ from polyphase.pipelines.vocabulary import NO_PARAMS, Params, Transform
 
 @dataclass(frozen=True)
 class Resize(Transform):
-    """To another size, antialiased. `size`: (height, width), or of the shorter side. `max_size`: limits the longer
-    side; alone, the longer side is that."""
+    """Resizes to another size, antialiased. `size`: (height, width), or of the shorter side. `max_size`: limits the
+    longer side; alone, the longer side is that."""
 
     size: Any
     interpolation: Any = "bilinear"
@@ -86,8 +86,8 @@ def _sized(size: tuple[Size, ...] | None, max_size: int | None, height: Size, wi
 
 @dataclass(frozen=True)
 class SmartResize(Transform):
-    """To multiples of `factor` pixels, near the image's own sizes, and from `min_pixels` to `max_pixels` of them: as
-    vision-language models have it (`smart_resize`)."""
+    """Resizes to multiples of `factor` pixels, near the image's own sizes, and from `min_pixels` to `max_pixels` of
+    them: as vision-language models have it (`smart_resize`)."""
 
     factor: int = 28
     min_pixels: int = 56 * 56

@@ -127,7 +127,7 @@ def _as_batch(image: Facts) -> Facts:
 
 
 def run_into(stages: list[Stage], source: Source, out: Addressed, lies: Facts) -> None:
-    """Likewise, the last into memory that is no tensor's."""
+    """Runs stages, the last into memory that is no tensor's."""
     *before, last = stages
     for stage in before:
         source = of_tensor(stage.run(source))

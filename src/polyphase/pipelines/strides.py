@@ -13,7 +13,7 @@ from polyphase.records.layout import CHANNELS_LAST, dense_strides, is_channels_l
 
 
 def dense_like(shape: Sizes, strides: Sizes) -> Sizes:
-    """Of a result made element by element: as the image lies, without gaps."""
+    """The strides of a result made element by element: as the image lies, without gaps."""
     contiguous = dense_strides(shape, False)
     if strides == contiguous or tuple(sorted(strides, reverse=True)) == strides:
         return contiguous
@@ -21,8 +21,8 @@ def dense_like(shape: Sizes, strides: Sizes) -> Sizes:
 
 
 def resized(shape: Sizes, strides: Sizes, size: tuple[int, int], *, keeps_channels_last: bool) -> Sizes:
-    """Of `interpolate`, which is given images as one batch. `keeps_channels_last`: v2 sees to it that one such image is
-    not taken for a contiguous one; v1 does not."""
+    """The strides `interpolate` gives, which is given images as one batch. `keeps_channels_last`: v2 sees to it that
+    one such image is not taken for a contiguous one; v1 does not."""
     batch, batch_strides = _as_batch(shape, strides)
     if keeps_channels_last and batch[0] == 1 and _is_dense_channels_last(batch, batch_strides):
         batch_strides = (elements(batch), *batch_strides[1:])
@@ -46,7 +46,7 @@ def _as_batch(shape: Sizes, strides: Sizes) -> tuple[Sizes, Sizes]:
 
 
 def _of_batch(shape: Sizes, count: int, channels_last: bool) -> Sizes:
-    """Of the images of a batch of so many."""
+    """The strides of images that were a batch of so many."""
     if not channels_last:
         return dense_strides(shape, False)
     batch = (count, *shape[-3:])

@@ -221,7 +221,7 @@ class _Kind:
             self._teach(number, way)
 
     def _number_of(self, image: Image, way: _Way) -> int:
-        """Of a new program, too; none where it is no kernel's for such sizes."""
+        """Numbers a program, a new one too; none where it is no kernel's for such sizes."""
         number = self._numbers.get(way.name)
         if number is None:
             new = next(self._new_numbers)
@@ -245,7 +245,7 @@ class _Kind:
 
 
 class Templates:
-    """Of one pipeline: an image's sketch, or else its walk. Whatever is random is drawn once, for either."""
+    """Makes an image's sketch by one pipeline, or else its walk. Whatever is random is drawn once, for either."""
 
     def __init__(self, steps: Step | Container) -> None:
         self._whole, self._kinds = steps, dict[object, _Kind | None]()

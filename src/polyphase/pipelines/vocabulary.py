@@ -41,7 +41,7 @@ class Transform:
         return ()
 
     def params(self, drawn: Iterator[float], height: int, width: int) -> Params | None:
-        """Of an image of this size, and numbers of which its own come next."""
+        """Makes the parameters for an image of this size, of numbers of which its own come next."""
         return NO_PARAMS
 
     def apply(self, picture: Picture, params: Params) -> None:
@@ -57,7 +57,7 @@ class Transform:
 
 @dataclass(frozen=True)
 class ToImage(Transform):
-    """To a tensor image, as it is. Of torchvision's kind of tensors where the transform is torchvision's."""
+    """Makes a tensor image of the same values: one of torchvision's where the transform is torchvision's."""
 
     to: str = field(default=TENSOR, repr=False)
 
@@ -77,7 +77,7 @@ class PILToTensor(Transform):
 
 @dataclass(frozen=True)
 class ToTensor(Transform):
-    """To a tensor of the default dtype, from 0 to 1, where the image is a Pillow image or an array of bytes."""
+    """Makes a tensor of the default dtype, from 0 to 1, where the image is a Pillow image or an array of bytes."""
 
     def apply(self, picture: Picture, params: Params) -> None:
         if picture.kind not in (PIL, ARRAY):
@@ -102,7 +102,7 @@ class ToPureTensor(Transform):
 
 @dataclass(frozen=True)
 class ToDtype(Transform):
-    """To another dtype; with `scale`, from the range of one to that of the other, as 0 to 255 to 0 to 1."""
+    """Converts to another dtype; with `scale`, from the range of one to that of the other, as 0 to 255 to 0 to 1."""
 
     dtype: Any
     scale: bool = False
@@ -200,7 +200,7 @@ class Normalize(Transform):
 
 @dataclass(frozen=True)
 class Patches(Transform):
-    """To patches of `size` times `size` pixels, as models want them: (patches, values of one). The last of a chain.
+    """Cuts into patches of `size` times `size` pixels, as models want: (patches, values of one). The last of a chain.
 
     Patches go along rows, `merge` times `merge` of them at a time. The values of one are (channels, rows, columns), or
     (rows, columns, channels) with `channels_last`; and everything is there `frames` times, after the channel. Vision

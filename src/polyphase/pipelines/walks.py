@@ -191,8 +191,8 @@ class Sample(NamedTuple):
 
 
 def lone_image(sample: Any) -> tuple[Sample, int, Image] | None:
-    """Of a sample with one image, and nothing else that torchvision's transforms would touch: which leaf that is. None
-    of others."""
+    """Tells which leaf is the image of a sample with one image, and nothing else that torchvision's transforms would
+    touch. None of others."""
     image = image_of(sample)
     if image is not None:
         return Sample(None, [sample]), 0, image
@@ -208,7 +208,7 @@ def lone_image(sample: Any) -> tuple[Sample, int, Image] | None:
 
 
 def sample_of_v1(sample: Any) -> tuple[Sample, int] | None:
-    """Of a sample with one image, as v1's transforms take images: which leaf that is. Pillow's images are images; if
+    """Tells which leaf is the one image of a sample, as v1's transforms take images. Pillow's images are images; if
     there are none, the first tensor is one, else the first array of pixels. None where that tells no one image."""
     found = tree(sample)
     for takes in (is_pil, lambda leaf: isinstance(leaf, Tensor), lambda leaf: is_array(leaf) and leaf.ndim > 1):

@@ -153,7 +153,7 @@ class Search:
         return self._of_data[node]
 
     def _is_view_of_small(self, node: Node) -> bool:
-        """Then the whole is one leaf, not each of its elements."""
+        """Whether a node is a view of a small tensor: the whole of that is one leaf, not each of its elements."""
         inputs = [one for one in node.all_input_nodes if isinstance(example(one), Tensor)]
         return (
             len(inputs) == 1

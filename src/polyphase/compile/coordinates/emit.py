@@ -28,7 +28,7 @@ _BINARY: dict[str, Callable[..., Any]] = {
 
 
 class Emitter(GraphCalls):
-    """Of a grid's leaves."""
+    """Puts nodes into a graph that compute formulas' numbers of a grid's leaves."""
 
     def __init__(self, graph: Graph, image: Node, grid: Node, leaves: Sequence[Node], before: Node) -> None:
         super().__init__(graph, before)

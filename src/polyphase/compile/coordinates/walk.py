@@ -115,7 +115,7 @@ Reader: TypeAlias = Callable[[Walk, Call, Indices], Value]
 
 
 def _is_given_floats(call: Call) -> bool:
-    """Then integers are made by rounding, which no reader does."""
+    """Whether floats are among the arguments. Integers are then made by rounding, which no reader does."""
     given: list[Any] = []
     torch.fx.node.map_aggregate((call.args, call.kwargs), given.append)
     return any(
