@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without the garbage collector, which would go through all that torch has, to find nothing."""
+    """Switches the garbage collector off for a while, which would go through all that torch has, to find nothing."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -339,7 +339,8 @@ def _check_pad_fits(n: Size, before: Size, after: Size, mode: str) -> None:
 
 
 def _check_pixels(shape: Sequence[Size], axes: int, mode: str) -> None:
-    """Only a batch can be empty, and a batch is there only with one dimension more than channels and axes."""
+    """Refuses images without pixels: only a batch can be empty, and a batch is there only with one dimension more than
+    channels and axes."""
     pixels = shape[1:] if len(shape) == axes + 2 else shape
     if 0 in pixels:
         raise WrongSizeError(

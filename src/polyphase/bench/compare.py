@@ -133,7 +133,8 @@ class _Sheet:
 
 
 def _table(sheet: _Sheet, pairs: Sequence[Pair], suite: str) -> Table:
-    """Without columns that the suite has no cell of, and without comparisons that have nothing to compare."""
+    """Makes a table without columns that the suite has no cell of, and without comparisons that have nothing to
+    compare."""
     keys = [key for key in sheet.rows if key[0] == suite]
     titles = tuple(title for title in sheet.titles if any(title in sheet.rows[key] for key in keys))
     ratios = {pair: [_ratio(sheet.rows[key], pair) for key in keys] for pair in pairs}

@@ -89,7 +89,7 @@ _ALL: WeakSet[Latest] = WeakSet()
 
 
 def forget() -> None:
-    """So that no call is made again by what was bound before."""
+    """Forgets all latest calls, so that none is made again by what was bound before."""
     for one in _ALL:
         one.forget()
 

@@ -212,7 +212,7 @@ def bound_gradients(
 
 
 def forget() -> None:
-    """So that what is called next is bound anew."""
+    """Forgets what was bound, so that what is called next is bound anew."""
     bound.cache_clear()
     bound_gradients.cache_clear()
     again.forget()

@@ -207,7 +207,7 @@ def _find(node: Node, channels: Any) -> tuple[Node, tuple[float, ...], str] | Wh
 
 
 def _meaning(node: Node, meanings: dict[Node, Any]) -> Any:
-    """Or why it has none."""
+    """What it means, or why it means nothing that a warp has."""
 
     def of(argument: Any) -> Any:
         if isinstance(argument, Node) and argument in meanings:

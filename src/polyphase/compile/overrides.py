@@ -91,7 +91,7 @@ def new_overrides(switch: Switch) -> list[Override]:
 
 @contextmanager
 def unwarned() -> Iterator[None]:
-    """While kernels are put, of which torch says that there were some."""
+    """Silences torch, which says of kernels that are put that there were some."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _OVERRIDING)
         yield
@@ -125,7 +125,8 @@ class Override:
             self._put_in_c(self._in_c)
 
     def put_in_c(self) -> dispatched.Kernels | None:
-        """Above what was put: the same, but for calls that are known. None where there is no such kernel."""
+        """Puts a kernel of C++ above what was put: the same, but for calls that are known. None where there is no such
+        kernel."""
         self._may_be_in_c = False
         signature = dispatched.signature_of(self._op)
         kernels = devices.wing_of(torch.device(self._key.lower())).dispatched_kernels() if signature else None

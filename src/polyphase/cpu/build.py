@@ -129,7 +129,7 @@ _NEVER_AGAIN = "This process does not ask the same compiler for it again"
 
 
 def _next_try(started: float) -> float:
-    """After a failure that may pass, of what was started then."""
+    """When to try again what failed in a way that may pass, and was started then."""
     now = time.monotonic()
     return now + max(PATIENCE * (now - started), RETRY_SECONDS)
 

@@ -145,7 +145,7 @@ def _rows(plan: MapsPlan) -> tuple[str, str]:
 
 
 def _load(plan: Plan) -> RowFunction:
-    """From what is in memory to what is summed."""
+    """Writes how what is in memory becomes what is summed."""
     if plan.source is None or (plan.prologue == VALUE and plan.source == plan.work):
         return _unchanged(plan)
     widens = plan.prologue in (VALUE, Cast(VALUE, plan.work))
@@ -158,7 +158,8 @@ def _load(plan: Plan) -> RowFunction:
 
 
 def _store(plan: Plan) -> RowFunction:
-    """From what was summed to what goes to memory. Sums are rounded to what is sampled before anything else."""
+    """Writes how what was summed becomes what goes to memory. Sums are rounded to what is sampled before anything
+    else."""
     if plan.source is None or (plan.epilogue == VALUE and plan.target == plan.work):
         return _unchanged(plan)
     if plan.epilogue == VALUE and plan.sampled in (*ROUNDED, torch.uint8, *SUMMED_IN):

@@ -29,7 +29,8 @@ def chosen_for_moves() -> str:
 
 
 def for_moves(isa: str) -> str:
-    """Without VBMI, bytes are shuffled as on AVX2, which long registers only slow down."""
+    """What moves are built for, of an instruction set and those below it: without VBMI, bytes are shuffled as on AVX2,
+    which long registers only slow down."""
     return "avx2" if isa == "avx512" else isa
 
 

@@ -183,7 +183,7 @@ def _warp_part(program: Program, coordinates: torch.dtype, rank: int) -> bytes:
 
 
 def forget() -> None:
-    """So that kernels are asked for anew."""
+    """Forgets kernels, so that they are asked for anew."""
     _parts.clear()
     _maps_part.cache_clear()
     _warp_part.cache_clear()

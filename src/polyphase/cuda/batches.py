@@ -217,7 +217,7 @@ def launch_into_on(
 
 
 def _learn(stream: Stream, by_size: BySize, calls: Calls, launched: dict[Kind, Chosen], out_step: int) -> None:
-    """From the first that was launched by a kernel for images of any size."""
+    """Learns from the first that was launched by a kernel for images of any size."""
     for item, inputs in zip(calls.items, calls.inputs, strict=True):
         like = item if isinstance(item, Item) else item.like
         known = like.of(calls.aligned)

@@ -162,7 +162,8 @@ class SizedItem:
 
 
 def of_size(like: object, image: Facts, paths: tuple[AxisPath, AxisPath]) -> SizedItem | None:
-    """For bytes (channels, height, width) that are resized along both axes, as `like` has them; None for others."""
+    """Makes an item for bytes (channels, height, width) that are resized along both axes, as `like` has them; None for
+    others."""
     assert isinstance(like, Item), "what was bound"
     family = like.family
     if family is None or min(image.shape[1:]) < WIDEST or image.shape[0] != family.channels:
@@ -242,7 +243,7 @@ def about_pattern(call: Arranged | PreparedWarp) -> About | None:
 
 
 def filled(row: Row, shape: CallShape, addresses: tuple[int, ...]) -> bytes:
-    """With addresses, which are mostly those of the call before: it is remembered."""
+    """Fills addresses into a row, which are mostly those of the call before: it is remembered."""
     places, data = shape.places(), bytearray(row.filled[1])
     count = shape.coordinates + shape.vectors
     vectors, tensors = addresses[:count], addresses[count:]

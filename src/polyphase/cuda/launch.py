@@ -250,12 +250,12 @@ def _forget_kernels() -> None:
 
 
 def forget() -> None:
-    """Tables on a device go with the calls that read them."""
+    """Forgets programs; tables on a device go with the calls that read them."""
     programs.forget()
 
 
 def stats() -> dict[str, int]:
-    """As `calls.counts` has them, of this device."""
+    """Counts what `polyphase.stats()` tells, on this device."""
     counted = launcher.counted()
     return {
         "kernels_built": build.built["kernel"],

@@ -106,7 +106,7 @@ def count() -> int:
 
 
 def forget() -> None:
-    """So that kernels are built or loaded anew; those in memory stay there for calls that have them."""
+    """Forgets kernels, so that they are built or loaded anew; those in memory stay there for calls that have them."""
     with _lock:
         _asked.clear()
         _kernels.clear()

@@ -151,7 +151,7 @@ class Arranged:
         return ways.unpacked(self._functions.way_by(self.handle, ways.TEMPLATES.index(template), *numbers))
 
     def of_call(self, way: Way) -> Way:
-        """With the axes that the call has."""
+        """The way, with the axes that the call has."""
         return way.of_call(self.outer)
 
     def by(self, way: Way, instead: Way | None = None) -> PreparedMaps:
@@ -177,7 +177,7 @@ class Making(NamedTuple):
     nbytes: int
 
     def at(self, begin: int) -> tuple[list[int], bytes]:
-        """From an address on: addresses, and what makes the tables."""
+        """Gives tables addresses from one on: those, and what makes the tables."""
         count = len(self.recipes) // RECIPE_BYTES
         numbers, addresses = [*struct.unpack(f"={count * RECIPE_NUMBERS}q", self.recipes)], list[int]()
         for last in range(RECIPE_NUMBERS - 1, len(numbers), RECIPE_NUMBERS):

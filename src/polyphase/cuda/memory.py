@@ -48,7 +48,8 @@ _lock = threading.Lock()
 
 
 def _room(device: int, size: int) -> tuple[int, DeviceMemory]:
-    """So many bytes, and what they are part of. They are given out once: nobody may still read what was there."""
+    """Gives out so many bytes, and what they are part of. They are given out once: nobody may still read what was
+    there."""
     if size > _CHUNK // 4:
         memory = DeviceMemory(device, size)
         return memory.address, memory
@@ -83,7 +84,7 @@ class TorchMemory:
         return torch.empty(size, dtype=torch.uint8, device=self._there)
 
     def staged(self, size: int) -> Tensor:
-        """On the host, for `there`."""
+        """Makes room on the host for bytes that `there` copies."""
         return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
 
     def there(self, staged: Tensor) -> Tensor:

@@ -66,8 +66,8 @@ def matrices_of(cropped: int, resized: int) -> int:
 
 
 class TileCut(NamedTuple):
-    """In the order of `call.h`, and what comes with it. tiles: all of an image. along: of them, those along a row.
-    matrices: of a group of outputs along either axis."""
+    """The cut of a call into tiles, in the order of `call.h`, and what comes with it. tiles: all of an image. along: of
+    them, those along a row. matrices: of a group of outputs along either axis."""
 
     tiles: int
     along: int

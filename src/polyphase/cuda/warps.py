@@ -182,7 +182,7 @@ def _lies_in_planes(case: Case) -> bool:
 
 
 def _reads_coordinates(sampler: Warp) -> bool:
-    """For every pixel."""
+    """Whether coordinates are read for every pixel."""
     return sampler.source == "grid" or (sampler.formula is not None and sampler.formula.fields > 0)
 
 
@@ -213,7 +213,7 @@ def _is_affine(program: Program) -> bool:
 
 
 def divisor(channels: int, most: int) -> int:
-    """As many channels as can be fetched together, over and over."""
+    """How many channels can be fetched together, over and over."""
     return next(n for n in range(most, 0, -1) if channels % n == 0)
 
 
@@ -225,7 +225,7 @@ def resident_blocks(plan: WarpPlan, registers: int, threads: int) -> int:
 
 
 def _step(case: Case) -> int:
-    """From a pixel to the next along x, where few kernels tell them apart; 0 for others."""
+    """The stride from a pixel to the next along x, where few kernels tell them apart; 0 for others."""
     step = case.record.image.strides[-1]
     return step if 1 <= step <= MOST_KNOWN_STEP else 0
 

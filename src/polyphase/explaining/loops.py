@@ -17,7 +17,7 @@ _FEW = 8
 
 
 def loop_of(nodes: Sequence[Any], code: str) -> Loop:
-    """From the nodes of one loop nest and its generated code: C++, or Triton, which works on blocks of elements."""
+    """Reads one loop nest, by its nodes and its generated code: C++, or Triton, which works on blocks of elements."""
     vectorised = "at::vec::" in code or "@triton.jit" in code
     used = list(map(accesses_of, nodes))
     elements = max(math.prod(number(V.graph, n) for n in one.var_ranges.values()) for one in used)

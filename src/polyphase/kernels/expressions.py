@@ -145,8 +145,8 @@ def _converted(of: Fragment, dtype: torch.dtype) -> str:
 
 
 def _unary(op: str, of: Fragment, dtype: torch.dtype) -> str:
-    """But for roots, the results are exact, hence not rounded: a float16 from 2^10 on, a bfloat16 from 2^7 on is an
-    integer."""
+    """Writes a unary operation. But for roots, the results are exact, hence not rounded: a float16 from 2^10 on, a
+    bfloat16 from 2^7 on is an integer."""
     if op == "sqrt":
         root = f"sqrt({_converted(of, dtype)})"
         return f"rounded<{CPP_TYPES[dtype]}>({root})" if dtype in ROUNDED else root

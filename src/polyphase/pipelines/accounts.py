@@ -73,7 +73,7 @@ def _why_as_itself(step: Step, pictures: list[Picture], walk: Walk) -> str:
 
 
 def _shown(step: Step) -> str:
-    """As it is written, or by its name where that would say where it lies in memory."""
+    """Shows a step as it is written, or by its name where that would say where it lies in memory."""
     said = repr(step)
     return _name(step.itself) if " at 0x" in said else said
 

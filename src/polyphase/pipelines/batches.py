@@ -79,7 +79,7 @@ def _said(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> s
 
 
 def empty_batch(picture: Pictured, count: int, *, channels_last: bool, make: Any = torch.empty) -> Tensor:
-    """For so many like a picture. `make`: allocates so many elements of a dtype."""
+    """Makes an empty batch for so many like a picture. `make`: allocates so many elements of a dtype."""
     shape = (count, *picture.shape)
     return empty(shape, picture.dtype, picture.source.facts.device, channels_last=channels_last, make=make)
 

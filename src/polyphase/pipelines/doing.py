@@ -61,7 +61,7 @@ def pad(picture: Picture, amounts: tuple[int, ...], fill: Any, mode: str) -> Non
 
 
 def _coloured(image: Tensor, amounts: tuple[int, ...], colour: tuple[float, ...]) -> Tensor:
-    """With a border of one value for each channel; negative amounts crop."""
+    """Pads with a border of one value for each channel; negative amounts crop."""
     left, right, top, bottom = amounts
     padded = torch.nn.functional.pad(image.reshape(-1, *image.shape[-3:]), amounts)
     height, width = padded.shape[-2:]

@@ -185,7 +185,7 @@ class Choice(Draw):
 
 @functools.cache
 def _logarithms(ratio: tuple[float, float], dtype: torch.dtype) -> list[float]:
-    """As torchvision rounds them."""
+    """The logarithms of two ratios, as torchvision rounds them."""
     return torch.log(torch.tensor(ratio, dtype=dtype)).tolist()
 
 

@@ -16,7 +16,8 @@ Matrix = tuple[float, ...]
 def inverse_affine(
     center: Sequence[float], angle: float, translate: Sequence[float], scale: float, shear: Sequence[float]
 ) -> Matrix:
-    """From a pixel of the result to one of the image, both counted from the image's centre; angles in degrees."""
+    """Computes the matrix that leads from a pixel of the result to one of the image, both counted from the image's
+    centre; angles in degrees."""
     turn, shear_x, shear_y = math.radians(angle), math.radians(shear[0]), math.radians(shear[1])
     a = math.cos(turn - shear_y) / math.cos(shear_y)
     b = -(a * math.tan(shear_x) + math.sin(turn))

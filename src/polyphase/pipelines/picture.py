@@ -242,7 +242,7 @@ class Picture:
         )
 
     def cut(self, size: int, merge: int, frames: int, channels_last: bool) -> None:
-        """Into patches, of which it is no image any more."""
+        """Cuts the picture into patches, of which it is no image any more."""
         patches = Patched(self.shape, size, merge, frames, channels_last)
         if self.plain or not devices.wing_of(self._source.facts.device).makes_patchwork:
             self.by_torch(patches.of)
@@ -307,7 +307,7 @@ class Picture:
         return self.run()
 
     def value(self) -> Any:
-        """As its kind is."""
+        """What the picture has become, as its kind is."""
         if self.is_what_was_given:
             return self._original
         if self.kind == PIL:

@@ -237,7 +237,8 @@ def _fields_with_rows(image: Any) -> set[int]:
 
 
 def _readable_memory() -> list[tuple[int, int]]:
-    """From where to where, by the system's list: what a wrong field says is an address is not read."""
+    """Lists memory that can be read, from where to where, by the system's list: what a wrong field says is an address
+    is not read."""
     with open("/proc/self/maps") as lines:
         parts = [line.split(maxsplit=2) for line in lines]
     ranges = [place.split("-") for place, allowed, _ in parts if allowed[0] == "r"]

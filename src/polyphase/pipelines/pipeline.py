@@ -175,7 +175,7 @@ class Pipeline:
         return walk
 
     def _remembered(self, image: Image, found: Sketch | Walk) -> _Known | None:
-        """Where nothing is random: keeps what an image was bound to, for the next image of its size and kind."""
+        """Keeps, where nothing is random, what an image was bound to, for the next image of its size and kind."""
         if not self._is_fixed:
             return None
         if isinstance(found, Sketch):

@@ -179,7 +179,7 @@ def square_root(number: Size) -> Size:
 
 
 def plain(number: Size) -> Any:
-    """Without what it remembers; of what is in tuples, lists and dictionaries, too."""
+    """Makes a value without what it remembers; of what is in tuples, lists and dictionaries, too."""
     if isinstance(number, Number):
         return number.value
     if isinstance(number, dict):

@@ -71,7 +71,7 @@ class Resize(Transform):
 
 
 def _sized(size: tuple[Size, ...] | None, max_size: int | None, height: Size, width: Size) -> tuple[Size, Size]:
-    """As torchvision rounds."""
+    """Computes the size, as torchvision rounds."""
     if size is not None and len(size) == 2:
         return size[0], size[1]
     shorter, longer = (width, height) if width <= height else (height, width)
@@ -233,7 +233,7 @@ class RandomShortestSize(_RandomSize):
 
 @dataclass(frozen=True)
 class ScaleJitter(_RandomSize):
-    """As large as fits into (width, height), and then so many times as large, between two numbers."""
+    """Resizes to as large as fits into (width, height), and then so many times as large, between two numbers."""
 
     target_size: tuple[int, int]
     scale_range: tuple[float, float] = (0.1, 2.0)

@@ -74,7 +74,7 @@ class Sketch:
 
     @property
     def is_cut(self) -> bool:
-        """Into patches, which Python has to bind."""
+        """Whether the picture is cut into patches, which Python has to bind."""
         return self._program.cut_by is not None
 
     @functools.cached_property
@@ -294,7 +294,7 @@ class Templates:
         return self._kinds[name]
 
     def _new_calls(self, image: Image) -> devices.Sized | None:
-        """For all of its kind; None where nothing can be built."""
+        """Makes the calls for all images of this one's kind; None where nothing can be built."""
         make = devices.wing_of(CPU).sized if devices.has_kernels("cpu") else None
         generator = torch.default_generator if self._draws else None
         unchanged = tuple(part for one in self._known if one is not None for part in one.unchanged)

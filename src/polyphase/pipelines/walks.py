@@ -264,5 +264,5 @@ def _is_tv_tensor(leaf: Any) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def stand_in(shape: Sizes) -> Tensor:
-    """For an image, where parameters are drawn."""
+    """Makes what stands for an image where parameters are drawn."""
     return _STAND_IN.expand(shape)

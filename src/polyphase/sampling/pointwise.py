@@ -25,7 +25,8 @@ MOST_OPERATIONS_PER_TAP = 3
 
 
 def scalar_tensor(scalar: Scalar | complex, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Unlike torch.as_tensor alone, wraps a number out of the dtype's range, as torch's operators do."""
+    """Makes a tensor of a number. Unlike torch.as_tensor alone, wraps a number out of the dtype's range, as torch's
+    operators do."""
     wide = {float: torch.float64, complex: torch.complex128}.get(type(scalar), torch.int64)
     return torch.as_tensor(scalar, dtype=wide, device=device).to(dtype)
 

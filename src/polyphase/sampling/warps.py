@@ -92,7 +92,7 @@ class Warp:
         return Warp(source, mode, padding, align_corners, tuple(size or ()), tuple(fill or ()), fill_rule)
 
     def options(self) -> tuple[Any, ...]:
-        """As operators take it. A grid has no size: AOTInductor loses empty lists."""
+        """Lists the warp's arguments as operators take them. A grid has no size: AOTInductor loses empty lists."""
         rules = self.mode, self.padding, self.align_corners
         return self.size or None, *rules, list(self.fill) or None, self.fill_rule
 

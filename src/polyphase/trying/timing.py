@@ -43,7 +43,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def _repeats(way: Way, device: str) -> int:
-    """After the first call, which builds kernels."""
+    """How often to call, after the first call, which builds kernels."""
     way()
     return max(1, round(BLOCK_SECONDS / max(1e-6, _seconds(way, 1, device))))
 

@@ -59,6 +59,7 @@ class Column:
 
 
 def torch_version() -> str:
-    """Without what kind of build it is: `2.13.0` of `2.13.0+cpu`, but all of `2.14.0a0+git1234567`."""
+    """The version of torch without what kind of build it is: `2.13.0` of `2.13.0+cpu`, but all of
+    `2.14.0a0+git1234567`."""
     version, _, build = str(torch.__version__).partition("+")
     return f"{version}+{build}" if build.startswith("git") else version

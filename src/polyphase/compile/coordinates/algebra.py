@@ -308,7 +308,7 @@ def sum_of(values: list[Value]) -> Value:
 
 
 def leaves_of(value: Value) -> list[Value]:
-    """From left to right, each as often as it is there."""
+    """Lists leaves from left to right, each as often as it is there."""
     return [node for node in nodes_of(value) if not parts_of(node)]
 
 

@@ -98,8 +98,8 @@ def _in_slice(given: dict[str, Any], n: Size, index: Index, call: Call) -> Index
 
 
 def _from_the_first(start: Size, n: Size, call: Call) -> Size:
-    """Where a slice of n begins: from the last on if negative, and not before the first. Of symbolic sizes, torch has
-    asked so, in the same words, and keeps to the answer."""
+    """Counts from the first where a slice of n begins: from the last on if negative, and not before the first. Of
+    symbolic sizes, torch has asked so, in the same words, and keeps to the answer."""
     if statically_known_true(sym_and(start >= 0, start <= n)):
         return start
     if statically_known_true(sym_and(start < 0, start >= -n)):
