@@ -15,9 +15,14 @@ import pytest
 from polyphase.calls.handles import use_handles
 from polyphase.cpu import build, isa
 from polyphase.cuda import driver, launcher
+from polyphase.errors import DriverError
 
 CONTEXT, OWN_STREAM = 42, 99
 POINTER = ctypes.c_void_p
+
+
+def no_driver() -> Any:
+    raise DriverError("a stand-in has none of its functions")
 
 
 class Attribute(ctypes.Structure):
@@ -142,5 +147,6 @@ class Driver:
         installed = functools.cache(lambda: made)
         installed()  # as what counts launches asks
         monkeypatch.setattr(launcher, "_functions", installed)
+        monkeypatch.setattr(driver, "_driver", no_driver)  # a machine with a GPU has one
         monkeypatch.setattr(driver, "context_address", lambda device: CONTEXT)
         monkeypatch.setattr(driver, "waits", lambda device, function: self.waits)

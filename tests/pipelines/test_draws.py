@@ -369,7 +369,7 @@ def test_threads_draw_whole_images() -> None:
 def afresh() -> Iterator[None]:
     """Nothing is known of how torch draws, before and after."""
     for forgotten in range(2):
-        for one in (drawing._is_as_torch, drawing._is_fused, drawing._address_of_exp):
+        for one in (drawing._is_as_torch, drawing._rounding, drawing._address_of_exp):
             one.cache_clear()
         if not forgotten:
             yield

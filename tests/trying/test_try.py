@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner, Result
 
 from polyphase.cli import app
@@ -69,10 +70,11 @@ number = 3
 
 @pytest.fixture
 def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
-    """The command in a folder with the file above and two pictures, one of them broken."""
+    """The command in a folder with the file above and two pictures, one of them broken, on a machine without a GPU."""
     torchvision()
     from PIL import Image
 
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(timing, "ROUNDS", 1)
     monkeypatch.setattr(timing, "BLOCK_SECONDS", 0.0)
     monkeypatch.setattr(drawn, "SIZES", ((60, 80), (80, 50)))

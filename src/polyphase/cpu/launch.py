@@ -116,8 +116,8 @@ def bound_of(call: Callable[..., Tensor], sizes: Sizes, *tensors: Tensor) -> dis
     return dispatched.DirectCall(bound, shape, strides, len(tensors))
 
 
-def drawer(table: bytes, exp: int, fused: bool) -> Callable[..., tuple[float, ...] | None]:
-    return libraries.launcher().drawer(table, exp, fused)
+def drawer(table: bytes, exp: int, rounding: int) -> Callable[..., tuple[float, ...] | None]:
+    return libraries.launcher().drawer(table, exp, rounding)
 
 
 def again() -> Callable[..., Callable[..., Any]] | None:

@@ -190,13 +190,13 @@ PyObject* python_launch_all(PyObject*, PyObject* const* args, ptrdiff_t count) {
 
 // ---- random numbers
 
-// a table, the address of a function that computes exp or 0, whether multiply-adds are fused
+// a table, the address of a function that computes exp or 0, how numbers of a range are rounded
 PyObject* python_drawer(PyObject*, PyObject* const* args, ptrdiff_t count) {
   static PyMethodDef draw = {"draw", throwing<draw_numbers>, METH_FASTCALL, "Of a generator and a size, the numbers of an image."};
   if (count != kDrawParts || bytes(args[kDrawTable]).size % sizeof(double) != 0) {
-    throw BadCall{"drawer takes a table, the address of exp, and whether multiply-adds are fused"};
+    throw BadCall{"drawer takes a table, the address of exp, and how numbers of a range are rounded"};
   }
-  return made_of(&draw, {owned(args[kDrawTable]), owned(args[kDrawExp]), owned(args[kDrawFused])});
+  return made_of(&draw, {owned(args[kDrawTable]), owned(args[kDrawExp]), owned(args[kDrawRounding])});
 }
 
 template <class T>

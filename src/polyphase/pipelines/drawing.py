@@ -31,6 +31,8 @@ Drawer: TypeAlias = Callable[[torch.Generator, int, int], "tuple[float, ...] | N
 
 #: So many draws of a transform of torchvision are compared with ours before ours are taken.
 _COMPARED = 2
+#: Bits of how torch rounds.
+_FUSED, _END_STAYS = 1, 2
 #: Other threads that draw at the same time make comparisons fail.
 _MOST_FAILED = 3
 
@@ -135,7 +137,7 @@ def _kinds(draws: Iterable[Draw]) -> Iterator[Any]:
 
 #: Of each kind, draws by which it is compared: so many that another rounding shows.
 _EXAMPLES: dict[type[Draw], Draws] = {
-    table.Uniform: (*[table.Uniform(-0.1, 0.7)] * 24, table.Uniform(0.08, 1.0), table.Uniform(-30, 30)),
+    table.Uniform: (*[table.Uniform(-0.1, 0.7)] * 24, table.Uniform(0.08, 1.0), *[table.Uniform(1, 1 + 2**-23)] * 8),
     table.Integer: (*[table.Integer(-7, 1000)] * 4, table.Integer(0, 2**27), table.Integer(3, 4)),
     table.Normal: (*[table.Normal(0.5, 0.3)] * 15,),
     table.Chance: (*[table.Chance(0.3), table.Chance(0.6, (table.Uniform(0, 1),), with_p=True)] * 8,),
@@ -181,18 +183,20 @@ def _drawer(draws: Draws) -> Drawer | None:
         return None
 
 
-def how_torch_draws() -> tuple[int, bool]:
-    """Tells by which function it computes exp, and whether multiply-adds are fused."""
-    return _address_of_exp(), _is_fused()
+def how_torch_draws() -> tuple[int, int]:
+    """Tells by which function it computes exp, and how it rounds numbers of a range (bits of `draws/generator.h`)."""
+    return _address_of_exp(), _rounding()
 
 
 @functools.cache
-def _is_fused() -> bool:
-    """Whether torch rounds multiply-adds once, by one in which that shows."""
+def _rounding() -> int:
+    """Found by numbers in which it shows: of 64, in a range that holds two, some are rounded up to its end."""
     generator, unit, least, most = torch.Generator(), torch.empty(64), torch.tensor(-0.1), torch.tensor(0.7)
     drawn = torch.empty(64).uniform_(-0.1, 0.7, generator=generator.manual_seed(1))
     unit.uniform_(generator=generator.manual_seed(1))
-    return not torch.equal(unit * (most - least) + least, drawn)
+    is_fused = not torch.equal(unit * (most - least) + least, drawn)
+    end_stays = bool((torch.empty(64).uniform_(1, 1 + 2**-23, generator=generator) > 1).any())
+    return is_fused * _FUSED + end_stays * _END_STAYS
 
 
 @functools.cache

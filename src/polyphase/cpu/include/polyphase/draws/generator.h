@@ -31,10 +31,16 @@ struct GeneratorState {
 };
 static_assert(sizeof(GeneratorState) == 5056);
 
+// How torch rounds numbers of a range, as bits.
+enum : int64_t {
+  kFused = 1,     // a multiply-add once, as where torch was built for processors that have them
+  kEndStays = 2,  // what is rounded up to the range's end is that; from torch 2.13 on it is the range's start
+};
+
 class Generator {
  public:
-  // fused: multiply-adds are rounded once, as torch's are where it was built for processors that have them.
-  Generator(GeneratorState& state, bool fused) : state_(state), fused_(fused) {}
+  Generator(GeneratorState& state, int64_t rounding)
+      : state_(state), fused_((rounding & kFused) != 0), end_stays_((rounding & kEndStays) != 0) {}
 
   // torch.rand(1), and a double of it.
   float unit() { return static_cast<float>(word() & 0xffffff) * 0x1p-24f; }
@@ -44,7 +50,7 @@ class Generator {
   float uniform(float least, float most) {
     const float unit = this->unit(), range = most - least;
     const float value = fused_ ? std::fma(unit, range, least) : unit * range + least;
-    return value == most ? least : value;
+    return value == most && !end_stays_ ? least : value;
   }
 
   // torch.randint(0, count, (1,)), of a count up to kMostBelow.
@@ -103,7 +109,7 @@ class Generator {
   }
 
   GeneratorState& state_;
-  const bool fused_;
+  const bool fused_, end_stays_;
 };
 
 }  // namespace polyphase

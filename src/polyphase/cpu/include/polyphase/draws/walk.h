@@ -36,10 +36,10 @@ enum class DrawKind : int64_t {
 using ManyExp = void (*)(int count, const float* of, float* to, int64_t mode);
 constexpr int64_t kHighAccuracy = 0x140102;
 
-// How torch draws: by what it computes exp, and whether it rounds multiply-adds once.
+// How torch draws: by what it computes exp, and how it rounds.
 struct Drawing {
   ManyExp exp;
-  bool fused;
+  int64_t rounding;
 };
 
 // Of an image that draws are made for.

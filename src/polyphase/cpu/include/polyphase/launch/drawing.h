@@ -7,7 +7,7 @@
 
 namespace polyphase {
 
-enum { kDrawTable, kDrawExp, kDrawFused, kDrawParts };
+enum { kDrawTable, kDrawExp, kDrawRounding, kDrawParts };
 
 constexpr int64_t kUsualNumbers = 64;
 
@@ -76,21 +76,21 @@ inline bool are_unchanged(PyObject* triples) {
   return true;
 }
 
-inline Drawing drawing_by(PyObject* exp, PyObject* fused) {
-  return {reinterpret_cast<ManyExp>(integer(exp)), integer(fused) != 0};
+inline Drawing drawing_by(PyObject* exp, PyObject* rounding) {
+  return {reinterpret_cast<ManyExp>(integer(exp)), integer(rounding)};
 }
 
 // a generator, the height and width of an image -> a tuple of numbers; None where Python has to draw, and nothing was drawn.
 inline PyObject* draw_numbers(PyObject* parts, PyObject* const* args, ptrdiff_t count) {
   if (count != 3) throw BadCall{"a generator, and the height and width of an image"};
   const Data table = bytes(PyTuple_GetItem(parts, kDrawTable));
-  const Drawing drawing = drawing_by(PyTuple_GetItem(parts, kDrawExp), PyTuple_GetItem(parts, kDrawFused));
+  const Drawing drawing = drawing_by(PyTuple_GetItem(parts, kDrawExp), PyTuple_GetItem(parts, kDrawRounding));
   const int64_t height = integer(args[1]), width = integer(args[2]);
   Buffer<double> draws, numbers(kUsualNumbers);
   draws.assign(reinterpret_cast<const double*>(table.data), table.size / static_cast<ptrdiff_t>(sizeof(double)));
   OwnState state(args[0]);
   if (state.get() == nullptr || !state.can_draw()) return none();
-  Generator generator(*state.get(), drawing.fused);
+  Generator generator(*state.get(), drawing.rounding);
   numbers.resize(0);
   DrawWalk walk(generator, drawing.exp, height, width, numbers);
   if (!walk.take_all(draws.begin(), draws.end())) return none();

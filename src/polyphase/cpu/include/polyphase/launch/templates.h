@@ -123,14 +123,14 @@ class Drawn {
       return true;
     }
     const int64_t before = numbers->size();
-    Generator generator(*state_, drawing_.fused);
+    Generator generator(*state_, drawing_.rounding);
     DrawWalk walk(generator, drawing_.exp, height, width, *numbers);
     return walk.take_all(row + 1, row + 1 + static_cast<int64_t>(row[0])) && numbers->size() - before == count;
   }
 
  private:
   GeneratorState* state_ = nullptr;
-  Drawing drawing_ = {nullptr, false};
+  Drawing drawing_ = {nullptr, 0};
   const double *next_ = nullptr, *end_ = nullptr;
 };
 
