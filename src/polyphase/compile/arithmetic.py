@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from polyphase.sampling.pointwise import Binary, Cast, Expression, Number, Unary
+from polyphase.sampling.pointwise import COMPARISONS, Binary, Cast, Expression, Number, Unary
 from polyphase.torch_private import OpOverload, schema_of
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -32,6 +32,7 @@ BINARY = {
     aten.div.Scalar: "div",
     aten.minimum.default: "minimum",
     aten.maximum.default: "maximum",
+    **{getattr(getattr(aten, op), kind): op for op in COMPARISONS for kind in ("Tensor", "Scalar")},
 }
 #: What changes no value: at most where it lies.
 _UNCHANGED = (aten.clone.default, aten.alias.default, aten.detach.default)

@@ -13,6 +13,7 @@ import torch
 
 from polyphase.errors import InvalidProgramError
 from polyphase.sampling.pointwise import (
+    COMPARISONS,
     Binary,
     Cast,
     Channel,
@@ -48,7 +49,7 @@ CPP_FILTERS = {"nearest": "Nearest", "bilinear": "Linear", "bicubic": "Cubic"}
 #: Eager computes every operation on these in float32, and rounds its result.
 ROUNDED = (torch.float16, torch.bfloat16)
 
-_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _FUNCTIONS = {"round": "round_half_even"}  # where the name is not the operation's
 
 
@@ -87,6 +88,9 @@ def cpp_expression(expression: Expression, value: torch.dtype) -> Fragment:
             text = _unary(op, cpp_expression(of, value), dtype)
         case Binary("div", left, right) if _helps(expression, value):
             text = _quotient(cpp_expression(left, value), right, side(right))
+        case Binary(op, left, right) if op in COMPARISONS:
+            compared = dtype_of(Binary("maximum", left, right), value)
+            text = f"({_side(op, side(left), compared)} {_SIGNS[op]} {_side(op, side(right), compared)})"
         case Binary(op, left, right):
             text = _binary(op, side(left), side(right), dtype)
     return Fragment(text, dtype, _byte(expression, value, text))

@@ -54,7 +54,15 @@ UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "ceil": torch.ceil,
     "sqrt": torch.sqrt,
 }
+#: They make bools of two values of the dtype that both promote to.
+COMPARISONS: dict[str, Callable[..., Tensor]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
 BINARY: dict[str, Callable[..., Tensor]] = {
+    **COMPARISONS,
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
