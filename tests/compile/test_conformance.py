@@ -20,7 +20,7 @@ from torch import Tensor
 import polyphase
 from polyphase.ops.program import program
 from polyphase.torch_versions import SAMPLES_VOLUMES_BY_BICUBIC
-from tests.compile.running import compiled, launches
+from tests.compile.running import check, check_gradients, compiled, launches
 from tests.conformance.checks import HALF, Case, _incoming, same_bits
 from tests.conformance.functional_checks import (
     Pair,
@@ -285,6 +285,34 @@ def test_pads_of_nothing_compiled() -> None:
     assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
     (gradient,) = torch.autograd.grad(got, image, want)
     assert torch.equal(gradient, torch.autograd.grad(want, image, want)[0])
+
+
+@pytest.mark.inductor
+def test_circular_pads_are_kernels() -> None:
+    """Contiguous ones, whose results lie as eager's do; gradients, too."""
+
+    def padded(x: Tensor) -> tuple[Tensor, Tensor]:
+        return F.pad(x, (2, -1, 3, 2), mode="circular"), F.pad(x[:, :1], pad=(0, 1, 1, 0), mode="circular")
+
+    for given in (image((2, 3, 9, 11)), image((2, 3, 9, 11)).to(memory_format=torch.channels_last)):
+        check(padded, given)
+    check_gradients(padded, image((2, 3, 9, 11)))
+    _, launched = launches(compiled(lambda x: F.pad(x, (2, 1, 3, 2), mode="circular")), image((2, 3, 9, 11)))
+    assert launched == 1
+
+
+@pytest.mark.inductor
+def test_masks_of_logits_are_one_kernel() -> None:
+    def masks(x: Tensor) -> tuple[Tensor, ...]:
+        resized = F.interpolate(x, size=(13, 17), mode="bilinear")
+        return (resized > 0), resized.mul(2) <= 0.3
+
+    logits = image((2, 3, 9, 11)) - 0.5
+    logits[0, 0, 4:7] = float("nan")
+    check(masks, logits, exact=True)
+    check(masks, logits.double().to(memory_format=torch.channels_last), exact=True)
+    one = compiled(lambda x: F.interpolate(x, size=(13, 17), mode="bilinear") > 0)
+    assert launches(one, logits)[1] == 1
 
 
 @pytest.mark.inductor

@@ -13,6 +13,7 @@ from torch.fx import Graph, GraphModule
 
 from polyphase.compile import lower, symbolic  # noqa: F401 lower registers how programs are lowered
 from polyphase.compile.attention.replace import with_attention
+from polyphase.compile.circular import replace_circular_pads
 from polyphase.compile.fuse import fuse
 from polyphase.compile.grids import without_grids
 from polyphase.compile.reasons import NotFused
@@ -84,6 +85,7 @@ def polyphase(
         others = inductor_config.post_grad_custom_pre_pass
     fusion = ours["polyphase.fusion"]
     if fusion:
+        replace_circular_pads(graph)
         for one in with_attention(graph):
             log.debug("%s", one if isinstance(one, NotFused) else f"attention of {one}")
         for stays in without_grids(graph):
