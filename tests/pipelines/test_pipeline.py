@@ -392,7 +392,7 @@ def test_arguments_that_make_no_sense(make: Callable[[], object], error: type[Ex
 
 def test_arguments_torchvision_does_not_look_at_before_it_runs(v2: Any) -> None:
     fused = polyphase.fuse(v2.Resize(20, interpolation="cubic"))
-    with pytest.raises(ValueError, match="[Ii]nterpolation"):
+    with pytest.raises(ValueError, match=r"[Ii]nterpolation"):
         fused(image(1))
 
 
