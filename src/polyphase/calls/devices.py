@@ -167,7 +167,7 @@ class Wing:
     #: Makes of a record of maps what binds programs that differ in the numbers of their steps alone.
     bind_like: Callable[[CallRecord], BindLike] | None = None
     #: Makes what learns records whose numbers follow from the image's size, to results of a dtype.
-    sized: Callable[[torch.Generator | None, int, bool, tuple[Any, ...], tuple[Any, ...] | None], Sized] | None = None
+    sized: Callable[[torch.Generator | None, int, int, tuple[Any, ...], tuple[Any, ...] | None], Sized] | None = None
     #: `launch_all` into the parts of one tensor: images, and their places there, None for all. Of images whose steps
     #: follow from their sizes it learns how others are launched.
     launch_into: (
@@ -182,7 +182,7 @@ class Wing:
     slower: tuple[Slower, ...] = ()
     #: Takes a table as `pipelines/draws.py` packs it, the address of exp, and whether multiply-adds are fused; makes
     #: what draws from a generator for an image of the height and width that follow, as `launch/drawing.h` says.
-    drawer: Callable[[bytes, int, bool], Callable[..., tuple[float, ...] | None]] | None = None
+    drawer: Callable[[bytes, int, int], Callable[..., tuple[float, ...] | None]] | None = None
     #: Makes a warp as `pipelines/pillow.py` packs it, of what have the addresses of lists of rows: a Pillow picture's,
     #: and those of one to be written. False where Pillow is quicker.
     warp_picture: Callable[[bytes, object, object], bool] | None = None

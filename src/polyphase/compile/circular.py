@@ -1,5 +1,5 @@
-"""Puts `polyphase::pad` into Dynamo's graph in place of circular pads. Later it would be too late: they have no operator
-of torch's that stays whole, AOTAutograd makes slices and copies of them."""
+"""Puts `polyphase::pad` into Dynamo's graph in place of circular pads. Later it would be too late: torch has no
+operator for them, and AOTAutograd makes slices and copies of them."""
 
 from __future__ import annotations
 

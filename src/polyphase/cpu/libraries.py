@@ -67,7 +67,7 @@ class Launcher(NamedTuple):
     counts: Callable[[], tuple[int, int, int]]
     launch_all: Callable[..., None]
     sized: Callable[..., tuple[Callable[..., Any], ...]]
-    drawer: Callable[[bytes, int, bool], Callable[..., tuple[float, ...] | None]]
+    drawer: Callable[[bytes, int, int], Callable[..., tuple[float, ...] | None]]
     warp_picture: Callable[[bytes, object, object], None]
     attend: Callable[[int, bytes], None]
     dispatch_by: Callable[[bytes], None]
