@@ -274,6 +274,7 @@ COMPILING = {
         "pass it polyphase.compile.backend.polyphase",
         lambda backend, name: backend,
     ),
+    "builtin_pad": Private("torch._C._nn:pad", "compiled circular pads are Inductor's slices and copies", None),
     "compile_fx": _inductor("compile_fx:compile_fx"),
     "inductor_config": _inductor("config", "patch", "cpp_wrapper", "post_grad_custom_pre_pass"),
     "InductorOptions": Private(

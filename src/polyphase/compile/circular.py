@@ -13,6 +13,7 @@ from torch.fx import GraphModule, Node
 from polyphase.calls.devices import has_kernels
 from polyphase.compile.coordinates.cutout import example
 from polyphase.compile.nodes import put
+from polyphase.torch_private import builtin_pad
 
 _SIGNATURE = inspect.signature(F.pad)
 
@@ -21,7 +22,7 @@ def replace_circular_pads(module: GraphModule) -> None:
     """In the graphs of higher-order operators too."""
     for one in module.modules():
         if isinstance(one, GraphModule):
-            for node in one.graph.find_nodes(op="call_function", target=torch._C._nn.pad):
+            for node in one.graph.find_nodes(op="call_function", target=builtin_pad):
                 _replace(node)
             one.recompile()
 
