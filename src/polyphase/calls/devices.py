@@ -180,7 +180,7 @@ class Wing:
     of_size: Callable[[object, Facts, tuple[AxisPath, AxisPath]], object | None] | None = None
     #: Calls that ATen's own kernels do in less time.
     slower: tuple[Slower, ...] = ()
-    #: Takes a table as `pipelines/draws.py` packs it, the address of exp, and whether multiply-adds are fused; makes
+    #: Takes a table as `pipelines/draws.py` packs it, the address of exp, and how numbers of a range are rounded; makes
     #: what draws from a generator for an image of the height and width that follow, as `launch/drawing.h` says.
     drawer: Callable[[bytes, int, int], Callable[..., tuple[float, ...] | None]] | None = None
     #: Makes a warp as `pipelines/pillow.py` packs it, of what have the addresses of lists of rows: a Pillow picture's,
