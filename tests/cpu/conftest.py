@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -80,12 +80,13 @@ def run_sanitised(code: str) -> None:
     failure's text.
     """
     compiler = settings.compiler()
-    runtime = subprocess.run([*compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    if not Path(runtime.stdout.strip()).is_absolute():
+    # It looks for what throws before a library brings that along.
+    runtimes = [_library_of(compiler, name) for name in ("libasan.so", "libstdc++.so.6")]
+    if not all(Path(one).is_absolute() for one in runtimes):
         pytest.skip("the compiler has no AddressSanitizer")
     environment = {
         **os.environ,
-        "LD_PRELOAD": runtime.stdout.strip(),
+        "LD_PRELOAD": " ".join(runtimes),
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "CXX": " ".join([*compiler, SANITISERS]),
@@ -95,6 +96,12 @@ def run_sanitised(code: str) -> None:
         [sys.executable, "-c", f"{unoptimised}\n{code}"], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, f"at {done.stdout.splitlines()[-1:]}\n{done.stderr[-6000:]}"
+
+
+def _library_of(compiler: Sequence[str], name: str) -> str:
+    """Its path; the name where the compiler has none."""
+    asked = [*compiler, f"-print-file-name={name}"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.fixture

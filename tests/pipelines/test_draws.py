@@ -252,7 +252,8 @@ def test_arguments_that_change_later_are_drawn_by() -> None:
 
 @pytest.mark.parametrize("count", [pytest.param(40, id="some"), pytest.param(2000, id="many", marks=pytest.mark.full)])
 def test_chains_draw_as_torchvision(vision: Any, count: int) -> None:
-    """The same pictures, image by image and in a batch, and the generator as torchvision leaves it after each."""
+    """The same pictures, or mistakes, image by image and in a batch, and the generator as torchvision leaves it after
+    each. Where floats are rounded, each resize may take another of two levels that are as near."""
     for seed in range(count):
         of = Random(seed)
         names = [of.choice(["resized crop", "crop", "flip", "vertical flip", "resize", "centre"]) for _ in range(4)]
@@ -261,21 +262,34 @@ def test_chains_draw_as_torchvision(vision: Any, count: int) -> None:
         images = [
             torch.randint(0, 256, (3, of.randint(30, 60), of.randint(30, 60)), dtype=torch.uint8) for _ in range(6)
         ]
+        levels = max(1, sum(name in ("resized crop", "resize") for name in names))
         torch.manual_seed(seed)
-        expected = []
-        for one in images:
-            expected.append((itself(one), torch.get_rng_state()))
+        expected = [(_outcome(itself, one), torch.get_rng_state()) for one in images]
         for _ in range(2):
             torch.manual_seed(seed)
-            for image, (picture, state) in zip(images, expected, strict=True):
-                found = fused(image)
-                assert found.shape == picture.shape, (seed, itself)
-                assert (found.int() - picture.int()).abs().max() <= 1, (seed, itself)
+            for image, (outcome, state) in zip(images, expected, strict=True):
+                assert _are_near(_outcome(fused, image), outcome, levels), (seed, itself)
                 assert torch.equal(torch.get_rng_state(), state), (seed, itself)
+        if any(isinstance(outcome, str) for outcome, _ in expected):
+            continue
         torch.manual_seed(seed)
         batch = fused.batch(images, as_list=True)
         assert torch.equal(torch.get_rng_state(), expected[-1][1]), (seed, itself)
-        assert all((one.int() - other.int()).abs().max() <= 1 for one, (other, _) in zip(batch, expected, strict=True))
+        assert all(_are_near(one, outcome, levels) for one, (outcome, _) in zip(batch, expected, strict=True))
+
+
+def _outcome(function: Any, image: torch.Tensor) -> torch.Tensor | str:
+    """A picture, or the error's text: a crop may be less than a pixel high."""
+    try:
+        return function(image)  # type: ignore[no-any-return]
+    except RuntimeError as error:
+        return str(error)
+
+
+def _are_near(one: torch.Tensor | str, other: torch.Tensor | str, levels: int) -> bool:
+    if isinstance(one, str) or isinstance(other, str):
+        return one == other
+    return one.shape == other.shape and bool((one.int() - other.int()).abs().max() <= levels)
 
 
 def _step(of: Random, t: Any, name: str) -> Any:

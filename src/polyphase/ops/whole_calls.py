@@ -29,6 +29,7 @@ from polyphase.sampling.programs import maps_program
 from polyphase.sampling.templates import symbolic_to_slots
 from polyphase.sampling.text import maps_to_text
 from polyphase.sampling.warps import Warp
+from polyphase.torch_versions import RESIZES_BY_LANCZOS
 
 #: What eager's autocast takes from half precision to float32 on each device: modes and numbers of axes.
 FLOAT32_UNDER_AUTOCAST = {
@@ -185,8 +186,8 @@ def _all_have_kernels(*tensors: Tensor) -> bool:
 
 
 def _check_eager_has(image: Tensor, mode: str, antialias: bool, box: Any) -> None:
-    ours_alone = mode in ("hamming", "box") or (antialias and mode in arguments.FILTERS and image.dim() != 4)
-    if ours_alone or box is not None:
+    has_mode = mode not in ("hamming", "box") and (mode != "lanczos" or RESIZES_BY_LANCZOS)
+    if not has_mode or (antialias and mode in arguments.FILTERS and image.dim() != 4) or box is not None:
         kind = "quantised" if image.is_quantized else f"{image.layout}"
         boxed = "" if box is None else f" and box={box}"
         raise NotSupportedError(
