@@ -16,12 +16,10 @@ from torch import Tensor
 
 import polyphase
 import polyphase.functional as P
-from polyphase import functional
 from polyphase.calls import binding
 from polyphase.calls.prepared import FixedCall
 from polyphase.cpu import build, launch, libraries
 from polyphase.errors import BuildFailedError, NoKernelsWarning, UnknownNameError
-from polyphase.ops.short_way import ShortWay
 from tests.support.vision import torchvision
 
 CALLS = """
@@ -121,11 +119,9 @@ def prepared(image: Tensor) -> Tensor:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_was_called() -> None:
     """What other tests called has kernels for all sizes."""
-    for name, way in list(vars(functional).items()):
-        if isinstance(way, ShortWay):
-            monkeypatch.setattr(functional, name, ShortWay(way._program_of, way._any_size, way._parts, way._sizes_of))
+    binding.forget()
 
 
 @pytest.fixture

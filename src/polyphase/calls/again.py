@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 import torch
@@ -56,7 +56,7 @@ class Latest:
     def __init__(self) -> None:
         self.again = never
         self._call: Callable[..., Any] | None = None
-        _ALL.add(self)
+        forgets(self)
 
     def forget(self) -> None:
         self.again, self._call = never, None
@@ -85,12 +85,21 @@ class Latest:
             self.again = made(Parts(call, len(tensors), given, guard, place_of_sizes))
 
 
-_ALL: WeakSet[Latest] = WeakSet()
+class Forgets(Protocol):
+    def forget(self) -> None: ...
+
+
+_ALL: WeakSet[Forgets] = WeakSet()
+
+
+def forgets(one: Forgets) -> None:
+    """Has `forget` ask it to forget its calls, too."""
+    _ALL.add(one)
 
 
 def forget() -> None:
-    """Forgets all latest calls, so that none is made again by what was bound before."""
-    for one in _ALL:
+    """Forgets all calls that are made again by what was bound before."""
+    for one in [*_ALL]:
         one.forget()
 
 

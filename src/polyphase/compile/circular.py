@@ -21,7 +21,7 @@ _SIGNATURE = inspect.signature(F.pad)
 def replace_circular_pads(module: GraphModule) -> None:
     """In the graphs of higher-order operators too."""
     for one in module.modules():
-        if isinstance(one, GraphModule):
+        if isinstance(one, GraphModule) and builtin_pad is not None:
             for node in one.graph.find_nodes(op="call_function", target=builtin_pad):
                 _replace(node)
             one.recompile()

@@ -21,7 +21,7 @@ from torch import Tensor
 from polyphase import torch_private
 from polyphase.arguments.warping import COORDINATES
 from polyphase.calls import binding, devices, dispatched
-from polyphase.calls.again import GivenSizes, Latest, are_given_sizes, never
+from polyphase.calls.again import GivenSizes, Latest, are_given_sizes, forgets, never
 from polyphase.calls.bound import BoundCall, Kept
 from polyphase.calls.rules import rules_of
 from polyphase.calls.slower import question
@@ -110,11 +110,17 @@ class Override:
         self._for_one_size: Kept[tuple[Any, ...], Taken] = Kept()
         self._given_sizes: Kept[tuple[Any, ...], Taken | None] = Kept()
         self._latest = Latest()
+        forgets(self)
         self._library: torch.library.Library | None = None
         self._in_c: _InC | None = None
         self._may_be_in_c = True
         self._kept: list[Any] = []
         self._calls_outside = 0
+
+    def forget(self) -> None:
+        for calls in (self._for_any_size, self._for_one_size, self._given_sizes):
+            calls.clear()
+        self.__dict__.pop("_taken", None)  # the property is made anew
 
     def put(self) -> None:
         self._calls_outside = 0
