@@ -18,6 +18,7 @@ from torch import Tensor
 
 from polyphase import arguments
 from polyphase.calls import devices
+from polyphase.errors import InvalidStepError
 from polyphase.pipelines import strides
 from polyphase.pipelines.grids import AffineGrid, PerspectiveGrid
 from polyphase.pipelines.patched import Patched
@@ -193,6 +194,10 @@ class Picture:
         rounded after rows were summed, then after columns were."""
         if (height, width) == (self.height, self.width):
             return
+        if 0 in (self.height, self.width):  # said now: what comes next draws nothing
+            raise InvalidStepError(
+                f"cannot resize {self.height}x{self.width} pixels; a crop before it has left none: make it larger"
+            )
         self._edits = None
         dtype, is_nearest = self.dtype, mode in NEAREST
         native = (torch.float32, torch.float64, *(() if in_floats or not _sums_bytes(mode) else (torch.uint8,)))
